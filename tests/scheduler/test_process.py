@@ -15,6 +15,8 @@ from apiserver import ApiServer
 
 from tests.scheduler.builders import pod
 
+SETTINGS = pathlib.Path(__file__).parents[2] / "manifests/settings/slo-controller-config.yaml"
+
 
 def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None:
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}
@@ -39,16 +41,44 @@ def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None
             assert "listening on" in process.stderr.read()
 
 
+def test_the_numa_page_is_served_and_a_policy_switched_by_who_reads_the_state_folder(tmp_path: pathlib.Path) -> None:
+    node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}
+    settings = yaml.safe_load(SETTINGS.read_text())
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings["metadata"]["namespace"]}}
+    port, state = _free(), tmp_path / "state"
+    state.mkdir(mode=0o700)
+    with ApiServer(seed=1) as server:
+        node = {"apiVersion": "v1", "kind": "Node", **node}
+        server.objects.load(yaml.safe_load(CRD.read_text()), node, namespace, settings)
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig("admin"))
+        command = [sys.executable, "-m", "koordlite", "numa-api", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
+        command += [f"--listen=127.0.0.1:{port}", "--allow-policy-changes", f"--state-dir={state}"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            try:
+                until(lambda: _asked(port, "GET", "/readyz")[0] == 200, 60.0)
+                (token,) = state.iterdir()
+                path, body = "/rest/scheduling/v1/numadistance", '{"status": "open"}'
+                assert _asked(port, "PUT", path, body)[0] == 401
+                assert _asked(port, "PUT", path, body, token.read_text().strip())[0] == 200
+                badge = 'optimal NUMA distance: <span class="badge good">open</span>'
+                until(lambda: badge in _asked(port, "GET", "/numa")[1])
+                assert "no NUMA exporter runs there" in _asked(port, "GET", "/numa/nodes/a")[1]
+            finally:
+                process.terminate()
+            assert process.wait(20) == 0
+    assert list(state.iterdir()) == [], "the token goes with the process"
+
+
 def _free() -> int:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         return int(held.getsockname()[1])
 
 
-def _asked(port: int, method: str, path: str, body: str = "") -> tuple[int, str]:
+def _asked(port: int, method: str, path: str, body: str = "", token: str = "") -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        connection.request(method, path, body)
+        connection.request(method, path, body, {"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     except ConnectionError:
