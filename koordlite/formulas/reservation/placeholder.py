@@ -92,6 +92,7 @@ def pod(
     whole = amounts == template_requests(reservation) and not _has_init(spec)
     if not whole:
         kept.pop("resources", None)
+        kept.pop("runtimeClassName", None)  # Its overhead is in the amounts, and would be added again.
     containers = [_container(one, settings.image) for one in spec.get("containers") or ()] if whole else []
     body = {
         **kept,

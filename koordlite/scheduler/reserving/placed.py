@@ -9,7 +9,7 @@ from koordlite.formulas.reservation import hand_over, lifecycle
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import HandOverText
-from koordlite.numa.koordinator.amounts import left
+from koordlite.numa.koordinator.amounts import ZERO, left
 from koordlite.scheduler.reserving.actions import Action, Annotate, AnnotatePod, Nominate, WriteStatus
 from koordlite.scheduler.reserving.case import Case, delete
 from koordlite.scheduler.reserving.waiting import held_by, missing
@@ -45,20 +45,36 @@ def _lost(case: Case) -> Iterator[Action]:
 def _kept_whole(case: Case) -> Iterator[Action]:
     """Placeholders hold what is left: more when owners went, less when they came without a hand-over."""
     rest, held = case.remaining, held_by(case.alive)
-    yield from case.not_hoarding()
-    if case.status.allocated and any(held[name] > rest.get(name, Quantity(0)) for name in held):
+    if case.status.allocated and any(held[name] > rest.get(name, ZERO) for name in held):
         if rest:
             yield from _topped_up(case, rest)
         for pod in case.alive:
             yield delete(pod, "an owner took its part")
-    elif more := missing(rest, held):
+        return
+    yield from case.not_hoarding()
+    coming = [pod for pod in case.alive if not pod.node]
+    more = missing(rest, held_by(pod for pod in case.alive if pod.node))
+    exact = next((pod for pod in coming if not missing(more, pod.requests) and not missing(pod.requests, more)), None)
+    for pod in coming:
+        if pod is not exact:
+            yield delete(pod, "another amount is missing")
+    if exact is not None:
+        yield from _noted(case, exact.name)
+    elif more:
         yield from _topped_up(case, more)
 
 
 def _topped_up(case: Case, more: Amounts) -> Iterator[Action]:
-    """One placeholder more. Its name is noted first: an extender lets that one have what the Reservation holds."""
-    yield Annotate(annotations={keys.HAND_OVER: hand_over.with_rest(case.reservation, case.next_name)})
+    """One placeholder more."""
+    yield from _noted(case, case.next_name)
     yield case.make(more, pin=True)
+
+
+def _noted(case: Case, name: str) -> Iterator[Action]:
+    """An extender lets the placeholder of this name have what the Reservation holds."""
+    found = hand_over.read(case.reservation)
+    if found is None or found.rest != name:
+        yield Annotate(annotations={keys.HAND_OVER: hand_over.with_rest(case.reservation, name)})
 
 
 def _begun(case: Case, owner: SeenPod) -> Iterator[Action]:
@@ -115,9 +131,9 @@ def _arrived(case: Case, pod: SeenPod) -> Action:
 def _given_up(case: Case, coming: HandOverText) -> Iterator[Action]:
     """The pod did not come: room is kept for a placeholder before it is no longer kept for the pod."""
     more = missing(case.remaining, held_by(case.alive))
-    name = case.next_name if more else ""
+    name = case.next_name if more else coming.rest
     if more:
-        yield Annotate(annotations={keys.HAND_OVER: hand_over.with_rest(case.reservation, name)})
+        yield from _noted(case, name)
         yield case.make(more, pin=bool(case.status.current_owners or case.alive))
     yield from case.not_nominated(coming)
     yield Annotate(annotations={keys.HAND_OVER: hand_over.given_up(coming, case.now, name)})

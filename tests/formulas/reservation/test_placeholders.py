@@ -123,12 +123,16 @@ def test_a_template_is_refused_by_name_or_becomes_a_pod_without_rights(template:
 
 def test_a_guaranteed_template_stays_guaranteed_when_a_part_is_left() -> None:
     both = {"cpu": "4", "memory": "4Gi"}
-    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": both, "limits": both}}]}}
+    container = {"name": "c", "resources": {"requests": both, "limits": both}}
+    template = {"spec": {"containers": [container], "runtimeClassName": "vm"}}
     made = reservation(template)
     half = {name: type(q)(q.nano // 2, q.format) for name, q in template_requests(made).items()}
     pod = msgspec.convert(placeholder.pod(made, half, 2, Settings()), PodObject, strict=False)
     assert kube_qos(pod) == "Guaranteed"
     assert effective_requests(pod.spec, "", []) == half
+    assert "runtimeClassName" not in placeholder.pod(made, half, 2, Settings())["spec"], (
+        "its overhead is in the amounts"
+    )
 
 
 def test_a_pinned_template_goes_to_its_node_only() -> None:
