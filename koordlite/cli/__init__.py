@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands.add_parser("run", help="run the agent on this machine, on an emulated one, or over a recording"))
     _ask(commands.add_parser("status", help="one screen about a running agent, or about a machine you name"))
     _explain(commands.add_parser("explain", help="why a value is what it is, with the numbers, and who changed it"))
-    _top(commands.add_parser("top", help="a running agent, live: CPU map, limits, pools, pressure, decisions"))
+    _top(commands.add_parser("top", help="a running agent, live: node, pods, decisions; with keys"))
     _log_level(commands.add_parser("log-level", help="show or change which decisions a running agent logs"))
     _simulate(commands.add_parser("simulate", help="run scenarios on an emulated node, faster than real time"))
     _pause(commands.add_parser("pause", help="stop the agent from writing for a while; it goes on deciding"))

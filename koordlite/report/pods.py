@@ -12,6 +12,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.model import cpuset, printable
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.errors import KoordliteError
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot, gives_way
 from koordlite.report import present, units
@@ -21,6 +22,8 @@ from koordlite.report.tick import Tick
 
 ALL_BEST_EFFORT = "besteffort"
 """What decisions about all best-effort pods are about."""
+_LONG_AGO = -1.0
+"""When a decision was taken that is not among the recent ones."""
 _Written = Mapping[tuple[str, str], object]
 """By group and field what has been written since the picture was taken."""
 
@@ -44,6 +47,10 @@ class PodRow(msgspec.Struct, frozen=True, rename="camel"):
     """What was decided last, about it or about all best-effort pods."""
     decided_at: float | None = None
     """When, as `Tick.time`."""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    pods: tuple[PodRow, ...]
 
 
 class Column(NamedTuple):
@@ -92,9 +99,17 @@ def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
     enforced = [decision for decision in tick.decisions if tick.modes.get(decision.strategy) == "enforce"]
     done = present.landed(enforced, {step.place: step.ok for step in tick.applied})
     written: _Written = {(c.group, c.field): c.value for c in done if isinstance(c, CgroupChange)}
-    about = _about(events)
+    about = _about(events, tick)
     rows = (_row(pod, seen, written, about, tick) for pod in seen.pods if pod.active)
     return ordered(rows, "cpu")
+
+
+def read(document: str) -> tuple[PodRow, ...]:
+    """The rows of what an agent serves at /pods. KoordliteError when it is something else."""
+    try:
+        return msgspec.json.decode(document, type=_Document).pods
+    except msgspec.DecodeError as error:
+        raise KoordliteError(f"the agent serves no pods as this version does: {error}") from error
 
 
 def ordered(rows: Iterable[PodRow], key: str, *, backwards: bool = False) -> tuple[PodRow, ...]:
@@ -124,6 +139,7 @@ def _row(
     use, place = seen.usage.pods.get(pod.uid), seen.places.get(pod.uid)
     waits = seen.pressure.get(place.group, {}) if place else {}
     most = max(waits, key=lambda name: waits[name].some.avg10, default="")
+    # A decision whose news has been forgotten still holds.
     names = (pod.key, ALL_BEST_EFFORT) if gives_way(seen, pod) else (pod.key,)
     event = max((about[name] for name in names if name in about), key=lambda each: each.time, default=None)
     return PodRow(
@@ -136,7 +152,7 @@ def _row(
         pressure=waits[most].some.avg10 if most else None,
         waits_for=most,
         decided=_words(event.decision, tick) if event else "" if pod.phase == "Running" else pod.phase,
-        decided_at=event.time if event else None,
+        decided_at=event.time if event and event.time >= 0 else None,
     )
 
 
@@ -146,10 +162,11 @@ def _words(decision: Decision, tick: Tick) -> str:
     return printable.one_line(f"{whose}{would}{decision.verdict}, {decision.reason}: {sentence(decision)}")
 
 
-def _about(events: Iterable[DecisionEvent]) -> dict[str, DecisionEvent]:
+def _about(events: Iterable[DecisionEvent], tick: Tick) -> dict[str, DecisionEvent]:
     """The newest event by pod, and of best effort as a whole."""
+    now = (DecisionEvent(_LONG_AGO, 0.0, decision) for decision in tick.decisions)
     found: dict[str, DecisionEvent] = {}
-    for event in events:
+    for event in (*now, *events):
         for name in _pods(event.decision):
             found[name] = event
     return found

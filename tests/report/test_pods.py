@@ -107,6 +107,12 @@ def test_what_was_decided_last_about_it_or_about_all_best_effort(picture: Snapsh
     assert row(made, "shop/web", event(6, evict)).decided_at == 6
 
 
+def test_a_decision_whose_news_is_forgotten_still_holds(picture: Snapshot) -> None:
+    own = Decision("pod/shop/web", "hold", "Own", {}, (), "batchResource")
+    found = row(tick.build(picture, [own], modes=MODES), "shop/web")
+    assert (found.decided, found.decided_at) == ("hold, Own: own", None)
+
+
 def test_rows_are_ordered_and_filtered_by_every_column() -> None:
     rows = (
         PodRow(name="b/x", qos="LS", cpu=100, memory=5),

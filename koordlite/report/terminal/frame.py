@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from rich.console import Console
 
+from koordlite.report import pods
 from koordlite.report.past import Remembered
 from koordlite.report.terminal import screen
 from koordlite.report.tick import Tick
@@ -17,7 +18,7 @@ COLORS = ("", "standard", "256", "truecolor")
 _Colors = Literal["standard", "256", "truecolor"]
 
 
-def text(tick: Tick, past: Remembered, *, width: int, height: int, colors: str = "") -> str:
+def text(tick: Tick, past: Remembered, *, width: int, height: int, colors: str = "", with_pods: bool = True) -> str:
     """One frame of this size; ValueError when `colors` is none of `COLORS`."""
     if colors not in COLORS:
         raise ValueError(f"color is {colors!r}; it may be {', '.join(COLORS[1:])}")
@@ -33,5 +34,6 @@ def text(tick: Tick, past: Remembered, *, width: int, height: int, colors: str =
     )
     rows = [dataclasses.replace(Tick(time=0.0), **dataclasses.asdict(row)) for row in past.rows]
     earlier = (row for row in rows if row.time < tick.time)
-    console.print(screen.render("", (*earlier, tick), tuple(past.events), width=width, height=height))
+    shown = pods.of(tick, past.events) if with_pods else ()
+    console.print(screen.render("", (*earlier, tick), tuple(past.events), shown, width=width, height=height))
     return written.getvalue()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 KEEP_TICKS = 320
-KEEP_EVENTS = 12
+KEEP_EVENTS = 500
 
 
 class LiveView:
@@ -86,10 +86,13 @@ class _Screen:
 
     def show(self, title: str, ticks: tuple[Tick, ...], events: tuple[DecisionEvent, ...]) -> None:
         """Draw the newest state."""
+        from koordlite.report import pods
         from koordlite.report.terminal import screen
 
         size = self._console.size
-        self._live.update(screen.render(title, ticks, events, width=size.width, height=size.height), refresh=True)
+        shown = pods.of(ticks[-1], events)
+        frame = screen.render(title, ticks, events, shown, width=size.width, height=size.height)
+        self._live.update(frame, refresh=True)
 
     def close(self) -> None:
         """Stop drawing over."""

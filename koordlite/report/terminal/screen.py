@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from koordlite.model import printable
-from koordlite.report import units, view
+from koordlite.report import pods, units, view
 from koordlite.report.history import DecisionEvent
+from koordlite.report.pods import PodRow
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence
 from koordlite.report.terminal import canvas
@@ -31,37 +33,92 @@ SHARED = ("b", "black on dark_orange")
 _STYLES = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "bold red"}
 _WIDE = 120
 _EVENTS = 16
-_LEAST_ROWS, _MOST_ROWS = 3, 12
-_FRAME = 4
-"""Lines of a frame besides chart, state and decisions: header, legend, and the blank ones."""
-_LEAST = _FRAME + 2 * _LEAST_ROWS
-"""Lines that are left for the state only after a small chart and the newest decisions."""
+_LEAST_ROWS = 3
+_HIGH = 40
+"""Height from which a frame has a table of pods."""
+_LONG = 40
+"""Characters of a pod's name that are shown."""
 _AXIS = 6
 _NAME = 16
 _HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def render(
-    title: str, ticks: Sequence[Tick], events: Sequence[DecisionEvent], *, width: int, height: int
+    title: str,
+    ticks: Sequence[Tick],
+    events: Sequence[DecisionEvent],
+    busiest: Sequence[PodRow] = (),
+    *,
+    width: int,
+    height: int,
 ) -> RenderableType:
-    """The frame for the newest of `ticks`; two columns from 120 characters on. What is left of the height is shared
-    by the chart and the decisions."""
+    """The frame for the newest of `ticks`; two columns from 120 characters on. The state is shown where it fits, then
+    `busiest`, then decisions; the chart gets the height that is left."""
     tick = ticks[-1]
-    state: list[Text] = [*_cpu_map(tick), *_programmed(tick)]
-    trouble = list(_trouble(tick))
-    if width < _WIDE and _lines(state, width) + len(trouble) + _LEAST > height:
+    trouble, table = list(_trouble(tick)), _pods(busiest, width, height)
+    left = height - 1 - len(trouble) - (0 if table is None else table.row_count + 2)
+    state = [*_cpu_map(tick), *_programmed(tick)]
+    body = _wide if width >= _WIDE else _narrow
+    return Group(
+        _header(title, tick),
+        *body(ticks, state, events, width, left),
+        *(() if table is None else (Text(), table)),
+        *trouble,
+    )
+
+
+def _wide(
+    ticks: Sequence[Tick], state: list[Text], events: Sequence[DecisionEvent], width: int, lines: int
+) -> Iterator[RenderableType]:
+    """The state beside the chart, the decisions below both."""
+    right = min(width // 2 - 4, 52)
+    below = _many(events, lines - max(_lines(state, right), _LEAST_ROWS + 1), at_most=lines * 2 // 5)
+    high = lines - below - (1 if below else 0)
+    for line in state if _lines(state, right) > high else ():
+        line.truncate(right, overflow="ellipsis")
+    yield _columns(_chart(ticks, width - right - 2, max(_LEAST_ROWS, high - 1)), Group(*state[:high]), right)
+    if below:
+        yield from (Text(), _decisions(events, width=width, lines=below))
+
+
+def _narrow(
+    ticks: Sequence[Tick], state: list[Text], events: Sequence[DecisionEvent], width: int, lines: int
+) -> Iterator[RenderableType]:
+    """Chart, state, decisions, one under the other; the chart alone where the state does not fit below it."""
+    least = 1 + _LEAST_ROWS
+    if least + len(state) > lines:
+        yield _chart(ticks, width, max(_LEAST_ROWS, lines - 1))
+        return
+    if least + _lines(state, width) + 2 > lines:
         for line in state:
             line.truncate(width, overflow="ellipsis")
-    right = min(width // 2 - 4, 52) if width >= _WIDE else width
-    left = height - len(trouble) - _FRAME - (0 if width >= _WIDE else _lines(state, width))
-    rows = max(_LEAST_ROWS, min(_MOST_ROWS, left * 2 // 5))
-    if width < _WIDE:
-        body: list[RenderableType] = [_chart(ticks, width, rows), *state]
-    else:
-        rows = max(rows, min(_MOST_ROWS, _lines(state, right)))
-        body = [_columns(_chart(ticks, width - right - 2, rows), Group(*state), right)]
-        left -= max(0, _lines(state, right) - rows)
-    return Group(_header(title, tick), *body, Text(), _decisions(events, width=width, lines=left - rows), *trouble)
+    left = lines - _lines(state, width)
+    below = _many(events, left - least, at_most=left * 3 // 5)
+    yield _chart(ticks, width, left - 1 - below - (1 if below else 0))
+    yield from state
+    if below:
+        yield from (Text(), _decisions(events, width=width, lines=below))
+
+
+def _many(events: Sequence[DecisionEvent], lines: int, *, at_most: int) -> int:
+    """How many decisions are shown below a blank line where so many lines are free."""
+    return max(0, min(len(_shown(events)), _EVENTS, lines - 1, max(1, at_most)))
+
+
+def _pods(rows: Sequence[PodRow], width: int, height: int) -> Table | None:
+    """The busiest pods, where the frame is high enough for them."""
+    if not rows or height < _HIGH:
+        return None
+    grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width, header_style="dim")
+    for column in pods.COLUMNS:
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        last = column is pods.COLUMNS[-1]
+        grid.add_column(
+            column.title, justify=justify, no_wrap=True, overflow="ellipsis", ratio=1 if last else None, max_width=_LONG
+        )
+    for row in rows[: height // 5]:
+        grid.add_row(*(Text(column.show(row)) for column in pods.COLUMNS))
+    return grid
 
 
 def _columns(left: RenderableType, right: RenderableType, width: int) -> Table:
@@ -95,7 +152,7 @@ def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
         canvas.Series("LS", PROD, [t.prod_cpu for t in ticks]),
         canvas.Series("BE", BE, [t.be_cpu for t in ticks]),
         canvas.Series("BE limit", LIMIT, [t.be_limit for t in ticks]),
-        canvas.Series("would limit", LIMIT, [t.would_limit for t in ticks], dashed=True),
+        canvas.Series("would be", LIMIT, [t.would_limit for t in ticks], dashed=True),
     )
     series = [line for line in lines if any(value is not None for value in line.values)]
     grid = canvas.draw(series, width=max(10, width - _AXIS), height=height, top=top)
@@ -104,14 +161,20 @@ def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
     for line, row in zip(rows, grid, strict=True):
         for style, cells in itertools.groupby(row, key=lambda cell: cell.style):
             line.append("".join(cell.char for cell in cells), style)
-    return Group(_legend(series), *rows)
+    return Group(_legend(series, width), *rows)
 
 
-def _legend(series: Sequence[canvas.Series]) -> Text:
-    legend = Text("CPU  ", no_wrap=True)
-    for line in series:
-        legend.append("╌╌ " if line.dashed else "── ", line.style)
-        legend.append(f"{line.name} {units.cores(line.values[-1])}  ")
+def _legend(series: Sequence[canvas.Series], width: int) -> Text:
+    """Names and newest numbers; closer together where they would not fit."""
+    for swatch, gap in ((2, "  "), (1, " ")):
+        legend = Text("CPU").append(gap)
+        for line in series:
+            name = line.name if swatch > 1 else line.name.removeprefix("BE ")
+            legend.append(("╌" if line.dashed else "─") * swatch, line.style)
+            legend.append(f"{gap[1:]}{name} {units.cores(line.values[-1])}{gap}")
+        if len(legend.plain.rstrip()) <= width:
+            break
+    legend.no_wrap = True
     return legend
 
 
@@ -145,14 +208,18 @@ def _programmed(tick: Tick) -> Iterator[Text]:
         yield Text(overflow="fold").append(f"{fact.name:<{_NAME - 1}} ", "dim").append(fact.value)
 
 
+def _shown(events: Sequence[DecisionEvent]) -> list[DecisionEvent]:
+    """Zones follow the node: left out."""
+    return [event for event in events if not event.decision.subject.startswith("zone/")]
+
+
 def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Table:
-    """The newest last, each on one line beside its time; as many as `lines` allow. Zones follow the node: left out."""
+    """The newest last, each on one line beside its time; as many as `lines`."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right", style="dim", no_wrap=True, min_width=5)
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, width - 16))
-    shown = [event for event in events if not event.decision.subject.startswith("zone/")]
-    for event in shown[-max(1, min(_EVENTS, lines)) :]:
+    for event in _shown(events)[-lines:]:
         decision = event.decision
         verdict = Text(decision.verdict, _STYLES.get(view.VERDICT_TONES.get(decision.verdict, ""), "bold"))
         about = Text(f"{printable.one_line(decision.subject)}: ", "bold").append(sentence(decision), "not bold")

@@ -7,8 +7,9 @@
            two halves of it: about pods and what they may request, and about the agent
 /state     the last tick as JSON; ?picture=true adds all that it judged
 /recent    numbers and decisions of the last minutes as JSON
-/status    the last tick on one screen, as text; &view=live: a frame of `koordlite top`. &width=, &height=, &color= are
-           those of the terminal; &output=json adds the status as one word
+/status    the last tick on one screen, as text; &view=live: a frame of `koordlite top`; =node: without pods. &width=,
+           &height=, &color= are those of the terminal; &output=json adds the status as one word
+/pods      the pods of the node as JSON, the busiest first
 /explain   /explain/besteffort or ?subject=besteffort: the decisions about it; config: the settings in force;
            /explain/pod/NAME: all that concerns a pod. &output=json for programs
 /folders   where this agent keeps its record and its state on its machine, and whether that machine is emulated
@@ -211,24 +212,25 @@ def _status(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
 def _screen(query: Mapping[str, str], tick: Tick, past: Remembered) -> str:
     """ValueError when a parameter is wrong."""
     width, color = _size(query, "width", 100), query.get("color", "")
-    if query.get("view") != "live":
+    if query.get("view") not in ("live", "node"):
         from koordlite.report.terminal import status
 
         return status.screen(tick, width=width, color=bool(color))
     from koordlite.report.terminal import frame
 
-    return frame.text(tick, past, width=width, height=_size(query, "height", 48), colors=color)
+    height, whole = _size(query, "height", 48, least=3), query["view"] == "live"
+    return frame.text(tick, past, width=width, height=height, colors=color, with_pods=whole)
 
 
-def _size(query: Mapping[str, str], name: str, default: int) -> int:
+def _size(query: Mapping[str, str], name: str, default: int, *, least: int = 10) -> int:
     """Columns or lines of a terminal."""
     text = query.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and _LEAST_SIZE <= int(text) <= _MOST_SIZE):
-        raise ValueError(f"{name} is {text[:20]!r}; write a number from {_LEAST_SIZE} to {_MOST_SIZE}")
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and least <= int(text) <= _MOST_SIZE):
+        raise ValueError(f"{name} is {text[:20]!r}; write a number from {least} to {_MOST_SIZE}")
     return int(text)
 
 
-_LEAST_SIZE, _MOST_SIZE = 10, 1000
+_MOST_SIZE = 1000
 
 
 def _explain(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
