@@ -13,9 +13,11 @@ from emulated import Emulated
 
 from koordlite.agent import Agent
 from koordlite.host.journal.journal import Journal
+from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import affinity
 
 THREADS = 16
 
@@ -26,14 +28,15 @@ class Meeting:
     def __init__(self, seed: int, folder: Path) -> None:
         self.random = random.Random(seed)
         self.static = self.random.random() < 0.25
-        self.strategies = self.random.choice([WITH_POOLS, WITH_POOLS, frozenset({"craneCPUManager"})])
+        together = WITH_POOLS | {"numaAffinity"}
+        self.strategies = self.random.choice([WITH_POOLS, together, together, frozenset({"craneCPUManager"})])
         self.node = Emulated(cranepods.machine(THREADS, self.random.choice([1, 2])), folder)
         reserved = self.random.choice(["", "0", "0,8"])
         cranepods.kubelet(self.node, "static" if self.static else "none", reserved or "0")
         notes = {"cpu_manager": "static"} if self.static else {}
         self.node.node(**notes, **({"reservation": f'{{"reservedCPUs":"{reserved}"}}'} if reserved else {}))
         self.names: list[str] = []
-        self.count = 0
+        self.count = self.placed = 0
 
     def play(self, steps: int) -> None:
         while steps > 0:
@@ -57,7 +60,9 @@ class Meeting:
         self.count += 1
         name = f"p{self.count}"
         self.names.append(name)
-        self.random.choice([self._crane, self._crane, self._koordinator, self._plain])(name)
+        makers = [self._crane, self._crane, self._koordinator, self._plain]
+        makers += [self._together] * 4 if "numaAffinity" in self.strategies else []
+        self.random.choice(makers)(name)
 
     def _crane(self, name: str) -> None:
         nodes = self.random.choice([(0,), (1,), (0, 1)])
@@ -78,6 +83,9 @@ class Meeting:
         else:
             self.node.pod(name, self.random.choice(["BE", "LS", ""]), "500m")
 
+    def _together(self, name: str) -> None:
+        cranepods.pod(self.node, name, **{keys.NUMA_GROUP: self.random.choice("ab")})
+
     def _check(self, agent: Agent) -> None:
         seen = agent.seen
         assert seen is not None
@@ -87,6 +95,10 @@ class Meeting:
             wrong = {name: str(found) for name, found in others.items() if found & cpus}
             assert not wrong, f"{owner} alone has {cpus}"
         self._check_promises(seen, sets)
+        for uid, node in affinity.placed(seen).items() if seen.affinity.enforced else ():
+            name = next(pod.name for pod in seen.pods if pod.uid == uid)
+            self.placed += 1
+            assert seen.topology.numa_of(sets[f"{name}/main"]) == {node}, f"{name} was brought onto one NUMA node"
 
     def _check_promises(self, seen: Snapshot, sets: dict[str, CPUSet]) -> None:
         """A pod that was promised CPUs by Crane's annotations runs on them, and one that excludes reserved ones off

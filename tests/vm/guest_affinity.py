@@ -12,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
@@ -29,6 +30,7 @@ CACHE, FRONT, OTHER = (Pod(name, "Burstable", "LS") for name in ("cache-0", "fro
 ADDRESSES = {CACHE: "10.99.0.1", FRONT: "10.99.0.2", OTHER: "10.99.0.3"}
 ELSEWHERE = "10.99.9.9:443"
 BETWEEN, BEYOND = 40, 8
+SAMPLES = 100
 SETTINGS = """
 strategies:
   numaAffinity: {mode: enforce, sampleSeconds: 2, rounds: 2}
@@ -97,6 +99,22 @@ class Shop:
         cpus = lists["Cpus_allowed_list"]
         return {node for node, held in NODES.items() if cpus & held}, lists["Mems_allowed_list"]
 
+    def side_by_side(self, samples: int) -> float:
+        """In which percent of so many looks a thread of each of the two pods last ran on the same NUMA node."""
+        alike = looks = 0
+        for _ in range(samples):
+            here, there = (self._last_ran(pod) for pod in (FRONT, CACHE))
+            alike += sum(one == other for one in here for other in there)
+            looks += len(here) * len(there)
+            time.sleep(0.05)
+        return 100 * alike / looks
+
+    def _last_ran(self, pod: Pod) -> list[int]:
+        """The NUMA nodes of the CPUs on which its threads ran last."""
+        tasks = pathlib.Path(f"/proc/{self.processes[pod].pid}/task").iterdir()
+        cpus = [int((task / "stat").read_text().rpartition(")")[2].split()[36]) for task in tasks]
+        return [next(node for node, held in NODES.items() if cpu in held) for cpu in cpus]
+
     def together(self) -> bool:
         """Both pods on one NUMA node, with all of its CPUs and its memory."""
         (cpus, mems), other = self.nodes(FRONT), self.nodes(CACHE)
@@ -131,11 +149,18 @@ def check(shop: Shop) -> None:
     files = shop.files()
     with claim("before, every thread may use every CPU and all memory"):
         assert [shop.nodes(pod) for pod in shop.processes] == [({0, 1}, {0, 1})] * 3, found
+    apart = shop.side_by_side(SAMPLES)
     agent = shop.agent("--report", str(shop.work / "report"))
     with claim("all threads of pods that talk have the CPUs and the memory of one NUMA node"):
         soon(shop, agent)
         ((lines),) = shop.allowed(FRONT)
         tell(f"seen: {'; '.join(lines)}")
+    with claim("threads of both really run on one NUMA node"):
+        beside = shop.side_by_side(SAMPLES)
+        tell(
+            f"seen: their threads ran on the same NUMA node in {apart:.0f} % of the looks before, {beside:.0f} % after"
+        )
+        assert beside == 100
     with claim("a pod that talks to others only stays where it was"):
         assert shop.allowed(OTHER) == found[OTHER]
     with claim("the decision says how much of its connections are where"):

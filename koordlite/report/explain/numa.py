@@ -19,8 +19,9 @@ from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.snapshot import Snapshot
 from koordlite.numa.nrt import score
 from koordlite.report import units
+from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
-from koordlite.strategies.shared import placements, zone_report
+from koordlite.strategies.shared import affinity, placements, zone_report
 
 SUBJECT = "numa "
 """How such a question begins."""
@@ -67,6 +68,7 @@ def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:
     placed = [each for each in placements.containers(seen) if each.uid == pod.uid]
     policy = [*_plugin(pod), *_policy(seen, pod, tick.modes)]
     checks = [*_asks(pod), *policy, *_constraints(pod), *_space(seen, pod)]
+    checks += _together(pod, tick)
     return pod, [*checks, *_stands(seen, pod, placed), *_broken(seen, pod, placed)]
 
 
@@ -209,6 +211,13 @@ def _stands(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> I
         promised = next((each for each in placed if each.container == name and each.source != "none"), None)
         by = f", promised by {promised.source}: {promised.promised_cpus or 'no CPUs'}" if promised else ", no promise"
         yield Check("note", "runs", f"{name} may run on CPUs {cpus} (NUMA {nodes}{by}){memory}")
+
+
+def _together(pod: Pod, tick: Tick) -> Iterator[Check]:
+    """Whether it was brought onto the NUMA node of another pod, or why not."""
+    for decision in tick.decisions:
+        if decision.strategy == affinity.NAME and decision.subject == f"pod/{pod.key}":
+            yield Check("note", "together", sentence(decision))
 
 
 def _apart(seen: Snapshot, nodes: Sequence[int]) -> str:
