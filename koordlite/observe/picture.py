@@ -209,7 +209,7 @@ class Observer:
             host_groups=hosts,
             ours=same("ours", run.ours),
             found=run.found,
-            remembered=run.remembered,
+            remembered=same("remembered", run.remembered),
             evicted=run.evicted,
             refused_evictions=run.refused_evictions,
             refused_writes=run.refused_writes,

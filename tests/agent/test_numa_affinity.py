@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import cranepods
@@ -278,3 +279,18 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
         assert read[-1].seen.affinity.connections == moments[-1].seen.affinity.connections
         found = again.check(read)
         assert found.same, found.mismatches
+
+
+def test_while_nothing_changes_nothing_is_judged_again(tmp_path: Path) -> None:
+    """Use changes every tick, and matters only while a pod waits for a place; memory is looked at every five
+    seconds."""
+    shop = Shop(tmp_path)
+    shop.node.slo(enable=False)
+    shop.pod("other", talks="elsewhere: 20", uses="wave(low=0.1,high=2,period=7)")
+    with shop.node.journal() as journal:
+        agent = shop.agent(journal, sample_seconds=12.0)
+        ticks = list(shop.node.ticks(agent, 40))[30:]
+        judged = [about(tick, "pod/ns/front") for tick in ticks]
+        assert judged[0].reason == "NUMAAffinity"
+        again = sum(one is not two for one, two in itertools.pairwise(judged))
+        assert again <= 4

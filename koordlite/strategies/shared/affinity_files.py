@@ -78,18 +78,27 @@ def memory_stays(
     stays: dict[str, str] = {}
     used = seen.numa_memory.get("", {})
     for node in seen.topology.nodes:
-        growth: list[tuple[str, int, bool]] = []
+        limits: dict[str, int] = {}
         for uid in (uid for uid, at in placed.items() if at == node.id):
             allowance = limit(pods[uid], "memory")
             stays[uid] = _why(seen, pods[uid], node.id, rule, limited=allowance is not None, known=node.id in used)
             if not stays[uid] and allowance is not None:
-                use, already = seen.usage.pods.get(uid), _has_ours(seen, uid)
-                growth.append((uid, max(0, allowance - use.memory) if already and use else allowance, already))
-        if growth:
-            reserve = int(node.memory * rule.reserve_percent / 100)
-            fits = rules.memory_fits(growth, free=node.memory - used[node.id], reserve=reserve)
-            stays |= {uid: "less than its limit is free there" for uid, *_ in growth if uid not in fits}
+                limits[uid] = allowance
+        free, reserve = node.memory - used.get(node.id, 0), int(node.memory * rule.reserve_percent / 100)
+        # What they have is part of what they may have: while all of it would fit once more, nobody has to look.
+        if sum(limits.values()) > free - reserve:
+            fits = rules.memory_fits(_growth(seen, limits), free=free, reserve=reserve)
+            stays |= {uid: "less than its limit is free there" for uid in limits if uid not in fits}
     return stays
+
+
+def _growth(seen: Snapshot, limits: Mapping[str, int]) -> list[tuple[str, int, bool]]:
+    """By uid what it may still take there, and whether its memory follows already."""
+    found = []
+    for uid, allowance in limits.items():
+        use, already = seen.usage.pods.get(uid), _has_ours(seen, uid)
+        found.append((uid, max(0, allowance - use.memory) if already and use else allowance, already))
+    return found
 
 
 def limit(pod: Pod, resource: str) -> int | None:

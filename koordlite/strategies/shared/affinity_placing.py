@@ -58,6 +58,12 @@ class Placing:
         """NUMA node by uid, of pods that others have tied to one."""
         self.after: dict[str, int] = {}
         """NUMA node by uid, from now on."""
+        waiting = {
+            *self.named,
+            *(uid for tie in self.ties.lasting for uid in (tie.first, tie.second)),
+        } - self.before.keys()
+        self._weighs = self.ties.new_round or not rule.measures or bool(waiting - self.fixed.keys())
+        """Whether it matters how much CPU is in use: while nobody waits, once a count is enough."""
         if self.before or self.ties.lasting or self.named:
             self._place()
 
@@ -130,7 +136,7 @@ class Placing:
         return counted.rounds if counted else 0
 
     def _demand(self, pod: Pod) -> int:
-        use = self.seen.average.pods.get(pod.uid)
+        use = self.seen.average.pods.get(pod.uid) if self._weighs else None
         return max(pod.request_milli(), use.cpu if use else 0)
 
     def _member(self, uid: str) -> Member:
