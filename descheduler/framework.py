@@ -7,7 +7,9 @@ A plugin is a module with
 * `ORDER`, where it has one: `own` (the default: what it names is decided on at once, in the order in which it names it)
   or `cycle` (it names in any order, and the cycle sorts: lowest priority first and so on);
 * `judge(view, config, handle)`, a generator. `verdict = yield Finding(...)` names a pod and learns at once whether the
-  plan takes it, so that a balancing plugin subtracts only what really goes. Who does not care ignores the answer.
+  plan takes it, so that a balancing plugin subtracts only what really goes. Who does not care ignores the answer;
+* `numbers(pod, view, config, handle)`, if it has something to say of a single pod: the numbers that it goes by, in one
+  line, also where nothing is wrong. Only `explain` asks.
 
 It never evicts and changes nothing. It may name a pod that is guarded: the answer is no, and the report shows the pod
 with the guard's reason. Guards say why not, limits how many, fit where to.
@@ -210,6 +212,7 @@ Conversation = Generator[Finding | Aside, Verdict | None, None]
 """What a plugin yields. Only a `Finding` gets a verdict."""
 
 Judge = Callable[[View, Any, Handle], Conversation]
+Numbers = Callable[[PodView, View, Any, Handle], str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +227,8 @@ class Plugin:
     doc: str
     point: Point = "deschedule"
     order: Literal["own", "cycle"] = "own"
+    numbers: Numbers | None = None
+    """What it goes by with one pod; None when it has no words for that."""
 
 
 def judgeable(pod: PodView) -> bool:

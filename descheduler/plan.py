@@ -141,6 +141,32 @@ class NodeChange:
     """Of nodes where a pod's place among the NUMA nodes is what is wrong, or where one with a promise is to come."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class PluginAnswer:
+    """What a plugin says of one pod that somebody asks about."""
+
+    plugin: str
+    kind: Literal["found", "fine", "not judged", "not chosen"]
+    """`not judged`: it could not. `not chosen`: the pod's node, namespace or labels are not among those it looks at."""
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """Everything that one profile has to say of one pod, whether or not something is wrong with it."""
+
+    pod: str
+    """uid."""
+    profile: str
+    plugins: tuple[PluginAnswer, ...]
+    refusals: tuple[Refusal, ...]
+    """What would keep it if a plugin named it."""
+    search: Search
+    """Where it would fit, after this plan."""
+    limit: str = ""
+    """Which limit of the cycle is used up; empty: none."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EvictionPlan:
     """The whole answer. The same picture and policy give the same plan, to the byte of its JSON."""
@@ -163,6 +189,8 @@ class EvictionPlan:
     """Nodes that are to take no more pods while they are emptied."""
     deletion_costs: tuple[DeletionCost, ...] = ()
     """In which order owners should remove their pods when they are scaled down."""
+    explained: tuple[PodAnswer, ...] = ()
+    """Of the pod that was asked about, by profile."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

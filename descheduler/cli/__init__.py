@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from descheduler.cli import run, source, upstream
 from koordlite import __version__, commandline
 from koordlite.model import printable
-from koordlite.model.errors import Problem
+from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from descheduler.plan import EvictionPlan
@@ -46,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="everything about one pod, or why it is not in the plan")
     explain.add_argument("pod", help="namespace/name, or a name")
     source.add_options(explain)
+    commandline.add_output(explain)
     explain.set_defaults(run=_run_explain)
     check = commands.add_parser("check-config", help="every mistake in a policy file, and what is hardly meant")
     check.add_argument("file", help="a DeschedulerPolicy, or a DeschedulerConfiguration of Koordinator")
@@ -70,6 +72,8 @@ def _plan(command: argparse.ArgumentParser) -> None:
         "-o", "--output", choices=("text", "json", "html"), default="text", help="form of standard output"
     )
     command.add_argument("--brief", action="store_true", help="about ten lines of text instead of the whole plan")
+    command.add_argument("--limit", metavar="N", type=int, help="text: at most so many pods to evict, and kept")
+    command.add_argument("--only", metavar="NAME", default="", help="text: only pods of this plugin, namespace or node")
     command.add_argument("--report", metavar="DIR", help="also write plan.txt, plan.json and plan.html there")
     command.add_argument(
         "--fail-on-findings", action="store_true", help=f"exit with {FOUND} when a pod is misplaced, evicted or not"
@@ -83,9 +87,14 @@ def _run_plan(args: argparse.Namespace) -> int:
 
 
 def _planned(args: argparse.Namespace) -> int:
+    if args.limit is not None and args.limit < 0:
+        raise InputError(Problem("command line", "--limit", str(args.limit), "it is negative", "write 0 or more"))
     plan = source.make(args)
-    for piece in _rendered(plan, "brief" if args.brief and args.output == "text" else args.output):
-        print(printable.lines(piece), end="")
+    if args.output == "text":
+        _print_text(plan, args)
+    else:
+        for piece in _rendered(plan, args.output):
+            print(printable.lines(piece), end="")
     if args.report:
         _write_reports(plan, args.report)
     if args.output != "text":  # The text has them itself.
@@ -95,18 +104,34 @@ def _planned(args: argparse.Namespace) -> int:
 
 
 def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
+    """As JSON, or as a page."""
     if form == "json":
         from descheduler.evictors import dry_run
         from descheduler.report import document
 
         return document.pieces(plan, dry_run.evict(plan))
-    if form == "html":
-        from descheduler.report import html
+    from descheduler.report import html
 
-        return (html.render(plan),)
+    return (html.render(plan),)
+
+
+def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
     from descheduler.report import text
+    from descheduler.report.selection import Selection
 
-    return (text.brief(plan),) if form == "brief" else text.pieces(plan)
+    selection = Selection(args.only, args.limit)
+    shown = selection.of(plan)
+    with text.at_width(_columns()):
+        for piece in (text.brief(shown),) if args.brief else text.pieces(shown):
+            print(printable.lines(piece), end="")
+    left_out = selection.line(plan, shown)
+    if left_out:
+        print(printable.lines(left_out))
+
+
+def _columns() -> int:
+    """Of the terminal; 100 where there is none, so that files are the same everywhere."""
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
 
 
 def _write_reports(plan: EvictionPlan, path: str) -> None:
@@ -118,9 +143,14 @@ def _write_reports(plan: EvictionPlan, path: str) -> None:
 
 
 def _run_explain(args: argparse.Namespace) -> int:
-    from descheduler.report import explain
+    from descheduler.report import explain, text
 
-    print(printable.lines(explain.render(source.make(args, args.pod), args.pod)), end="")
+    plan = source.make(args, args.pod)
+    if args.output == "json":
+        commandline.print_json("descheduler-explain", pods=explain.document(plan, args.pod))
+        return 0
+    with text.at_width(_columns()):
+        print(printable.lines(explain.render(plan, args.pod)), end="")
     return 0
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.cycle import candidate
 from descheduler.cycle.candidate import Candidate
 from descheduler.cycle.handle import ProfileHandle
@@ -40,13 +41,17 @@ from descheduler.framework import (
 )
 from descheduler.history import past_evictions
 from descheduler.history.background import Requests, counted
-from descheduler.plan import EvictionPlan, Outcome, Profile, Setup, Sightings
+from descheduler.plan import EvictionPlan, Outcome, PluginAnswer, PodAnswer, Profile, Setup, Sightings
 from koordlite.model.label_selectors import labels_match
 from koordlite.model.quantity import Quantity
 
 Memory = Mapping[tuple[str, str], object]
 """What plugins wanted to know again, by profile and plugin."""
 
+_UNSURE = frozenset(
+    {"NoNodeInScope", "Paused", "ReservedCPUsUnknown", "StalePlacement", "TopologyUnknown", "UsageUnknown"}
+)
+"""Notes that say that a plugin could not judge; the others say why nothing is to be done."""
 _STOPS: Mapping[str, Literal["node", "namespace", "total"]] = {
     limits.TOTAL: "total",
     limits.PER_NODE: "node",
@@ -268,7 +273,52 @@ class _Draft:
             migration=self._setup.migration,
             cordon=tuple(dict.fromkeys(self._cordons)),
             deletion_costs=tuple(self._costs.values()),
+            explained=tuple(self._explanations()),
         )
+
+    def _explanations(self) -> Iterator[PodAnswer]:
+        """What each profile says of the pod that was asked about."""
+        if not self._explained:
+            return
+        asked = [pod for pod in self._view.by_uid.values() if pod.is_called(self._explained) and pod.node]
+        for pod, judge in itertools.product(asked, self._judges):
+            args = judge.profile.args
+            late = default_evictor.late_refusals(pod, self._view, args)
+            yield PodAnswer(
+                pod=pod.uid,
+                profile=judge.profile.name,
+                plugins=tuple(
+                    self._plugin_answer(pod, judge, plugin, config) for plugin, config in judge.profile.plugins
+                ),
+                refusals=(*judge.guards.refusals(pod), *late, *self._pacer.refusals(pod, ())),
+                search=self._fit.search(pod, args.node_selector, each=True),
+                limit=self._budget.refusal(pod)[1],
+            )
+
+    def _plugin_answer(self, pod: PodView, judge: _Judge, plugin: Plugin, config: Any) -> PluginAnswer:
+        outcome = self._decided.get(pod.uid)
+        found = [f for f in outcome.findings if f.plugin == plugin.name] if outcome else []
+        notes = [n for n in self._notes if n.plugin == plugin.name and n.node in ("", pod.node)]
+        if found:
+            return PluginAnswer(plugin.name, "found", "; ".join(f"{f.reason}: {f.fact or f.promise}" for f in found))
+        why = self._not_chosen(pod, judge, config)
+        if why:
+            return PluginAnswer(plugin.name, "not chosen", why)
+        said = plugin.numbers(pod, self._view, config, self._handle(judge, plugin)) if plugin.numbers else ""
+        words = [*(f"{note.reason}: {note.text}" for note in notes), *([said] if said else [])]
+        unsure = any(note.reason in _UNSURE for note in notes)
+        return PluginAnswer(plugin.name, "not judged" if unsure else "fine", "; ".join(words) or "no finding")
+
+    def _not_chosen(self, pod: PodView, judge: _Judge, config: Any) -> str:
+        """Why the plugin does not look at the pod; empty when it does."""
+        if all(node.name != pod.node for node in judge.nodes):
+            return f"{pod.node} is not ready, or not among the nodes of the profile"
+        namespaces, selector = getattr(config, "namespaces", None), getattr(config, "label_selector", None)
+        if isinstance(namespaces, Namespaces) and not namespaces.chosen(pod.pod.namespace):
+            return f"namespace {pod.pod.namespace} is not among its namespaces"
+        if isinstance(selector, LabelSelector) and not selector.matches(pod.pod.labels):
+            return "its labels do not match the labelSelector"
+        return ""
 
 
 def in_scope(view: View, setup: Setup, profile: Profile) -> NodeGroup:

@@ -80,4 +80,5 @@ def _load(module: Any) -> Plugin:
         doc=(module.__doc__ or "").strip(),
         point=module.POINT,
         order=getattr(module, "ORDER", "own"),
+        numbers=getattr(module, "numbers", None),
     )

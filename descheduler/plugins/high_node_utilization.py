@@ -54,6 +54,13 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     yield from _drain(config, measure, takers, tracked).run(empty, handle)
 
 
+def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
+    """How full its node is, and what counts as nearly empty."""
+    measure = levels.by_requests(handle.nodes, frozenset({*config.thresholds, *classify.BASIC}))
+    named = next((_named(level, config) for level in measure.levels if level.node.name == pod.node), {})
+    return f"{pod.node}: {drain.shown(named)}; nearly empty up to {drain.shown(config.thresholds)}"
+
+
 def _why_nothing(config: Config, empty: int, nodes: int, takers: int) -> Note | None:
     if not empty:
         return _idle("NoNodeNearlyEmpty", "no node is at or below all thresholds")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.arguments.common import selected
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
-from descheduler.utilization import load, load_args
+from descheduler.utilization import classify, drain, load, load_args
 from descheduler.utilization.anomaly import NEW, Debounce, Watch, marked
 from descheduler.utilization.load import Load
 from descheduler.utilization.load_args import Pool
@@ -40,6 +40,21 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         yield from _Pool(pool, number, config, handle, memory, relieved).compare(nodes)
         compared.update(node.name for node in nodes)
     yield Remember(memory.kept)
+
+
+def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
+    """The measured use of its node in each pool that compares it, and the thresholds."""
+    node, usage, words = view.nodes[pod.node], handle.usage("NodeMetric"), list[str]()
+    if usage.absent:
+        return f"the use of nodes is not known: {usage.absent}"
+    for pool in config.pools:
+        compared = [one for one in handle.nodes if _chosen(pool, one)] if _chosen(pool, node) else []
+        loads = load.loads(compared, usage, pool, oldest_seconds=config.node_metric_expiration_seconds)
+        one = next((each for each in loads if each.node.name == pod.node), None)
+        if one:
+            shown = drain.shown(classify.percentages(used=one.used, capacity=load.capacity(node)))
+            words.append(f"{pod.node}: {shown}; too full above {drain.shown(pool.high_thresholds)}")
+    return "; ".join(words) or f"the use of {pod.node} is not known"
 
 
 def _chosen(pool: Pool, node: NodeView) -> bool:

@@ -77,6 +77,19 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     yield from _drain(config, measure, underutilized, high).run(full, handle)
 
 
+def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
+    """How full its node is, and what counts as too full."""
+    measure = _measure(config, handle)
+    level = next((level for level in measure.levels if level.node.name == pod.node), None)
+    if level is None:
+        return f"how full {pod.node} is, is not known{': ' + measure.missing if measure.missing else ''}"
+    low, high = _limits(config, measure)
+    shown = {name: value for name, value in level.percent.items() if name in high or name in low}
+    return (
+        f"{pod.node}: {drain.shown(shown)}; too full above {drain.shown(high)}, underutilized up to {drain.shown(low)}"
+    )
+
+
 def _measure(config: Config, handle: Handle) -> Measure:
     tracked = frozenset({*config.thresholds, *classify.BASIC})
     if config.by == "Prometheus" and config.metrics_utilization:

@@ -69,6 +69,19 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             yield from young_spared(found, least, view)
 
 
+def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
+    """What was promised, and on which NUMA nodes it is."""
+    node = view.nodes[pod.node]
+    if not pod.containers:
+        return "nothing was promised to it"
+    words = []
+    for one in pod.containers:
+        on = ", ".join(map(str, sorted(node.topology.numa_of(one.cpuset)))) or "unknown"
+        promised = ", ".join(map(str, one.promised_nodes)) or ("one, any" if one.single_numa else "none")
+        words.append(f"{one.container}: NUMA nodes promised {promised}, CPUs on {on}")
+    return "; ".join(words)
+
+
 def _judged(node: NodeView) -> Iterator[PodView]:
     """Pods about which there is anything to say: those with a promise or a fact, and on nodes whose kubelet tells its
     policies also those that ask for a policy."""

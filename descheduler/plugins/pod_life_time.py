@@ -127,6 +127,24 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         yield _finding(pod, age, now, config)
 
 
+def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
+    """Age of most, and what else is asked for."""
+    now = times.parse(view.time)
+    age = pod_states.age_seconds(pod, now)
+    most = config.max_pod_life_time_seconds
+    shown = "age unknown" if age == float("inf") else duration.age(age)
+    words = [shown if most is None else f"{shown} of {duration.age(most)}"]
+    if config.states:
+        words.append(f"states {', '.join(dict.fromkeys(_states(pod, config)))}; asked for {', '.join(config.states)}")
+    if config.conditions:
+        words.append("a condition matches" if _condition(pod, now, config) else "no condition matches")
+    if config.exit_codes:
+        words.append(
+            f"exit code {_exit_code(pod, config)}" if _exit_code(pod, config) is not None else "no exit code matches"
+        )
+    return "; ".join(words)
+
+
 def _newest(now: float, most: int | None) -> str:
     """When the youngest pod that is too old was made, as the API server writes times: times of this one form sort as
     text, and most pods are younger. Later than all times when age does not matter."""

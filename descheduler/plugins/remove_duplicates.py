@@ -47,6 +47,17 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             yield share.finding(pod, len(spare[pod.node]) + 1)
 
 
+def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
+    """How many pods like it are on its node, and on how many nodes they are."""
+    owners = pod.object.metadata.owner_references or ()
+    if not owners:
+        return "it has no owner"
+    templates = chosen_templates(view, handle.nodes, config.namespaces, None)
+    own = next((_key(t) for t in templates if any(p.uid == pod.uid for p in t.pods)), None)
+    alike = [p.node for t in templates if _key(t) == own for p in t.pods]
+    return f"{alike.count(pod.node)} of {len(alike)} pods of {owners[0].kind} {owners[0].name} are on {pod.node}"
+
+
 def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share, _ByNode]]:
     """Owners with the share of a node, and the pods of each node beyond the first."""
     targets = NodeIndex([node for node in handle.nodes if not node.object.spec.unschedulable])

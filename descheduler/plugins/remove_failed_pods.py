@@ -51,6 +51,17 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
                 yield finding
 
 
+def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
+    """Phase, and of a failed pod its age and reasons."""
+    if pod.pod.phase != "Failed":
+        return f"its phase is {pod.pod.phase}, not Failed"
+    age, least = pod_states.age_seconds(pod, times.parse(view.time)), config.min_pod_lifetime_seconds
+    shown = "age unknown" if age == float("inf") else duration.age(age)
+    words = [shown if least is None else f"{shown}, at least {duration.age(least)} asked for"]
+    words += [f"reasons {', '.join(dict.fromkeys(_reasons(pod, config))) or 'none'}"]
+    return "; ".join(words)
+
+
 def _judge_pod(pod: PodView, now: float, config: Config) -> Finding | None:
     age = pod_states.age_seconds(pod, now)
     if config.min_pod_lifetime_seconds is not None and age < config.min_pod_lifetime_seconds:

@@ -47,6 +47,13 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
             yield _finding(pod, count, config)
 
 
+def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
+    """Restarts of the threshold."""
+    count = pod_states.restarts(pod, init=config.including_init_containers)
+    states = "" if _in_states(pod, config) else f"; in none of the states {', '.join(config.states)}"
+    return f"{count} of {config.pod_restart_threshold} restarts{states}"
+
+
 def _often_restarted(node: NodeView, config: Config) -> Iterator[tuple[int, PodView]]:
     init = config.including_init_containers
     for pod in chosen(node.all_pods, config.namespaces, config.label_selector):

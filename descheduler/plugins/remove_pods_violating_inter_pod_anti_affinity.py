@@ -43,6 +43,17 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
                 conflicts.remove(pod)
 
 
+def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
+    """How many terms it has, and who is against them."""
+    terms = anti_affinity_terms(pod)
+    if not terms:
+        return "it requires no distance from other pods"
+    present = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
+    conflict = Conflicts(handle.nodes, indices(view, present), view.namespaces).of(pod)
+    count = f"{len(terms)} term{'s' if len(terms) > 1 else ''} of its anti-affinity"
+    return f"{count}, against which {conflict.other.key} is" if conflict else f"{count}, no pod is against them"
+
+
 def _finding(pod: PodView, conflict: Conflict) -> Finding:
     term, other = conflict.term, conflict.other
     where = f"on the same node {pod.node}" if other.node == pod.node else f"on {other.node}, which shares it"

@@ -55,6 +55,23 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             yield from _judge_preferred(templates, index, view, handle)
 
 
+def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
+    """Whether its node is one of those that it asks for, and how much it likes the node."""
+    index, affinity, words = NodeIndex(handle.nodes), node_affinity(pod), []
+    spec = pod.object.spec
+    if affinity.required is None and not spec.node_selector:
+        words.append("it requires nothing of nodes")
+    else:
+        allowed = index.allowed_by_labels(spec)
+        words.append(
+            f"{pod.node} is {'one' if pod.node in allowed else 'none'} of {len(allowed)} nodes that it may use"
+        )
+    if affinity.preferred and len(config.node_affinity_type) > 1:
+        weights = index.weights(pod)
+        words.append(f"{pod.node} weighs {weights.of(view.nodes[pod.node])}, the best {weights.most}")
+    return "; ".join(words)
+
+
 def _judge_required(templates: Sequence[Template], index: NodeIndex, config: Config, handle: Handle) -> Conversation:
     spent = False
     for pod in sorted(_misplaced(templates, index, config), key=place):

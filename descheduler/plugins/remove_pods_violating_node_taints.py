@@ -52,6 +52,16 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
                 yield _finding(pod, node, taint)
 
 
+def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
+    """Taints of its node that count, and whether it tolerates them."""
+    taints = [taint for taint in view.nodes[pod.node].object.spec.taints or () if _counts(taint, config)]
+    if not taints:
+        return f"{pod.node} has no taint that counts"
+    wrong = _not_tolerated(pod, taints)
+    listed = ", ".join(taint.key for taint in taints)
+    return f"it does not tolerate {wrong.key} of {pod.node}" if wrong else f"it tolerates {listed} of {pod.node}"
+
+
 def _counts(taint: objects.Taint, config: Config) -> bool:
     effects = ("NoSchedule", "PreferNoSchedule") if config.include_prefer_no_schedule else ("NoSchedule",)
     if taint.effect not in effects or _listed(taint, config.excluded_taints):

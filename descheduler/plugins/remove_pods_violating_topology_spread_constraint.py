@@ -53,6 +53,23 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         yield from _Namespace(constrained[name], indices[name], spread, config, handle).findings()
 
 
+def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
+    """Size of its domain, and of the smallest and largest, for each of its constraints."""
+    spread, words = Spread(handle.nodes), []
+    templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
+    index = pod_filter.indices(view, templates).get(pod.pod.namespace)
+    if not pod.object.spec.topology_spread_constraints or index is None:
+        return "it has no spread constraints"
+    for constraint, _ in spread.constraints([pod], config.constraints or ("DoNotSchedule",)):
+        domains, values = spread.domains(constraint, index), spread.values(constraint)
+        sizes = [len(domains.get(value, ())) for value in values] or [0]
+        here = len(domains.get(spread.domain(pod, constraint), ()))
+        words.append(
+            f"{here} in its {constraint.key}, {min(sizes)} to {max(sizes)} elsewhere, skew {constraint.max_skew}"
+        )
+    return "; ".join(words) or "none of its constraints is of a kind that counts"
+
+
 class _Namespace:
     """Levels the constraints of one namespace, one after the other.
 

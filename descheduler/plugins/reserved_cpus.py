@@ -71,6 +71,17 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
                 yield from young_spared(_judge_pod(pod, node, config), least, view)
 
 
+def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
+    """Its CPUs, and those that are kept on its node."""
+    reserved = view.nodes[pod.node].reserved
+    kept = {"reserved": reserved.koordinator or EMPTY, "kubelet": reserved.kubelet, "SYSTEM pods": reserved.system}
+    known = ", ".join(
+        f"{cpus} for {name}" if name != "reserved" else f"{cpus} reserved" for name, cpus in kept.items() if cpus
+    )
+    own = ", ".join(f"{c.container} {c.cpuset or 'unknown'}" for c in pod.containers)
+    return f"CPUs: {own or 'of the shared pool'}; kept on {pod.node}: {known or 'none'}"
+
+
 def _judge_pod(pod: PodView, node: NodeView, config: Config) -> Iterator[Finding]:
     system = pod.pod.qos_class is QoSClass.SYSTEM
     owners: list[tuple[str, CPUSet, bool]] = [("kubelet", node.reserved.kubelet, node.reserved.strict)]

@@ -47,6 +47,13 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
                 yield _finding(pod, node, len(pile), delete=config.delete)
 
 
+def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
+    """Phase and reason."""
+    if pod.pod.phase != "Failed":
+        return f"its phase is {pod.pod.phase}: kubelet did not refuse it"
+    return f"it failed with {pod.object.status.reason or 'no reason'}; counted are {', '.join(config.reasons)}"
+
+
 def _piles(node: NodeView, config: Config, now: float) -> Iterator[tuple[str, list[PodView]]]:
     """Owners with enough refused pods, and all these pods; pods without an owner are a pile together."""
     failed: dict[str, list[PodView]] = defaultdict(list)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 from descheduler.framework import PodView, View
-from descheduler.plan import EvictionPlan
+from descheduler.plan import EvictionPlan, Outcome, PodAnswer
 from descheduler.report import text
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
@@ -17,6 +19,39 @@ def render(plan: EvictionPlan, name: str) -> str:
     if not found:
         raise InputError(_unknown_pod(plan.view, name))
     return "\n".join(printable.one_line(line) for pod in found for line in _pod(plan, pod)) + "\n"
+
+
+def document(plan: EvictionPlan, name: str) -> list[dict[str, Any]]:
+    """The same as values; InputError when there is no such pod."""
+    found = [pod for pod in _all(plan.view) if pod.is_called(name)]
+    if not found:
+        raise InputError(_unknown_pod(plan.view, name))
+    outcomes = {outcome.pod.uid: outcome for outcome in plan.outcomes}
+    return [_values(plan, pod, outcomes.get(pod.uid)) for pod in found]
+
+
+def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[str, Any]:
+    said = [one for one in plan.explained if one.pod == pod.uid]
+    return {
+        "pod": pod.key,
+        "node": pod.node,
+        "verdict": outcome.verdict if outcome else "",
+        "findings": outcome.findings if outcome else (),
+        "reasons": outcome.reasons if outcome else (),
+        "target": outcome.target if outcome else "",
+        "unjudged": _unjudged(plan.view, pod),
+        "profiles": [
+            {
+                "profile": one.profile,
+                "plugins": one.plugins,
+                "refusals": one.refusals,
+                "limit": one.limit,
+                "fits": [place.node for place in one.search.places],
+                "whyNot": one.search.by_node,
+            }
+            for one in said
+        ],
+    }
 
 
 def _all(view: View) -> Iterator[PodView]:
@@ -33,14 +68,59 @@ def _unknown_pod(view: View, name: str) -> Problem:
 
 
 def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
+    yield from _judged(plan, pod)
+    for said in plan.explained:
+        if said.pod == pod.uid:
+            named = any(outcome.pod.uid == pod.uid for outcome in plan.outcomes)
+            yield from _answer(said, pod, whole=not named)
+
+
+def _answer(said: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
+    """What each plugin of a profile says; with `whole` also what would become of a finding."""
+    yield f"PLUGINS of profile {said.profile}"
+    width = max((len(one.plugin) for one in said.plugins), default=0)
+    for one in said.plugins:
+        yield from _wrapped(f"    {_KINDS[one.kind]:<11}{one.plugin:<{width}}  ", one.text)
+    if not whole:
+        return
+    yield "IF ONE OF THEM NAMED IT"
+    for refusal in said.refusals:
+        yield from _wrapped("    kept by    ", f"{refusal.reason}: {refusal.text}")
+    if not said.refusals:
+        yield "    kept by    no filter"
+    if said.limit:
+        yield from _wrapped("    limit      ", said.limit)
+    if pod.pod.active:
+        yield from _wrapped("    fits       ", text.places(said.search) or f"nowhere: {said.search.sentence}")
+        yield from text.nodes(said.search)
+
+
+_KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chosen": "not chosen"}
+
+
+def _wrapped(head: str, said: str) -> Iterator[str]:
+    yield from textwrap.wrap(said, text.width(), initial_indent=head, subsequent_indent=" " * len(head))
+
+
+def _unsure(plan: EvictionPlan, pod: PodView) -> str:
+    """Which plugins could not judge it; empty when all could."""
+    names = [one.plugin for said in plan.explained if said.pod == pod.uid for one in said.plugins]
+    unsure = [
+        one.plugin for said in plan.explained if said.pod == pod.uid for one in said.plugins if one.kind == "not judged"
+    ]
+    return f"{', '.join(unsure)}: {len(unsure)} of {len(names)} plugins could not judge it" if unsure else ""
+
+
+def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     answer = next((o for o in plan.outcomes if o.pod.uid == pod.uid), None)
     if answer:
         yield from text.outcome(answer, f"{answer.verdict.upper()}  ")
         yield from text.nodes(answer.search) if answer.search else ()
         return
-    unjudged = _unjudged(plan.view, pod)
-    yield f"{'NOT JUDGED' if unjudged else 'NOTHING WRONG'}  {pod.key}  on {pod.node or 'no node'}"
-    yield from [f"    {unjudged}"] if unjudged else _known(plan, pod)
+    unjudged = _unjudged(plan.view, pod) or _unsure(plan, pod)
+    yield f"{'NOT JUDGED' if unjudged else 'NO FINDINGS'}  {pod.key}  on {pod.node or 'no node'}"
+    yield from [f"    {unjudged}"] if unjudged else ()
+    yield from _known(plan, pod) if pod.node in plan.view.nodes else ()
 
 
 def _unjudged(view: View, pod: PodView) -> str:

@@ -110,7 +110,7 @@ def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
 def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]:
     pod = outcome.pod
     about = [f"on {pod.node}", str(pod.pod.qos_class), pod.owner or "no owner"]
-    about += [] if outcome.age_seconds is None else [f"{duration.brief(outcome.age_seconds)} old"]
+    about += [] if outcome.age_seconds is None else [f"{duration.age(outcome.age_seconds)} old"]
     pairs: list[tuple[str, Child]] = [("pod", ", ".join(about))]
     for before, finding in zip((None, *outcome.findings), outcome.findings, strict=False):
         pairs += _finding(finding, repeated=before is not None and before.promise == finding.promise)

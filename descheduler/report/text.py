@@ -1,7 +1,9 @@
-"""The plan for the terminal: plain text, 100 columns."""
+"""The plan for the terminal: plain text, 100 columns unless `at_width` says otherwise."""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import itertools
 import textwrap
@@ -15,12 +17,28 @@ from descheduler.report.diff import Difference
 from koordlite.model import duration, printable
 from koordlite.report import units
 
-WIDTH = 100
+_WIDTH = contextvars.ContextVar("width", default=100)
 NOTHING = Difference("")
 """There is no report before."""
 _INDENT = " " * 4
 _LABEL = 9
 _PLACES = 3
+_LEAST_WIDTH = 50
+
+
+def width() -> int:
+    """Columns of a line."""
+    return _WIDTH.get()
+
+
+@contextlib.contextmanager
+def at_width(columns: int) -> Iterator[None]:
+    """Lines of so many columns, 50 at least, for what is rendered inside."""
+    before = _WIDTH.set(max(columns, _LEAST_WIDTH))
+    try:
+        yield
+    finally:
+        _WIDTH.reset(before)
 
 
 def render(
@@ -67,7 +85,7 @@ def brief(plan: EvictionPlan) -> str:
     """The plan in about ten lines: what each plugin found, and the first evictions."""
     first = [_eviction(number, one) for number, one in enumerate(plan.evict[:_FIRST], 1)]
     more = [f"    {len(plan.evict) - _FIRST} more"] if len(plan.evict) > _FIRST else []
-    judged = (line for line in _plugins(plan) if not line.endswith(": nothing wrong"))
+    judged = (line for line in _plugins(plan) if not line.endswith(": no findings"))
     return "".join(f"{printable.lines(line)}\n" for line in (*_head(plan, dry=True), *judged, *first, *more))
 
 
@@ -98,7 +116,7 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
     yield _shortened(f"{title}{pod.key}  on {pod.node}")
     about = [str(pod.pod.qos_class), pod.owner or "no owner"]
     about += [] if pod.pod.priority is None else [f"priority {pod.pod.priority}"]
-    about += [] if answer.age_seconds is None else [f"{duration.brief(answer.age_seconds)} old"]
+    about += [] if answer.age_seconds is None else [f"{duration.age(answer.age_seconds)} old"]
     yield from _line("pod", ", ".join(about))
     for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
         yield from _finding(finding, repeated=before is not None and before.promise == finding.promise)
@@ -110,6 +128,13 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
         yield from _line("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
 
 
+def places(search: Search) -> str:
+    """The first nodes that a pod would fit on; empty when there is none."""
+    names = [place.node for place in search.places]
+    more = f" and {len(names) - _PLACES} more" if len(names) > _PLACES else ""
+    return ", ".join(names[:_PLACES]) + more
+
+
 def nodes(search: Search) -> Iterator[str]:
     """What each node says that the pod does not fit on; nothing where that was not asked for."""
     for name, why in search.by_node.items():
@@ -119,11 +144,11 @@ def nodes(search: Search) -> Iterator[str]:
 def _plugins(plan: EvictionPlan) -> Iterator[str]:
     yield "BY PLUGIN"
     for one in document.by_plugin(plan):
-        words = [f"{count} × {reason}" for reason, count in one["findings"].items()] or ["nothing wrong"]
+        words = [f"{count} × {reason}" for reason, count in one["findings"].items()] or ["no findings"]
         words += [f"{one['evict']} to evict, {one['spare']} kept"] if one["findings"] else []
         words += [_count(one["notes"], "note")] if one["notes"] else []
         first = f"{_INDENT}{one['name']}: "
-        yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=first, subsequent_indent=_INDENT * 2)
+        yield from textwrap.wrap("; ".join(words), width(), initial_indent=first, subsequent_indent=_INDENT * 2)
 
 
 def _left(plan: EvictionPlan) -> Iterator[str]:
@@ -137,12 +162,15 @@ def _left(plan: EvictionPlan) -> Iterator[str]:
 def _changes(changes: Difference) -> Iterator[str]:
     if changes.why_not:
         yield "SINCE THE LAST REPORT"
-        yield from textwrap.wrap(changes.why_not, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
+        yield from textwrap.wrap(changes.why_not, width(), initial_indent=_INDENT, subsequent_indent=_INDENT)
     if changes.since:
         yield f"SINCE THE LAST REPORT, of {changes.since}: {len(changes.rows)} changed, {changes.same} as before"
     for row in changes.rows:
         yield from textwrap.wrap(
-            f"{row.pod}: {diff.WORDS[row.change]}: {row.text}", WIDTH, initial_indent=" -  ", subsequent_indent=_INDENT
+            f"{row.pod}: {diff.WORDS[row.change]}: {row.text}",
+            width(),
+            initial_indent=" -  ",
+            subsequent_indent=_INDENT,
         )
 
 
@@ -160,13 +188,13 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     yield "EVICTION PLAN (dry run: nothing was evicted)" if dry else "EVICTION PLAN"
     yield f"time      {view.time}, {view.time_source}"
     judged = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
-    yield from textwrap.wrap(judged, WIDTH, subsequent_indent=" " * 10)
+    yield from textwrap.wrap(judged, width(), subsequent_indent=" " * 10)
     found = f"{_count(len(plan.outcomes), 'pod')} with findings"
     yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} kept"
     if plan.spare:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
-        yield from textwrap.wrap(f"kept      {counts}", WIDTH, subsequent_indent=" " * 10)
-    yield from textwrap.wrap(_much(plan), WIDTH, subsequent_indent=" " * 10)
+        yield from textwrap.wrap(f"kept      {counts}", width(), subsequent_indent=" " * 10)
+    yield from textwrap.wrap(_much(plan), width(), subsequent_indent=" " * 10)
 
 
 def _evictions(plan: EvictionPlan) -> Iterator[str]:
@@ -260,21 +288,25 @@ def _list(title: str, lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(lines):
         if not number:
             yield title
-        yield from textwrap.wrap(line, WIDTH, initial_indent=" -  ", subsequent_indent=_INDENT)
+        yield from textwrap.wrap(line, width(), initial_indent=" -  ", subsequent_indent=_INDENT)
+
+
+def _line(label: str, text: str) -> list[str]:
+    return _wrapped(label, text, width())
 
 
 @functools.lru_cache(maxsize=4096)
-def _line(label: str, text: str) -> list[str]:
+def _wrapped(label: str, text: str, columns: int) -> list[str]:
     """Kept, because thousands of pods are said the same of."""
     first = f"{_INDENT}{label:<{_LABEL}}"
-    if text and len(first) + len(text) <= WIDTH and text.isprintable() and text == text.strip():
+    if text and len(first) + len(text) <= columns and text.isprintable() and text == text.strip():
         return [first + text]
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first)) or [first.rstrip()]
+    return textwrap.wrap(text, columns, initial_indent=first, subsequent_indent=" " * len(first)) or [first.rstrip()]
 
 
 def _shortened(text: str) -> str:
     shown = printable.one_line(text)
-    return shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 1]}…"
+    return shown if len(shown) <= width() else f"{shown[: width() - 1]}…"
 
 
 def _count(number: int, word: str) -> str:

@@ -66,6 +66,33 @@ def brief(amount: float) -> str:
     return "".join(shown[:2]) or "0s"
 
 
+def age(seconds: float) -> str:
+    """An age as kubectl shows it: `90s`, `5m30s`, `45m`, `4h10m`, `30h`, `3d2h`, `30d`, `2y10d`.
+
+    Source: k8s.io/apimachinery `duration.HumanDuration`.
+    """
+    left = max(0, int(seconds))
+    for below, (size, unit), (rest, small) in _AGES:
+        if left < below:
+            more = left % size // rest if rest else 0
+            return f"{left // size}{unit}" + (f"{more}{small}" if more else "")
+    return f"{left // _YEAR}y"
+
+
+_DAY, _YEAR = 86400, 365 * 86400
+_AGES = (
+    (120, (1, "s"), (0, "")),
+    (600, (60, "m"), (1, "s")),
+    (3 * 3600, (60, "m"), (0, "")),
+    (8 * 3600, (3600, "h"), (60, "m")),
+    (2 * _DAY, (3600, "h"), (0, "")),
+    (8 * _DAY, (_DAY, "d"), (3600, "h")),
+    (2 * _YEAR, (_DAY, "d"), (0, "")),
+    (8 * _YEAR, (_YEAR, "y"), (_DAY, "d")),
+)
+"""Below so many seconds: in this unit, and the rest in that one."""
+
+
 def show(nanoseconds: int) -> str:
     """`5m0s`: hours, minutes and seconds from one second on, else the largest unit that fits."""
     sign, amount = "-" if nanoseconds < 0 else "", abs(nanoseconds)

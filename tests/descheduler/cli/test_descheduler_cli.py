@@ -155,7 +155,14 @@ def test_pods_that_nobody_judges_are_explained_so(
     assert "its node gone is not in the snapshot" in said["lost"]
     assert "its node sick is not ready" in said["ill"]
     assert "PodFailed" in said["broken"]
-    assert said["done"].splitlines() == ["NOTHING WRONG  default/done  on a", "    it has ended: Succeeded"]
+    assert said["done"].splitlines() == [
+        "NO FINDINGS  default/done  on a",
+        "    it has ended: Succeeded",
+        "PLUGINS of profile p",
+        "    ok         RemoveFailedPods  its phase is Succeeded, not Failed",
+        "IF ONE OF THEM NAMED IT",
+        "    kept by    no filter",
+    ]
 
 
 def test_findings_can_fail_a_pipeline(snapshot: str) -> None:
@@ -167,7 +174,7 @@ def test_findings_can_fail_a_pipeline(snapshot: str) -> None:
     [
         pytest.param("on-reserved", "EVICT  default/on-reserved", id="a pod that goes"),
         pytest.param("default/loose", "kept     CuredOnNode", id="one that is kept"),
-        pytest.param("fine<b>", "NOTHING WRONG", id="one that is fine"),
+        pytest.param("fine<b>", "NO FINDINGS", id="one that is fine"),
     ],
 )
 def test_explain(snapshot: str, capsys: pytest.CaptureFixture[str], pod: str, words: str) -> None:
