@@ -98,7 +98,10 @@ def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Writ
     order, now = items
     if before is None or before.order != order:
         whole = [msgspec.Raw(codec.encode(value, codec.dumper(field.hint)))]
-        return _Written(value, b"", order, now, [_mark(codec.encode(each, dump)) for each in now]), whole
+        # When a container begins, nearly all items stay the same objects: `before` keeps them, so no id is used again.
+        known = {id(old): mark for old, mark in zip(before.items, before.marks, strict=True)} if before else {}
+        marks = [known.get(id(each)) or _mark(codec.encode(each, dump)) for each in now]
+        return _Written(value, b"", order, now, marks), whole
     marks, changed = list(before.marks), {}
     for at, (each, old) in enumerate(zip(now, before.items, strict=True)):
         if each is old:
