@@ -69,6 +69,10 @@ def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, one for each pod that has, had or nearly has a place."""
     why = _why_not(seen)
+    if why == "unknown":
+        # As after a start of the agent, before kubelet has answered: what is placed stays.
+        yield Decision(SUBJECT, "refuse", _WHY_NOT[why])
+        return
     if why:
         verdict: Verdict = "hold" if why == "closed" else "refuse"
         yield Decision(SUBJECT, verdict, _WHY_NOT[why], remember=_same(seen, {}))

@@ -15,6 +15,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.affinity import AffinityState, Connections, Talk
 from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.values import ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
@@ -155,6 +156,22 @@ def test_scarce_memory_is_given_back_and_the_cpus_stay() -> None:
     assert [d.subject for d in back] == ["pod/ns/a", "pod/ns/b"]
     assert all(c.gives_back and c.value == 3 for d in back for c in d.changes if isinstance(c, CgroupChange))
     assert place_of(after(scarce, decisions), "a") in NODES.values()
+
+
+def test_while_kubelet_has_not_answered_everything_stays() -> None:
+    seen = settled(settled(talking([pod("a"), pod("b")], {("a", "b"): 10})))
+    unknown = dataclasses.replace(seen, kubelet=Kubelet(), remembered={})
+    (said_of_node,) = decide(unknown)
+    assert (said_of_node.reason, said_of_node.changes, said_of_node.remember) == ("AffinityPolicyUnknown", (), None)
+    assert affinity.placed(unknown) == affinity.placed(seen) != {}
+    static = decide(dataclasses.replace(seen, kubelet=Kubelet(cpu_manager_policy="static")))
+    assert {d.subject for d in static if d.verdict == "release" and d.changes} == {"pod/ns/a", "pod/ns/b"}
+
+
+def test_a_group_without_a_cpu_set_is_no_place() -> None:
+    seen = talking([pod("a"), pod("b")], {("a", "b"): 10})
+    bare = dataclasses.replace(seen, cgroups={**seen.cgroups, "kubepods/burstable/podb/main": Cgroup()})
+    assert said(decide(bare), "a").reason == "AffinityApart"
 
 
 def test_a_container_that_may_use_one_node_is_not_moved_to_the_other() -> None:

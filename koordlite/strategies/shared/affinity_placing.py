@@ -142,8 +142,12 @@ class Placing:
     def _member(self, uid: str) -> Member:
         pod, place = self.pods[uid], self.seen.places[uid]
         devices = affinity.device_nodes(self.seen, pod)
+        nodes = [node for node in self.pools if not devices or node in devices]
         cpus = {}
-        for node in (node for node in self.pools if not devices or node in devices):
+        held = [self.seen.cgroups.get(group) for group in place.containers.values()]
+        if any(cgroup is None or cgroup.cpuset is None for cgroup in held):
+            nodes = []  # Nothing can be written there.
+        for node in nodes:
             sets = affinity.container_cpus(self.seen, place, self.pools[node])
             smallest = min((sets[group] for group in place.containers.values()), key=len, default=cpuset.EMPTY)
             if smallest:
