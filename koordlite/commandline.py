@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import io
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -118,6 +121,31 @@ def exit_code(program: str, carry_out: Callable[[], int]) -> int:
     except (KoordliteError, OSError) as error:
         print(printable.lines(f"{program}: {error}"), file=sys.stderr)
     return REFUSED
+
+
+@contextlib.contextmanager
+def progress(doing: str, *, after_seconds: float = 2.0, now: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """While the block takes longer than this, say on a terminal what is done and for how long; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    began, ended = now(), threading.Event()
+
+    def show() -> None:
+        wait = after_seconds
+        while not ended.wait(wait):
+            print(f"\r{doing}, {now() - began:.0f} s … ", end="", file=sys.stderr, flush=True)
+            wait = 1.0
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        if now() - began > after_seconds:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def replace_unprintable() -> None:

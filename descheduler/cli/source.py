@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from koordlite import commandline
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
@@ -136,7 +137,10 @@ def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:
     notices(found)
     setup = reader.setup(document)
     with no_collection():
-        return planner.plan(PictureSource(args).view(document, setup), setup, explained=explained)
+        with commandline.progress("reading the files" if args.snapshot else "reading the cluster"):
+            view = PictureSource(args).view(document, setup)
+        with commandline.progress(f"judging {len(view.by_uid)} pods"):
+            return planner.plan(view, setup, explained=explained)
 
 
 @contextlib.contextmanager

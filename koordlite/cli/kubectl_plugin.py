@@ -154,7 +154,8 @@ def _fleet(kubectl: Kubectl, output: str) -> int:
     agents = sorted(kubectl.agents().items())
     if not agents:
         raise KoordliteError("there are no agents in this namespace; name another with -n")
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+    asking = commandline.progress(f"asking {len(agents)} agents")
+    with asking, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(lambda agent: _state(kubectl, agent[1]), agents))
     if output == "json":
         nodes = [{"node": node, **answer} for (node, _), answer in zip(agents, answers, strict=True)]

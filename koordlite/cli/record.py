@@ -9,7 +9,7 @@ import pathlib
 import sys
 import tempfile
 
-from koordlite import __version__, config
+from koordlite import __version__, commandline, config
 from koordlite.agent import Agent
 from koordlite.cli import asking, recorded, recording
 from koordlite.cli import machine as machines
@@ -70,7 +70,8 @@ def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> He
         machines.need_node(args, machine.cluster)
         head = recording.head(machine, settings)
         agent = Agent(machine.host, machine.cluster, settings)
-        with contextlib.closing(onefile.OneFile(path, head)) as file:
+        recording_for = commandline.progress(f"recording {seconds:.0f} s")
+        with contextlib.closing(onefile.OneFile(path, head)) as file, recording_for:
             agent.run(lambda tick: file.add(agent.judged) if agent.judged else None, seconds=seconds)
     return head
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koordlite import config
+from koordlite import commandline, config
 from koordlite.cli import asking, recorded
 from koordlite.cli import machine as machines
 from koordlite.kube.folder import manifest_files
@@ -42,10 +42,13 @@ def replay(args: argparse.Namespace) -> int:
     if note:
         print(printable.lines(note), file=sys.stdout if args.output == "text" else sys.stderr)
     if other is None:
-        found = again.check(record.moments(since=since))
+        with commandline.progress("deciding again"):
+            found = again.check(record.moments(since=since))
         _print(args.output, check=found, record=record)
         return 0 if found.same else 1
-    _print(args.output, compared=compare.compare(record.moments(since=since), other), record=record)
+    with commandline.progress("deciding with other settings"):
+        compared = compare.compare(record.moments(since=since), other)
+    _print(args.output, compared=compared, record=record)
     return 0
 
 

@@ -10,7 +10,7 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-from koordlite import config
+from koordlite import commandline, config
 from koordlite.model import printable
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.report import simulation as reports
@@ -25,7 +25,7 @@ def simulate(args: argparse.Namespace) -> int:
     """Play the scenarios. 1 when something that was expected did not come out; never when configurations are compared,
     since what is expected was written for one of them."""
     plays = _plays(args)
-    with _quiet():
+    with _quiet(), commandline.progress("simulating"):
         runs = [runner.play(each, seed=args.seed) for each in plays]
     if args.html:
         title = f"{runs[0].name}, simulated"

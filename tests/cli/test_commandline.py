@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -123,6 +125,39 @@ def test_every_shell_gets_a_script_with_every_command(program, shell, capsys: py
     assert program.main(["completion", shell]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in commandline.subcommands(program.parser()).choices)
+
+
+def in_terminal(code: str) -> str:
+    """What a terminal shows of a program's standard error."""
+    terminal, end = os.openpty()
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=end, stdout=subprocess.DEVNULL)
+    os.close(end)
+    shown = b""
+    with contextlib.suppress(OSError):  # The other end is closed: EIO.
+        while more := os.read(terminal, 4096):
+            shown += more
+    os.close(terminal)
+    assert process.wait(timeout=20) == 0
+    return shown.decode()
+
+
+WORK = """
+import threading
+from koordlite import commandline
+with commandline.progress("working", after_seconds={after}):
+    threading.Event().wait({takes})
+"""
+
+
+def test_what_takes_long_says_so_on_a_terminal_and_cleans_up() -> None:
+    shown = in_terminal(WORK.format(after=0.05, takes=1.3))
+    assert shown.startswith("\rworking, 0 s … \rworking, 1 s … ") and shown.endswith("\r\x1b[K")
+
+
+def test_what_is_quick_or_in_a_pipe_says_nothing() -> None:
+    assert in_terminal(WORK.format(after=5, takes=0)) == ""
+    command = [sys.executable, "-c", WORK.format(after=0.01, takes=0.1)]
+    assert subprocess.run(command, capture_output=True, check=True, timeout=20).stderr == b""
 
 
 @pytest.fixture(scope="module")
