@@ -26,6 +26,7 @@ def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None
         (tmp_path / "kubeconfig").write_text(server.kubeconfig("admin"))
         command = [sys.executable, "-m", "koordlite", "scheduler-extender", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
         command += [f"--listen=127.0.0.1:{ports[0]}", f"--health-listen=127.0.0.1:{ports[1]}"]
+        command += ["--reservation-controller", "--lease-namespace=default"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             try:
                 until(lambda: _asked(ports[1], "GET", "/readyz")[0] == 200, 60.0)
@@ -34,6 +35,7 @@ def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None
                 assert (status, json.loads(text)["NodeNames"]) == (200, ["a"])
                 assert _asked(ports[1], "POST", "/filter", body)[0] == 405, "nobody asks beside the listener for it"
                 assert _asked(ports[1], "GET", "/debug/state")[0] == 404
+                until(lambda: server.objects.get("Lease", "koordlite-reservation-controller", "default"))
             finally:
                 process.terminate()
             assert process.wait(20) == 0

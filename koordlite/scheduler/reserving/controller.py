@@ -40,7 +40,7 @@ SOURCES: tuple[Source[Any], ...] = (
 IDLE_SECONDS = 3.0
 """Longest time between two rounds: ends and pauses come by time."""
 LEAST_SECONDS = 0.02
-"""Between two rounds: what comes together is planned together."""
+"""Between two rounds: what comes together is planned together. A long round is followed by twice its time."""
 RIVAL_SECONDS = 10.0
 SAID_AGAIN_SECONDS = 600.0
 
@@ -160,10 +160,12 @@ class Controller:
         guard = FaultGuard()
         while not self._stop.is_set():
             guard.begin()
+            began = self._monotonic()
             with guard:
                 self.round()
+            took = self._monotonic() - began
             self._wake.wait(IDLE_SECONDS)
-            self._stop.wait(LEAST_SECONDS)
+            self._stop.wait(max(LEAST_SECONDS, 2 * took))
             self._wake.clear()
 
     def _look_for_rival(self) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from koordlite.formulas.reservation import capacity, hand_over, lifecycle, matching
+from koordlite.formulas.reservation import capacity, lifecycle
 from koordlite.formulas.reservation.capacity import Holding, NodeCapacity, Wanted
 from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model import keys
-from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import ReservationObject
-
-Amounts = Mapping[str, Quantity]
-OfNode = Callable[["Place"], NodeCapacity | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,13 +49,10 @@ def places(reservations: Iterable[ReservationObject]) -> Iterator[Place]:
     return (place for each in reservations if (place := place_of(each)) is not None)
 
 
-def why_not(one: Candidate, place: Place, where: NodeCapacity | None, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Why the pod does not get the place; empty when it does. `labels`: of the node."""
-    found = matching.match(one, place.reservation, place.holding.allocatable, labels)
-    if found != matching.MATCHED:
-        return (found,)
+def lacks(one: Candidate, place: Place, where: NodeCapacity | None) -> tuple[str, ...]:
+    """What the place and its node have too little of for a pod that may take it; empty when the pod fits."""
     if where is None:
-        return ("node",)
+        return ("its node is gone",)
     affinity = one.affinity
     wanted = Wanted(
         requests=one.requests,
@@ -80,9 +73,3 @@ def best(one: Candidate, among: Iterable[Place]) -> Place | None:
     if first is not None:
         return found[first]
     return max(found, key=lambda place: capacity.score(one.requests, place.holding))
-
-
-def is_free(place: Place, uid: str) -> bool:
-    """No other pod is on its way to it."""
-    coming = hand_over.under_way(place.reservation)
-    return coming is None or coming.uid == uid

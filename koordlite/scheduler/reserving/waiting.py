@@ -19,6 +19,15 @@ from koordlite.scheduler.reserving.matches import Place
 from koordlite.scheduler.reserving.world import SeenPod, World, created
 
 Amounts = Mapping[str, Quantity]
+_NO_MATCH = {
+    "owner": "its owners do not name it",
+    "name": "it asks for another one by name",
+    "unschedulable": "it takes no new owners",
+    "taints": "it has a taint that the pod does not tolerate",
+    "affinity": "the pod's reservation affinity is for others",
+    "exact": "the pod does not ask for exactly what it holds",
+}
+"""What stands against a match, in words."""
 
 
 def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, SeenPod]:
@@ -66,15 +75,18 @@ def refusal(world: World, one: Candidate, place: Place, now: float) -> str:
     node = world.nodes.get(place.node)
     if node is None:
         return f"node {place.node} is gone"
+    labels = node.metadata.labels or {}
+    found = matching.match(one, place.reservation, place.holding.allocatable, labels)
+    if found != matching.MATCHED:
+        return _NO_MATCH.get(found, found)
     mine = len([pod for pod in world.placeholders(place.reservation.metadata.uid) if pod.node])
-    where = world.capacity(place.node, mine)
-    why = matches.why_not(one, place, where, node.metadata.labels or {})
-    if why:
-        return "; ".join(why)
+    lacking = "; ".join(matches.lacks(one, place, world.capacity(place.node, mine)))
+    return lacking or _not_now(one, place, now) or _keeps_off(one, node)
+
+
+def _not_now(one: Candidate, place: Place, now: float) -> str:
     if not any(amount.nano for amount in place.holding.available.values()):
         return "nothing is left of it"
-    if off := _keeps_off(one, node):
-        return off
     if not hand_over.may_try(place.reservation, one.pod.metadata.uid, now):
         return "it did not come the last time, and the pause before the next attempt is not over"
     return ""

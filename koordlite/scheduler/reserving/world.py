@@ -18,6 +18,8 @@ from koordlite.model.wire.reservation import ReservationObject
 Amounts = Mapping[str, Quantity]
 KOORD_SCHEDULER = ("koord-app", "koord-scheduler")
 """Label of the pods of Koordinator's own scheduler."""
+_SYSTEM = ("koordinator-system", "kube-system")
+"""Namespaces in which that label is believed: tenants write labels, too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -227,4 +229,5 @@ def _seen(obj: PodObject) -> SeenPod:
 
 def _is_koord_scheduler(obj: PodObject) -> bool:
     key, value = KOORD_SCHEDULER
-    return (obj.metadata.labels or {}).get(key) == value and obj.status.phase == "Running"
+    labelled = (obj.metadata.labels or {}).get(key) == value and obj.metadata.namespace in _SYSTEM
+    return labelled and obj.status.phase == "Running"

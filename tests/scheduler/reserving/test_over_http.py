@@ -107,7 +107,10 @@ def bench(tmp_path: pathlib.Path) -> Iterator[Bench]:
     with ApiServer(seed=1) as server:
         definition = yaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
         classes = yaml.safe_load((ROOT / "manifests/components/reservation-controller/priority-class.yaml").read_text())
-        spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in ("shop", "default")]
+        spaces = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}}
+            for each in ("shop", "default", "koordinator-system")
+        ]
         server.objects.load(definition, *spaces, node("a"), node("b"), classes)
         made = Bench(server, tmp_path)
         made.controller.start()
@@ -235,13 +238,14 @@ def test_it_stands_back_while_koord_scheduler_runs(bench: Bench, caplog: pytest.
     labels = {"koord-app": "koord-scheduler"}
     spec = {"nodeName": "b", "containers": [{"name": "c", "image": "x"}]}
     theirs = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "koord", "labels": labels}, "spec": spec}
-    bench.ask("POST", PODS, theirs)
-    bench.ask("PATCH", f"{PODS}/koord/status", {"status": {"phase": "Running"}})
+    for namespace in ("shop", "koordinator-system"):
+        bench.ask("POST", f"/api/v1/namespaces/{namespace}/pods", theirs)
+        bench.ask("PATCH", f"/api/v1/namespaces/{namespace}/pods/koord/status", {"status": {"phase": "Running"}})
     until(lambda: not bench.placeholders())
-    assert bench.controller.state.stands_back == "pod shop/koord runs"
-    assert "koord-scheduler runs here (pod shop/koord runs)" in caplog.text
+    assert bench.controller.state.stands_back == "pod koordinator-system/koord runs", "what a tenant labels is no sign"
+    assert "koord-scheduler runs here (pod koordinator-system/koord runs)" in caplog.text
     assert bench.phase() == "Available", "its status is Koordinator's now"
-    bench.api.request("DELETE", f"{PODS}/koord", body={"gracePeriodSeconds": 0})
+    bench.api.request("DELETE", "/api/v1/namespaces/koordinator-system/pods/koord", body={"gracePeriodSeconds": 0})
     until(bench.placeholders, 20.0)
 
 
