@@ -184,6 +184,7 @@ def _explain(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--at", metavar="TIME", help="at that time: 24h ago is 24h; or 2026-01-31T03:00:00Z")
     command.add_argument("--since", metavar="TIME", help="compare with that time, and name the numbers that differ")
+    command.add_argument("--who", action="store_true", help="name the pods whose use moved the budget")
     _ask(command)
 
 

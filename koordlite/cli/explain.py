@@ -40,10 +40,11 @@ def explain(args: argparse.Namespace) -> int:
         from koordlite.report.past import NOTHING
 
         tick = snapshot.tick(args)
-        found = _answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output))
+        found = _answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output, who=args.who))
         print(printable.lines(found), end="")
     else:
-        query = urllib.parse.urlencode({"subject": subject, "output": args.output})
+        who = {"who": "true"} if args.who else {}
+        query = urllib.parse.urlencode({"subject": subject, "output": args.output, **who})
         found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}")
         print(printable.in_json(found) if args.output == "json" else printable.lines(found), end="")
     return 0
@@ -51,7 +52,7 @@ def explain(args: argparse.Namespace) -> int:
 
 def numa(args: argparse.Namespace) -> int:
     """`numa explain POD`. 2 when there is no such pod."""
-    args.subject, args.record, args.at, args.since = ["numa", args.pod], None, None, None
+    args.subject, args.record, args.at, args.since, args.who = ["numa", args.pod], None, None, None, False
     return explain(args)
 
 
@@ -65,7 +66,7 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     path = args.record or asking.record_folder(machines.settings(args).record.folder, args.url or "")
     tick, past = recorded.at(path, _when(args.at, "--at", time.time()))
     if not args.since:
-        return _at(subject, tick, past, args.output)
+        return _at(subject, tick, past, args)
     first, _ = recorded.period(Record(pathlib.Path(path)))
     wall, note = recorded.begin(args.since, (first, tick.wall))
     if note:
@@ -78,12 +79,12 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     return (note and f"{note}\n") + _answer(subject, lambda: since.render(subject, then, tick))
 
 
-def _at(subject: str, tick: Tick, past: Remembered, output: str) -> str:
+def _at(subject: str, tick: Tick, past: Remembered, args: argparse.Namespace) -> str:
     from koordlite.report import units
     from koordlite.report.explain.subject import explain as explained
 
-    head = "" if output == "json" else f"as recorded at {units.moment(tick.wall)}\n\n"
-    return head + _answer(subject, lambda: explained(subject, tick, past, output=output))
+    head = "" if args.output == "json" else f"as recorded at {units.moment(tick.wall)}\n\n"
+    return head + _answer(subject, lambda: explained(subject, tick, past, output=args.output, who=args.who))
 
 
 def _when(text: str | None, option: str, now: float) -> float | None:

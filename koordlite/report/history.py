@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.report.explain import who_changed
+from koordlite.report.explain.who_changed import Mark
 from koordlite.report.news import News
 from koordlite.report.summary import Summary, Totals
 from koordlite.report.tick import Tick
@@ -48,6 +50,8 @@ class DecisionEvent:
     time: float
     wall: float
     decision: Decision
+    because: str = ""
+    """Whose use moved the budget since the event before about it, in words; empty where it did not, or none has one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ class History:
         self._stride = 1
         self._totals = Totals()
         self._news = News()
+        self._marks: dict[tuple[str, str], Mark] = {}
 
     def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
         """Remember `tick`; returns the decisions that changed in it."""
@@ -102,10 +107,19 @@ class History:
         for problem in tick.problems:
             if len(self.problems) < MAX_PROBLEMS:
                 self.problems.setdefault(problem, ProblemEvent(tick.time, problem))
-        news = tuple(DecisionEvent(tick.time, tick.wall, d) for d in self._news.of(tick))
+        news = tuple(DecisionEvent(tick.time, tick.wall, d, self._because(d, tick)) for d in self._news.of(tick))
         self.decisions.extend(news)
         self.decisions_seen += len(news)
         return news
+
+    def _because(self, decision: Decision, tick: Tick) -> str:
+        """Whose use moved the budget of `decision` since its last event."""
+        now = who_changed.mark(decision, tick.picture)
+        if now is None:
+            return ""
+        before = self._marks.get((decision.strategy, decision.subject))
+        self._marks[decision.strategy, decision.subject] = now
+        return who_changed.because(decision, before, now) if before else ""
 
     def summary(self) -> Summary:
         """The numbers of all ticks so far."""

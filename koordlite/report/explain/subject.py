@@ -6,31 +6,54 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from koordlite.model import printable
+from koordlite.report import units
 from koordlite.report.explain import allocatable, cpu, decided, file, node, numa, pod, resctrl_groups, settings
+from koordlite.report.history import DecisionEvent
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
+_MOVES = 10
+"""Budget changes that are listed with their causes."""
+_NOT_KNOWN = "  none is remembered: it did not move, or not by the use of pods"
 TextAnswer = Callable[[str, Tick, Remembered], str]
 JsonAnswer = Callable[[str, Tick, Remembered], dict[str, Any]]
 
 
-def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text") -> str:
+def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text", who: bool = False) -> str:
     """What holds for `subject` and why. ValueError says what can be asked when there is nothing of that name.
 
     `node` is everything in sentences, `pod NAME` all that concerns one pod, `numa NAMESPACE/POD` whether a pod is
     aligned and what keeps it from that, `cpu N` whose a CPU is, `file PATH` who writes a file, `allocatable` every term
     of what the node promises, `config` and `config.KEY` the settings of the ConfigMap, `resctrl` cache and bandwidth,
     everything else the decisions (`decided`).
-    `output` is text or json.
+    `output` is text or json. `who` adds whose use moved the budgets that `subject` means.
     """
     asked = " ".join(subject.split())
     say, document = _answers(asked)
     if output != "json":
-        return printable.lines(say(asked, tick, past))
+        return printable.lines(say(asked, tick, past) + (_who_text(asked, past) if who else ""))
+    moved = {"moved": _who(asked, past)} if who else {}
     return run_report.encode(
-        {"version": 1, "node": tick.node, "subject": asked, **document(asked, tick, past)}
+        {"version": 1, "node": tick.node, "subject": asked, **document(asked, tick, past), **moved}
     ).decode()
+
+
+def _who_text(subject: str, past: Remembered) -> str:
+    lines = [f"  {units.clock(event.time)}  {event.because}" for event in _moved(subject, past)]
+    return "".join(f"{line}\n" for line in ("whose use moved it:", *(lines or [_NOT_KNOWN])))
+
+
+def _who(subject: str, past: Remembered) -> list[dict[str, Any]]:
+    found = _moved(subject, past)
+    return [{"time": e.time, "wall": e.wall, "subject": e.decision.subject, "because": e.because} for e in found]
+
+
+def _moved(subject: str, past: Remembered) -> list[DecisionEvent]:
+    """The newest events with a cause. What is asked as a whole (`node`, `allocatable`) means every budget."""
+    every = subject in _WHOLE
+    found = [e for e in past.events if e.because and (every or decided.concerns(subject, e.decision))]
+    return found[-_MOVES:]
 
 
 def _answers(subject: str) -> tuple[TextAnswer, JsonAnswer]:

@@ -74,7 +74,8 @@ def decision_row(event: DecisionEvent) -> tuple[Child, ...]:
     """When, about what, what and why, for a table with `DECISION_HEADS`."""
     decision = event.decision
     verdict = page.badge(decision.verdict, view.VERDICT_TONES.get(decision.verdict, ""))
-    why = [sentence(decision), numbers(decision)]
+    cause = el("div", event.because, class_="note") if event.because else None
+    why = [sentence(decision), cause, numbers(decision)]
     return units.clock(event.time), decision.subject, page.join(verdict, decision.reason), why
 
 

@@ -4,7 +4,8 @@ version    1
 kind       "koordlite-recent"
 rows       numbers of the last ticks: time, nodeCpu, prodCpu, beCpu, beLimit, beBudget, batchCpu, batchMemory,
            thresholdMilli; wouldLimit, wouldBatchCpu, wouldBatchMemory while the strategy only observes
-decisions  recent decisions, the newest last: time, wall, and the decision as in `/state`
+decisions  recent decisions, the newest last: time, wall, because (whose use moved a budget, else empty), and the
+           decision as in `/state`
 """
 
 from __future__ import annotations
@@ -24,5 +25,5 @@ def document(past: Remembered) -> dict[str, Any]:
         "version": run_report.VERSION,
         "kind": "koordlite-recent",
         "rows": [run_report.fields(row) for row in past.rows],
-        "decisions": [{"time": e.time, "wall": e.wall, **run_report.decided(e.decision)} for e in events],
+        "decisions": [{"wall": event.wall, **run_report.event(event)} for event in events],
     }

@@ -15,7 +15,8 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
                  writesByKind, refusals, foreignWrites, decisions (by reason, in how many ticks), tickSecondsMean,
                  tickSecondsMax
     ticks        rows over time, at most 2000: of a long run every second, fourth … tick
-    decisions    decisions that changed: time, subject, strategy, verdict, reason, sentence, evidence, changes
+    decisions    decisions that changed: time, because (whose use moved a budget, else empty), subject, strategy,
+                 verdict, reason, sentence, evidence, changes
     writes       time, place, value, ok, error, seconds
     foreign      time, place, ours, found
     problems     time (first seen), object, field, value, why, do
@@ -54,10 +55,10 @@ def document(run: history.History) -> Object:
         "settings": dict(run.settings),
         "summary": fields(run.summary()),
         "ticks": [fields(row) for row in run.rows],
-        "decisions": [{"time": event.time, **decided(event.decision)} for event in run.decisions],
-        "writes": [{"time": event.time, **fields(event.step)} for event in run.writes],
-        "foreign": [{"time": event.time, **fields(event.write)} for event in run.foreign],
-        "problems": [{"time": event.time, **fields(event.problem)} for event in run.problems.values()],
+        "decisions": [event(each) for each in run.decisions],
+        "writes": [{"time": each.time, **fields(each.step)} for each in run.writes],
+        "foreign": [{"time": each.time, **fields(each.write)} for each in run.foreign],
+        "problems": [{"time": each.time, **fields(each.problem)} for each in run.problems.values()],
         "pods": pods.of(tick, run.decisions),
         "last": _machine(tick),
     }
@@ -88,6 +89,11 @@ def decided(decision: Decision) -> Object:
         "evidence": dict(decision.explained),
         "changes": [str(change.place) for change in decision.changes],
     }
+
+
+def event(news: history.DecisionEvent) -> Object:
+    """A decision that changed, with its time and whose use moved it."""
+    return {"time": news.time, "because": news.because, **decided(news.decision)}
 
 
 def fields(value: Any) -> Object:

@@ -240,7 +240,7 @@ def _explain(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
     from koordlite.report.explain import subject as explain
 
     try:
-        found = explain.explain(subject, tick, past, output=output)
+        found = explain.explain(subject, tick, past, output=output, who=query.get("who") == "true")
     except ValueError as error:
         return _plain(404, str(error))
     return Answer(200, JSON if output == "json" else PLAIN, found.encode(errors="replace"))
