@@ -347,3 +347,28 @@ def test_groups_that_come_and_go_leave_nothing_in_the_journal(node: Emulated) ->
             node.ticks(running, 2)
         assert len(journal.entries) <= 3, journal.places
         assert len(set(map(alone, cookies(node).values()))) == 2
+
+
+def test_the_two_cpu_policies_take_turns(node: Emulated) -> None:
+    """Both strategies enforce; whichever the policy names holds the idle groups, and no place has two writers."""
+    idle = {"lsClass": {}, "beClass": {"groupIdentity": -1, "schedIdle": 1}}
+    node.pod("crunch", "BE", "500m")
+    node.pod("web", "LS", "500m")
+    with node.journal() as journal:
+        both = config.with_modes(config.default(), "enforce", frozenset({"coreSched", "cpuIdentity"}))
+        running = Agent(node.host(), node.cluster, both, journal)
+        for policy, owner in (
+            ("groupIdentity", "cpuIdentity"),
+            ("coreSched", "coreSched"),
+            ("groupIdentity", "cpuIdentity"),
+        ):
+            node.raw_slo(qos(policy, **idle))
+            ticks = node.ticks(running, 4)
+            assert not [problem for tick in ticks for problem in tick.problems], policy
+            seen = ticks[-1].picture
+            assert seen is not None and not ticks[-1].applied
+            group = next(seen.places[pod.uid].group for pod in seen.pods if pod.name == "crunch")
+            assert seen.cgroups[group].values["cpu.idle"] == 1
+            owners = {found.strategy for place, found in seen.found.items() if place.part("cgroup") == group}
+            assert owners == {owner}
+            assert (cookies(node)["web"] != {0}) is (policy == "coreSched")
