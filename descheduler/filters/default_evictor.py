@@ -74,7 +74,8 @@ class Guards:
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """What `refusals` says for each of the filters, each reason once."""
         notes = pod.pod.annotations
-        if pod.pod.deleting or keys.CONFIG_MIRROR in notes or pod.uid in self._view.moving:
+        marked = keys.CONFIG_MIRROR in notes or keys.RESERVATION_UID in pod.pod.labels
+        if marked or pod.pod.deleting or pod.uid in self._view.moving:
             always = _collect(_ALWAYS, pod, self._view, self._first)
             if always:
                 return always

@@ -20,6 +20,7 @@ from descheduler.filters.default_evictor import EVICT
 from descheduler.migration import objects, progress, reservation_requests
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.progress import noted
+from koordlite.formulas.reservation import hand_over
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ObjectReference
@@ -189,8 +190,11 @@ def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     place = seen.reservation
     if place is not None and place.status.phase == objects.SUCCEEDED:
         return _failed(job, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
-    if seen.turn_seconds > 0:
-        return Step(job=job, again_seconds=seen.turn_seconds)
+    # While another pod is on its way to the place, nobody knows whose it will be.
+    coming = place is not None and hand_over.under_way(place) is not None
+    pause = max(seen.turn_seconds, AGAIN_SECONDS if coming else 0.0)
+    if pause > 0:
+        return Step(job=job, again_seconds=pause)
     text = f'Pod "{job.pod.key}" evicted from node "{seen.pod.spec.node_name}" by the reason "{job.reason}"'
     job = noted(job, "Eviction", False, now=seen.now, reason="Evicting", message=text, refresh=True)
     return Step(job=job, evict=True, again_seconds=AGAIN_SECONDS)

@@ -113,7 +113,7 @@ class Reserver:
 
 
 class Loop:
-    """Nodes `old`, whose pods have to go, `a` and `b`, of 8 CPUs each; a Deployment `web` with two pods of 3 CPUs."""
+    """Nodes `old`, whose pods have to go, `a` and `b`; a Deployment `web` with two pods, and none has room for two."""
 
     def __init__(
         self,
@@ -142,8 +142,8 @@ class Loop:
 
     def populate(self) -> None:
         """What there is at first."""
-        for name in ("old", "a", "b"):
-            self.node(name)
+        for name, cpu in (("old", 8), ("a", 5), ("b", 5)):
+            self.node(name, cpu)
         self.replicas = {"web": 2}
         self._deployment("web")
         for number in range(2):
@@ -229,7 +229,7 @@ class Loop:
 
     # ── the others ──
 
-    def node(self, name: str, cpu: int = 8) -> None:
+    def node(self, name: str, cpu: int) -> None:
         """A node comes."""
         taints = [{"key": "broken", "effect": "NoSchedule"}] if name == "old" else []
         status = {"allocatable": {"cpu": str(cpu), "memory": "32Gi", "pods": "110"}}

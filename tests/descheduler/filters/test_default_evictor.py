@@ -74,6 +74,9 @@ def test_a_placeholder_of_a_reservation_is_not_moved(cluster: Any, name: str, ow
     cluster.node("a")
     cluster.pod(name, "a", owner=owner, labels={keys.RESERVATION_UID: "uid-r"})
     assert reasons(cluster) == expected
+    view = cluster.view()
+    in_a_cycle = default_evictor.Guards(view, (Args(),)).refusals(next(view.pods()))
+    assert [refusal.reason for refusal in in_a_cycle] == expected
 
 
 @pytest.mark.parametrize(
