@@ -77,7 +77,7 @@ class Pictures:
             notes=tuple(_notes(objects, pods, nodes, everything)),
         )
 
-    def _read_reports(self, objects: Objects, problems: list[Problem]) -> dict[str, Report]:
+    def _read_reports(self, objects: Objects, problems: list[Problem]) -> Mapping[str, _Reported]:
         """What is reported of each node."""
         of_crane = {obj.metadata.name: obj for obj in objects.of(crane.KIND)}
         by_volcano = {obj.metadata.name: obj for obj in objects.of(numatopology.KIND)}
@@ -87,10 +87,10 @@ class Pictures:
             inputs = by_name.get(name), of_crane.get(name)
             known = before.get(name)
             if known is None or known.inputs[0] is not inputs[0] or known.inputs[1] is not inputs[1]:
-                known = _Reported.of(*inputs)
+                known = _Reported.of(*inputs, known.report if known else None)
             self._reports[name] = known
             problems.extend(known.problems)
-        return {name: known.report for name, known in self._reports.items()}
+        return self._reports
 
     def _read_pods(self, objects: Objects, classes: Mapping[str, int], problems: list[Problem]) -> list[PodView]:
         known = self._pods if classes == self._classes else {}
@@ -108,7 +108,7 @@ class Pictures:
     def _nodes(
         self,
         objects: Iterable[wire.NodeObject],
-        reports: Mapping[str, Report],
+        reports: Mapping[str, _Reported],
         pods: Iterable[PodView],
         problems: list[Problem],
     ) -> dict[str, NodeView]:
@@ -118,8 +118,9 @@ class Pictures:
         before, self._homes = self._homes, {}
         for obj in objects:
             name, known = obj.metadata.name, before.get(obj.metadata.name)
-            home = known if known and known.is_of(obj, reports.get(name)) else Home(obj, reports.get(name))
-            home.take(tuple(placed.get(name, ())))
+            reported = reports.get(name, _NOT_REPORTED)
+            home = known if known and known.is_of(obj, reported.report) else Home(obj, reported.report)
+            home.take(tuple(placed.get(name, ())), reported.seen_at)
             self._homes[name] = home
             problems.extend(home.problems)
         return {name: home.view for name, home in self._homes.items()}
@@ -131,27 +132,32 @@ class _Reported:
 
     inputs: tuple[_Topology | None, TopologyObject | None]
     report: Report
+    seen_at: float | None
+    """When the agent saw where containers are."""
     problems: tuple[Problem, ...]
 
     @classmethod
-    def of(cls, obj: _Topology | None, by_crane: TopologyObject | None) -> _Reported:
-        """Read them."""
+    def of(cls, obj: _Topology | None, by_crane: TopologyObject | None, before: Report | None) -> _Reported:
+        """Read them. A report that says what the one `before` said is that one: mostly only its time is another."""
         problems: list[Problem] = []
-        found = _report(obj, problems)
+        found, seen_at = _report(obj, problems)
         if by_crane:
             found = dataclasses.replace(found, by_crane=crane.reserved(by_crane, problems))
-        return cls((obj, by_crane), found, tuple(problems))
+        return cls((obj, by_crane), before if before == found else found, seen_at, tuple(problems))
 
 
-def _report(obj: _Topology | None, problems: list[Problem]) -> Report:
+_NOT_REPORTED = _Reported((None, None), Report(), None, ())
+
+
+def _report(obj: _Topology | None, problems: list[Problem]) -> tuple[Report, float | None]:
     """What a NodeResourceTopology says, or Volcano's Numatopology in its words."""
     if isinstance(obj, numatopology.NumatopologyObject):
         try:
             obj = volcano_nrt.to_nrt(obj)
         except InputError as error:
             problems.extend(error.problems)
-            return Report()
-    return report.read(obj, problems) if obj else Report()
+            return Report(), None
+    return report.read(obj, problems) if obj else (Report(), None)
 
 
 def _usage(objects: Objects, moment: float, problems: list[Problem]) -> dict[str, Usage]:

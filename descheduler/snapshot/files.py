@@ -104,7 +104,7 @@ class Objects:
         for place, obj in changed.items():
             if obj is None:
                 kept.pop(place, None)
-            else:
+            elif not _unchanged(kept.get(place), obj):
                 added = added or place not in kept
                 kept[place] = obj
         if added:  # So that to sort them again costs little.
@@ -296,8 +296,31 @@ def keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) 
 
 def made(document: bytes | msgspec.Raw, kind: str, packer: Packer) -> Any:
     """One object of a known kind as it is kept; msgspec.DecodeError or OverflowError when it cannot be read."""
-    obj = _DECODE[kind](document)
-    return packer.small(obj) if kind == "Pod" else obj
+    return _settled(_DECODE[kind](document), kind, packer)
+
+
+def _settled(obj: Any, kind: str, packer: Packer) -> Any:
+    """A pod without what no rule looks at. A Node of one picture after the other without the times of its heartbeats,
+    which are nearly all that ever changes in it; OverflowError for numbers beyond 64 bits."""
+    if kind == "Pod":
+        return packer.small(obj)
+    return _without_heartbeats(obj) if kind == "Node" and packer.lasting else obj
+
+
+def _without_heartbeats(node: wire.NodeObject) -> wire.NodeObject:
+    replace = msgspec.structs.replace
+    conditions = tuple([replace(one, last_heartbeat_time=None) for one in node.status.conditions or ()])
+    return replace(node, status=replace(node.status, conditions=conditions or None))
+
+
+def _unchanged(held: Any, obj: Any) -> bool:
+    """Whether an object says what it said before, if in another version."""
+    if held is None or held.metadata.uid != obj.metadata.uid:
+        return False
+    replace = msgspec.structs.replace
+    meta = replace(obj.metadata, resource_version=held.metadata.resource_version)
+    same: bool = replace(obj, metadata=meta) == held
+    return same
 
 
 def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:
@@ -307,15 +330,16 @@ def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:
         do = "give it a name; the object is left out of the picture until then"
         objects.problems.append(Problem(f"{path}: {kind.lower()}", "$.metadata.name", "", "there is no name", do))
         return
-    if kind == "Pod":
-        try:
-            obj = objects.packer.small(obj)
-        except OverflowError:
-            do = "correct it; the object is left out of the picture until then"
-            why = "a number in it is beyond 64 bits"
-            objects.problems.append(Problem(f"{path}: pod/{'/'.join(place)}", "$.spec", "", why, do))
-            return
-    kept = objects.by_kind[kind]
+    try:
+        obj = _settled(obj, kind, objects.packer)
+    except OverflowError:
+        do = "correct it; the object is left out of the picture until then"
+        why = "a number in it is beyond 64 bits"
+        objects.problems.append(Problem(f"{path}: pod/{'/'.join(place)}", "$.spec", "", why, do))
+        return
+    kept, known = objects.by_kind[kind], objects.known.get(kind)
+    if known and _unchanged(known.get(place), obj):
+        obj = known[place]
     if place in kept:
         objects.repeated[kind] += 1
     kept[place] = obj

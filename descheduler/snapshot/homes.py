@@ -21,9 +21,8 @@ _ENDED = ("Succeeded", "Failed")
 class Home:
     """A node for one picture after the other, as long as its object and its report are the same objects."""
 
-    def __init__(self, obj: wire.NodeObject, reported: Report | None) -> None:
-        self._obj, self._given = obj, reported
-        self._reported = reported = reported or Report()
+    def __init__(self, obj: wire.NodeObject, reported: Report) -> None:
+        self._obj, self._reported = obj, reported
         value = node.from_wire(obj)
         self.problems = list(value.problems)
         """What cannot be read of it."""
@@ -46,24 +45,26 @@ class Home:
             cpu_manager=reported.cpu_manager,
             reservation=self._written,
             koordinator=reported.koordinator,
-            placement_at=reported.placement_at,
         )
         """The node with the pods that it took last."""
 
-    def is_of(self, obj: wire.NodeObject, reported: Report | None) -> bool:
+    def is_of(self, obj: wire.NodeObject, reported: Report) -> bool:
         """Whether it was made of these very objects."""
-        return self._obj is obj and self._given is reported
+        return self._obj is obj and self._reported is reported
 
-    def take(self, pods: tuple[PodView, ...]) -> None:
-        """These are its pods now, by namespace and name. Pods that stay keep what was worked out for them: it follows
-        from the pod, the node's object and the report."""
+    def take(self, pods: tuple[PodView, ...], seen_at: float | None) -> None:
+        """These are its pods now, by namespace and name, and then its agent saw them last. Pods that stay keep what was
+        worked out for them: it follows from the pod, the node's object and the report."""
         if self._pods == pods:  # Equal items are found by identity; nearly all are the same objects.
+            if self.view.placement_at != seen_at:
+                self.view = dataclasses.replace(self.view, placement_at=seen_at)
             return
         known = {before.pod.uid: (before, made) for before, made in zip(self._pods or (), self._made, strict=True)}
         self._made = [self._kept(one, known.get(one.pod.uid)) for one in pods]
         self._pods = pods
         self.view = dataclasses.replace(
             self.view,
+            placement_at=seen_at,
             reserved=self._reserved(pods),
             pods=tuple([one for one in self._made if one.pod.phase not in _ENDED]),
             ended=tuple([one for one in pods if one.pod.phase in _ENDED]),

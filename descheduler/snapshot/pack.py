@@ -58,7 +58,7 @@ class Packer:
 
     def __init__(self, *, lasting: bool = False) -> None:
         """`lasting`: for one picture after the other. Resource versions are kept then."""
-        self._lasting = lasting
+        self.lasting = lasting
         self._parts: dict[tuple[type, bytes], Any] = {}
         self._models: dict[tuple[Any, ...], Callable[..., Pod]] = {}
         self._specs: dict[bytes, _Parts] = {}
@@ -137,7 +137,7 @@ class Packer:
             labels=labels,
             annotations=self.share(notes, self._shared_texts),
             creation_timestamp=_text(meta.creation_timestamp),
-            resource_version=meta.resource_version if self._lasting else "",
+            resource_version=meta.resource_version if self.lasting else "",
             deletion_timestamp=meta.deletion_timestamp,
             owner_references=parts.owner_references,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -42,27 +43,21 @@ class Report:
     """CPUs kubelet gave to pods alone, by uid."""
     placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = dataclasses.field(default_factory=dict)
     """Containers by pod uid."""
-    placement_at: float | None = None
-    """When the agent saw them, in seconds since the epoch; minus infinity when that cannot be read."""
     koordinator: NodeTopology = NO_REPORT
     """The node as Koordinator's scheduler reads it."""
     by_crane: CPUSet = EMPTY
     """CPUs that Crane keeps, from its own kind."""
 
 
-def read_all(objects: Iterable[wire.NRTObject], problems: list[Problem]) -> dict[str, Report]:
-    """Reports by node name; what cannot be read is added to `problems`."""
-    return {obj.metadata.name: read(obj, problems) for obj in objects}
-
-
-def read(obj: wire.NRTObject, problems: list[Problem]) -> Report:
-    """The report of one node."""
+def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | None]:
+    """The report of one node, and when its agent saw where containers are, in seconds since the epoch: None when it
+    does not say, minus infinity when that cannot be read. What cannot be read is added to `problems`."""
     owner = f"noderesourcetopology/{obj.metadata.name}"
     note = _Annotations(obj.metadata.annotations or {}, owner, problems)
     placement = note.get(keys.PLACEMENT, nrt.decode_placement)
     policy, scope = _topology_manager(obj)
-    return Report(
-        topology=note.get(keys.CPU_TOPOLOGY, nrt.decode_cpu_topology) or NO_TOPOLOGY,
+    found = Report(
+        topology=note.get(keys.CPU_TOPOLOGY, _topology) or NO_TOPOLOGY,
         zones=_zones(obj.zones or (), "available", owner, problems),
         zone_totals=_zones(obj.zones or (), "allocatable", owner, []) if policy == "restricted" else {},
         distances=_distances(obj.zones or ()),
@@ -74,10 +69,23 @@ def read(obj: wire.NRTObject, problems: list[Problem]) -> Report:
         system_qos=note.get(keys.SYSTEM_QOS, node.parse_system_qos),
         allocs={a.uid: a for a in note.get(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs) or () if _by_kubelet(a)},
         placements=_by_uid(placement.containers if placement else ()),
-        placement_at=_seen_at(placement, owner, problems),
         # What cannot be read of it is in the problems already.
         koordinator=node_report.read(obj, []),
     )
+    return found, _seen_at(placement, owner, problems)
+
+
+def _topology(text: str, owner: str) -> Topology:
+    """Machines of one type have the same text, and share what is read of it."""
+    try:
+        return _topology_of(text)
+    except InputError:
+        return nrt.decode_cpu_topology(text, owner)  # The same error, with the owner's name.
+
+
+@functools.lru_cache(1024)
+def _topology_of(text: str) -> Topology:
+    return nrt.decode_cpu_topology(text, "")
 
 
 def _by_kubelet(alloc: nrt.PodCPUAlloc) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import queue
 import random
@@ -22,7 +23,8 @@ from descheduler.snapshot.files import Objects
 from descheduler.snapshot.watches import Watches
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.client.paging import Page
-from koordlite.model import keys, times
+from koordlite.model import keys, nrt, times
+from koordlite.model.cpuset import CPUSet
 
 START = times.parse("2026-01-01T12:00:00Z")
 SECONDS = 30.0
@@ -196,7 +198,7 @@ class Weather:
         elif self.chance.random() < 0.8:
             self.pod(name)
         else:
-            some = (self.node, self.report, self.budget, self.value)
+            some = (self.node, self.report, self.heartbeat, self.budget, self.value)
             self.chance.choice(some)(self.chance.choice(NODES))
 
     def pod(self, name: str) -> None:
@@ -258,15 +260,45 @@ class Weather:
                 "status": {
                     "allocatable": amounts,
                     "capacity": amounts,
-                    "conditions": [{"type": "Ready", "status": "True" if odds() < 0.9 else "False"}],
+                    "conditions": [self.condition("True" if odds() < 0.9 else "False")],
                 },
             },
         )
+
+    def condition(self, status: str) -> Object:
+        """The heartbeat of kubelet."""
+        return {"type": "Ready", "status": status, "lastHeartbeatTime": times.show(self.now)}
+
+    def heartbeat(self, name: str) -> None:
+        """Nothing but a heartbeat."""
+        held = self.server.stored[cluster.PATHS["Node"]][("", name)]
+        ready = self.condition(held["status"]["conditions"][0]["status"])
+        self.server.put("Node", {**held, "status": {**held["status"], "conditions": [ready]}})
 
     def report(self, name: str) -> None:
         """A topology, of some of the nodes only."""
         rows = [{"id": i, "core": i, "socket": i // 8, "node": i // 8} for i in range(16)]
         notes = {keys.CPU_TOPOLOGY: json.dumps({"detail": rows})} if self.chance.random() < 0.8 else {}
+        if self.chance.random() < 0.8:
+            cpus = CPUSet.parse(self.chance.choice(["0-1", "7-8"]))
+            single = self.chance.random() < 0.5
+            placed = [
+                nrt.ContainerPlacement(
+                    namespace="shop",
+                    pod=pod.rpartition("-")[0],
+                    uid=pod,
+                    container="main",
+                    source="kubelet",
+                    exclusive=True,
+                    single_numa=single,
+                    promised_cpus=cpus,
+                    cpuset=cpus,
+                )
+                for pod in self.chance.sample([f"{pod}-{number}" for pod in PODS for number in range(3)], 20)
+            ]
+            seen_at = times.show(self.now - self.chance.choice([0, 30, 100]))
+            placement = nrt.Placement(observed_at=seen_at, generation=1, containers=tuple(placed))
+            notes[keys.PLACEMENT] = nrt.encode_placement(placement)
         self.server.put("NodeResourceTopology", {"metadata": {"name": name, "annotations": notes}})
 
     def budget(self, name: str) -> None:
@@ -318,8 +350,17 @@ def seen(objects: Objects, pictures: assemble.Pictures, now: float) -> tuple[obj
     setup = reader.setup(reader.parse(POLICY, "policy"))
     view = pictures.view(objects, times.show(now))
     plan = planner.plan(view, setup)
+    versionless = functools.partial(msgspec.structs.replace, resource_version="")
     pods = {
-        uid: (one.pod, one.object.metadata, one.object.spec, one.object.status, one.node, one.started, one.containers)
+        uid: (
+            one.pod,
+            versionless(one.object.metadata),
+            one.object.spec,
+            one.object.status,
+            one.node,
+            one.started,
+            one.containers,
+        )
         for uid, one in view.by_uid.items()
     }
     parts = view.budgets, view.replicas, view.problems, view.notes, view.priority_classes, view.namespaces
@@ -364,6 +405,23 @@ def test_at_rest_nothing_is_listed(server: Server, following: Watches) -> None:
     read_twice(server, following, lambda: None)
     assert server.lists == []
     assert set(following.watched) == set(cluster.PATHS)
+
+
+def test_what_says_the_same_stays_the_same(server: Server, following: Watches) -> None:
+    weather, pictures = Weather(server, 1), assemble.Pictures()
+    first = cluster.read(server, before=cluster.nothing_yet(), watches=following)
+    before = pictures.view(first, times.show(weather.now))
+    server.settle(following.watched)
+    weather.now += 60
+    for name in NODES:
+        weather.heartbeat(name)
+    pod = server.stored[cluster.PATHS["Pod"]][("shop", "p1")]
+    server.put("Pod", {**pod, "status": {**pod["status"], "podIP": "10.0.0.1"}})
+    for stream in server.open():
+        stream.settle()
+    after = pictures.view(cluster.read(server, before=first, watches=following), times.show(weather.now))
+    assert [after.nodes[name] is before.nodes[name] for name in NODES] == [True] * len(NODES)
+    assert all(a is b for a, b in zip(after.templates, before.templates, strict=True))
 
 
 def test_an_object_that_changed_often_is_read_once(server: Server, following: Watches) -> None:
