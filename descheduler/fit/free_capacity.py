@@ -26,6 +26,9 @@ Port = tuple[str, int, str]
 """Protocol, number, and address; an empty address means all of them."""
 
 
+_AS_IT_IS = "free capacity"
+
+
 @dataclasses.dataclass(frozen=True)
 class FreeCapacity:
     """A node, the pods on it that stay, and those the plan sends there."""
@@ -37,7 +40,7 @@ class FreeCapacity:
     @classmethod
     def of(cls, node: NodeView) -> FreeCapacity:
         """The node as it is."""
-        return cls(node, node.pods)
+        return node.once(_AS_IT_IS, lambda: cls(node, node.pods))
 
     def without(self, pod: PodView) -> FreeCapacity:
         """After `pod` has left."""
@@ -203,6 +206,10 @@ def _of_zones(pod: PodView) -> dict[str, Quantity]:
 
 def schedulable_amounts(node: NodeView) -> Mapping[str, Quantity]:
     """What the scheduler may hand out of a node: allocatable less the node reservation."""
+    return node.once(schedulable_amounts, lambda: _schedulable(node))
+
+
+def _schedulable(node: NodeView) -> Mapping[str, Quantity]:
     return reservation.trim_allocatable(allocatable=node.node.allocatable, written=node.reservation)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
@@ -19,6 +20,8 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,6 +95,15 @@ class NodeView:
     def all_pods(self) -> tuple[PodView, ...]:
         """Pods of all phases that are bound to it; those that have ended come last."""
         return self.pods + self.ended
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once for this node, and so once for all cycles in which it stays the same. It
+        must follow from the node alone: not from the time, from other nodes, or from what a plan does."""
+        known: dict[Hashable, Any] = self.__dict__.setdefault("_known", {})
+        if key not in known:
+            known[key] = make()
+        found: T = known[key]
+        return found
 
     @functools.cached_property
     def ready(self) -> bool:

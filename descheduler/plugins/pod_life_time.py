@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
-from descheduler.framework import Conversation, Finding, Handle, PodView, View
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture import pod_states
 from descheduler.rules.pod_filter import ANY_OWNER, EVERYWHERE, OwnerKinds, chosen
 from koordlite.model import duration, times
@@ -115,6 +115,8 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     found: list[tuple[float, PodView]] = []
     newest = _newest(now, config.max_pod_life_time_seconds)
     for node in handle.nodes:
+        if newest < _oldest(node) and len(newest) == _WRITTEN:
+            continue
         for pod in chosen(node.all_pods, config.namespaces, config.label_selector):
             made = pod.object.metadata.creation_timestamp
             if made and newest < made and len(made) == len(newest) and made[-1] == "Z":
@@ -143,6 +145,20 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
             f"exit code {_exit_code(pod, config)}" if _exit_code(pod, config) is not None else "no exit code matches"
         )
     return "; ".join(words)
+
+
+_WRITTEN = len("2026-01-01T00:00:00Z")
+
+
+def _oldest(node: NodeView) -> str:
+    """When the oldest pod of the node was made; empty where one of them has no time in the form of the API server."""
+    return node.once(NAME, lambda: _first_made(node.all_pods))
+
+
+def _first_made(pods: Iterable[PodView]) -> str:
+    made = [pod.object.metadata.creation_timestamp or "" for pod in pods]
+    plain = all(len(text) == _WRITTEN and text[-1] == "Z" for text in made)
+    return min(made, default="") if plain else ""
 
 
 def _newest(now: float, most: int | None) -> str:

@@ -14,7 +14,7 @@ from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.node_index import NodeIndex
 from descheduler.picture.pods import SpecKey
-from descheduler.picture.templates import Template, pods_of
+from descheduler.picture.templates import Template, place
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates, owned_by
 
 NAME = "RemoveDuplicates"
@@ -80,10 +80,13 @@ def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
 
 def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[_ByNode]]:
     """Pods that are alike, by owner and node, of owners that have two on some node."""
-    alike: dict[_Alike, list[Template]] = defaultdict(list)
+    by_spec: dict[SpecKey, list[Template]] = defaultdict(list)
     for template in chosen_templates(view, handle.nodes, config.namespaces, None):
-        if not owned_by(template.first, config.exclude_owner_kinds):
-            alike[_key(template)].append(template)
+        by_spec[template.pods[0].template.spec].append(template)
+    alike: dict[_Alike, list[Template]] = defaultdict(list)
+    for templates in by_spec.values():
+        if not owned_by(templates[0].first, config.exclude_owner_kinds):
+            alike[_key(templates[0])] += templates
     groups: dict[_Owner, list[list[Template]]] = defaultdict(list)
     for key, templates in alike.items():
         for owner in _owners_of(key):
@@ -109,10 +112,15 @@ def _two_on_a_node(templates: list[Template]) -> bool:
 
 
 def _by_node(templates: list[Template]) -> _ByNode:
+    """In the order of the picture; to sort few pods of a node is quicker than to sort them all."""
     found: _ByNode = defaultdict(list)
-    for pod in pods_of(templates):
-        found[pod.node].append(pod)
-    return found
+    for template in templates:
+        for pod in template.pods:
+            found[pod.node].append(pod)
+    for pods in found.values():
+        if len(pods) > 1:
+            pods.sort(key=place)
+    return dict(sorted(found.items()))
 
 
 def _evictable(group: _ByNode, handle: Handle) -> _ByNode:

@@ -56,10 +56,18 @@ def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
 
 def _often_restarted(node: NodeView, config: Config) -> Iterator[tuple[int, PodView]]:
     init = config.including_init_containers
+    if _most(node, init=init) < config.pod_restart_threshold:
+        return
     for pod in chosen(node.all_pods, config.namespaces, config.label_selector):
         count = pod_states.restarts(pod, init=init)
         if count >= config.pod_restart_threshold and _in_states(pod, config):
             yield count, pod
+
+
+def _most(node: NodeView, *, init: bool) -> int:
+    """Restarts of the pod that has most of them."""
+    counted = (pod_states.restarts(pod, init=init) for pod in node.all_pods)
+    return node.once((NAME, init), lambda: max(counted, default=0))
 
 
 def _in_states(pod: PodView, config: Config) -> bool:

@@ -26,8 +26,8 @@ LOG = logging.getLogger(__name__)
 Place = tuple[str, str]
 """Namespace and name."""
 WORTH_EVENTS = 0.33
-"""A watch is given up at so many events for each object of the list: reading the list costs less from about half as
-many on (docs/performance.md)."""
+"""A watch is given up at so many events for each object of the list. Measured: 19 µs for an object that is listed and
+has not changed, 56 µs for an event (docs/performance.md)."""
 FREE_EVENTS = 200
 """So many events are never too many."""
 LONGEST_REST = 32

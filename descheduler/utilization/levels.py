@@ -61,20 +61,28 @@ class Measure:
     """Why nodes cannot be compared, as a sentence; empty when they can."""
 
 
-def capacity(node: NodeView) -> dict[str, int]:
+def capacity(node: NodeView) -> Amounts:
     """What the node has to give, less what is reserved on it; its capacity when it does not say allocatable."""
+    return node.once(capacity, lambda: _capacity(node))
+
+
+def _capacity(node: NodeView) -> dict[str, int]:
     given = amounts.units(free_capacity.schedulable_amounts(node))
     return given or amounts.units(node.node.capacity)
 
 
 def by_requests(nodes: Iterable[NodeView], tracked: frozenset[str]) -> Measure:
     """Requests of the pods that have not ended."""
-    levels = tuple(Level(node, capacity(node), requested(node, tracked)) for node in nodes)
+    levels = tuple(Level(node, capacity(node), dict(requested(node, tracked))) for node in nodes)
     return Measure(levels, lambda pod: {"pods": 1, **amounts.units(pod.pod.requests)})
 
 
-def requested(node: NodeView, tracked: Iterable[str]) -> dict[str, int]:
+def requested(node: NodeView, tracked: frozenset[str]) -> Mapping[str, int]:
     """Sum of the requests of a node's pods, for the tracked resources; `pods` is their number."""
+    return node.once((requested, tracked), lambda: _requested(node, tracked))
+
+
+def _requested(node: NodeView, tracked: Iterable[str]) -> dict[str, int]:
     total = {name: amounts.whole(name, node.requested.get(name, 0)) for name in tracked}
     total["pods"] = len(node.pods)
     return total
