@@ -174,11 +174,8 @@ class Waker:
 
     def _watch_until(self, until: float) -> Wake:
         while (left := until - self._clock.monotonic()) > 0:
-            above = False
-            if self._alert:
-                above = self._watch_for(min(left, _PIECE_SECONDS))
-            else:
-                self._listen(min(left, _PIECE_SECONDS))
+            look = self._watch_for if self._alert else self._listen
+            above = look(min(left, _PIECE_SECONDS))
             if self._clock.wait(0.0):
                 return Wake("stop")
             wake = self._confirm() if above else None
@@ -247,8 +244,9 @@ class Waker:
     def _alert(self) -> bool:
         return self._trigger is None or self._clock.monotonic() < self._alert_until
 
-    def _listen(self, seconds: float) -> None:
-        """Until the kernel reports pressure, or a new group."""
+    def _listen(self, seconds: float) -> bool:
+        """Until the kernel reports pressure, or a new group. True for pressure: the kernel has waited before it said
+        so, and a sample before the measurement would take as long again."""
         assert self._trigger is not None
         event = self._trigger.wait(seconds)
         if event == "pressure":
@@ -258,6 +256,7 @@ class Waker:
             self._drop_trigger("the group of the pressure trigger ended")
         elif event == "other":
             self.new_groups.collect()
+        return event == "pressure"
 
     def _drop_trigger(self, why: str) -> None:
         if self._trigger:

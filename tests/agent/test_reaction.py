@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from emulated import Emulated
 
+from koordlite.host.sentinel import Sentinel
 from koordlite.model.status.reaction import FreshUse
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
+from koordlite.wake import CONFIRM_SECONDS, Waker
 
 Make = Callable[[str], Emulated]
 
@@ -109,3 +112,48 @@ def test_news_of_kubelet_do_not_wait_for_the_next_tick(node: Emulated, reaction:
     assert len(times) == 4
     assert times[1] - times[0] < 1.0
     assert times[2] - times[1] >= 10.0
+
+
+@dataclasses.dataclass
+class ReportsPressure:
+    """A trigger that reports pressure `after` seconds, once."""
+
+    node: Emulated
+    after: float
+    at: float | None = None
+
+    def wait(self, seconds: float) -> str:
+        if self.at is not None or seconds < self.after:
+            self.node.sandbox.clock.wait(seconds)
+            return "quiet"
+        self.node.sandbox.clock.wait(self.after)
+        self.at = self.node.sandbox.clock.monotonic()
+        return "pressure"
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_report_of_pressure_is_measured_without_a_sample_before(node: Emulated) -> None:
+    with node.journal() as journal:
+        seen = node.ticks(node.agent(journal), 3)[-1].picture
+    host = node.host()
+    sampler = Sentinel(host.files, host.cgroups, host.clock)
+    trigger = ReportsPressure(node, after=0.05)
+    waker = Waker(host, sentinel=sampler, trigger=trigger)  # type: ignore[arg-type]
+    waker.watch(seen, 1)
+    woken = waker.wait(host.clock.monotonic() + 1.0)
+    assert woken.cause == "surge"
+    assert trigger.at is not None
+    assert host.clock.monotonic() - trigger.at == pytest.approx(CONFIRM_SECONDS)
+
+
+def test_pressure_among_best_effort_alone_is_no_surge(node: Emulated) -> None:
+    with node.journal() as journal:
+        seen = node.ticks(node.agent(journal), 3)[-1].picture
+    host = node.host()
+    trigger = ReportsPressure(node, after=0.05)
+    waker = Waker(host, sentinel=Sentinel(host.files, host.cgroups, host.clock), trigger=trigger)  # type: ignore[arg-type]
+    waker.watch(seen, 1_000_000)
+    assert waker.wait(host.clock.monotonic() + 1.0).cause == "tick"
+    assert (trigger.at is not None, waker.state.pressure, waker.state.surges) == (True, 1, 0)
