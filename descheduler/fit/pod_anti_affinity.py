@@ -29,8 +29,10 @@ class Elsewhere:
 
     def __contains__(self, value: str | None) -> bool:
         """Is another pod there? None: nodes without the label."""
-        uids = self.holders.get(value, ()) if value is not None else ()
-        return len(uids) > (self.uid in uids)
+        uids = self.holders.get(value) if value is not None else None
+        if not uids:
+            return False
+        return len(uids) > 1 or self.uid not in uids
 
 
 Blocked = list[tuple[str, Elsewhere]]

@@ -4,6 +4,7 @@ cluster of thousands of nodes cannot keep, or print, what each node said to each
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Mapping
 
@@ -24,26 +25,32 @@ Groups = Mapping[str, Group]
 
 
 class Tally:
-    """What each node says, kept by reason as well. Answers may change."""
+    """What each node says, kept by reason as well once that is asked for. Answers may change."""
 
     def __init__(self, refusals: Mapping[str, str]) -> None:
-        self.by_node: dict[str, str] = {}
-        self._members: dict[str, dict[str, None]] = {}
-        for name, why in refusals.items():
-            self.note(name, why)
+        self.by_node = dict(refusals)
+
+    @functools.cached_property
+    def _members(self) -> dict[str, dict[str, None]]:
+        """Nodes by reason. Most tallies are only asked whether any node took the pod."""
+        found: dict[str, dict[str, None]] = {}
+        for name, why in self.by_node.items():
+            found.setdefault(why, {})[name] = None
+        return found
 
     def note(self, name: str, why: str) -> None:
         """What the node says now."""
         before = self.by_node.get(name)
         if before == why:
             return
+        by_reason = self._members
         if before is not None:
-            members = self._members[before]
+            members = by_reason[before]
             del members[name]
             if not members:
-                del self._members[before]
+                del by_reason[before]
         self.by_node[name] = why
-        self._members.setdefault(why, {})[name] = None
+        by_reason.setdefault(why, {})[name] = None
 
     def groups(self, without: str) -> Groups:
         """All reasons, leaving one node out."""

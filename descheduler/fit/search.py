@@ -206,12 +206,19 @@ class FitSearch:
         return dataclasses.replace(asked, closed=self._orders.closed(eligible, closing, own))
 
     def _ask_nodes(self, question: Question, names: Iterable[str], most: int) -> _Asked:
-        pod = question.pod
+        pod, by_node = question.pod, self.by_node
         places, refused = list[Place](), dict[str, str]()
         for name in names:
-            if name == pod.node and not pod.promised:
-                continue
-            why, bookings = self._answer(question, name)
+            if name == pod.node:
+                if not pod.promised:
+                    continue
+                why, bookings = self._answer(question, name)
+            else:
+                # As `_answer`, whose call would cost as much as most refusals.
+                capacity = by_node[name]
+                why, bookings = _refusal(question, capacity, resources=True), ()
+                if not why and question.numa is not None:
+                    why, bookings = numa.answer(pod, capacity, question.numa)
             if why:
                 refused[name] = why
                 continue
