@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import io
 import re
 import sys
@@ -156,6 +155,8 @@ def replace_unprintable() -> None:
 
 
 def _near(word: str, names: Sequence[str]) -> list[str]:
+    import difflib  # For a mistake only.
+
     return difflib.get_close_matches(word, dict.fromkeys(names), n=2, cutoff=0.6)
 
 

@@ -5,7 +5,6 @@ What is found in such a group is not what would stand there without us; that is 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
 from koordlite.changes import cgroup
@@ -30,12 +29,12 @@ class Lately:
     be read before the next one came, still holds such a copy."""
 
     def __init__(self) -> None:
-        self._sets: dict[str, deque[CPUSet]] = {}
+        self._sets: dict[str, tuple[CPUSet, ...]] = {}
 
     def wrote(self, change: CgroupChange) -> None:
         """The set of a group is ours."""
         if change.field == FIELD and isinstance(change.value, CPUSet):
-            self._sets.setdefault(change.group, deque(maxlen=_KEPT)).append(change.value)
+            self._sets[change.group] = (*self._sets.get(change.group, ()), change.value)[-_KEPT:]
 
     def stood(self, group: str, value: CPUSet | int) -> bool:
         """Was this its set?"""

@@ -22,14 +22,18 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-@functools.lru_cache(maxsize=32_768)
+@functools.lru_cache(maxsize=8192)
 def group(text: str) -> str:
     """`text` if it is the path of a group below a root, which is empty itself; ValueError names the component that
     leads elsewhere. Kept, because the same groups are named at each tick."""
+    _check(text)
+    return text
+
+
+def _check(text: str) -> None:
     if text:
         for part in text.split("/"):
             component(part, of=text)
-    return text
 
 
 def component(part: str, *, of: str = "") -> str:
@@ -44,7 +48,7 @@ def absolute(path: str) -> str:
     """`path` if it is absolute and has no component that leads elsewhere; ValueError otherwise."""
     if not path.startswith("/"):
         raise ValueError(f"{path[:200]!r} is no absolute path")
-    group(path[1:])
+    _check(path[1:])
     return path
 
 

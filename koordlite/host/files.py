@@ -6,6 +6,7 @@ import collections
 import errno
 import os
 import resource
+import sys
 from types import TracebackType
 
 from koordlite.host import beneath
@@ -121,7 +122,8 @@ class RealFiles(LocalFiles):
             return fd
         if len(self._kept) >= self._capacity:
             os.close(self._kept.popitem(last=False)[1])
-        fd = self._kept[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # The journal names many of the same files, and a path is longer than all else that is kept of them.
+        fd = self._kept[sys.intern(path)] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return fd
 
     def _drop(self, path: str) -> None:

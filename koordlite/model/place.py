@@ -45,7 +45,7 @@ class PlaceKind:
     def parse(self, text: str) -> Place | None:
         """The place that prints as `text`; None when it is of another kind."""
         found = self.pattern.fullmatch(text)
-        return Place(self, found.groups()) if found else None
+        return _kept(self, found.groups()) if found else None
 
 
 class Place:

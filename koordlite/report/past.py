@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -49,6 +48,8 @@ class ForeignWrites:
     def seconds_apart(self) -> float | None:
         """The median time between two of them; None with fewer than three."""
         gaps = [later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False)]
+        import statistics  # With decimal numbers and fractions, for what an explanation asks.
+
         return statistics.median(gaps) if len(gaps) > 1 else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
     def of(cls, *, path: str, group: str, field: str, raw: bytes, found_at: float, strategy: str = "") -> FileEntry:
         """An entry for the bytes `raw`."""
         text = raw.decode("latin-1")
-        return cls(path=path, group=group, field=field, text=text, found_at=found_at, strategy=strategy)
+        return cls(path=sys.intern(path), group=group, field=field, text=text, found_at=found_at, strategy=strategy)
 
     @property
     def raw(self) -> bytes:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import difflib
 import functools
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import yaml
@@ -122,8 +121,8 @@ class _Reader:
         # YAML 1.1 reads a bare `off` as false; the word is what the author meant.
         text = node.value if isinstance(node, yaml.ScalarNode) else None
         if text not in words:
-            close = difflib.get_close_matches(str(text), map(str, words), n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            close = _closest(str(text), map(str, words))
+            hint = f"did you mean {close}? " if close else ""
             self.wrong(node, path, "not one of the accepted words", f"{hint}write one of: {', '.join(map(str, words))}")
         return text
 
@@ -158,8 +157,8 @@ class _Reader:
 
     def _unknown(self, key: yaml.Node, known: Mapping[str, tuple[dataclasses.Field[Any], Any]], path: str) -> None:
         renamed = next((n for n, (field, _) in known.items() if field.metadata.get("formerly") == key.value), None)
-        close = difflib.get_close_matches(str(key.value), known, n=1)
-        do = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known) or 'nothing'}"
+        close = _closest(str(key.value), known)
+        do = f"did you mean {close}?" if close else f"known here: {', '.join(known) or 'nothing'}"
         do = f"it has been renamed: write {renamed}" if renamed else do
         self.wrong(key, path, "unknown key", do)
 
@@ -249,3 +248,10 @@ def _kind(node: yaml.Node) -> str:
         if isinstance(node, yaml.SequenceNode)
         else "a value"
     )
+
+
+def _closest(text: str, words: Iterable[str]) -> str:
+    """The word that was probably meant; empty when none is near."""
+    import difflib  # For a mistake only.
+
+    return next(iter(difflib.get_close_matches(text, list(words), n=1)), "")
