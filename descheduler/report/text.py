@@ -94,9 +94,9 @@ def _eviction(number: int, answer: Outcome) -> str:
     return _shortened(f"{number:>2}. {answer.pod.key} on {answer.pod.node} → {answer.target or 'no place'}: {reasons}")
 
 
-def _much(plan: EvictionPlan) -> str:
-    """A warning where a plan evicts more than a person is likely to expect; empty where it does not."""
-    pods = sum(1 for _ in plan.view.pods())
+def _much(plan: EvictionPlan, pods: int) -> str:
+    """A warning where a plan evicts more of `pods`, which is all of them, than a person is likely to expect; empty where
+    it does not."""
     if len(plan.evict) < _MANY or len(plan.evict) * 10 <= pods:
         return ""
     share = f"{100 * len(plan.evict) / pods:.0f} % of all {pods} pods"
@@ -194,7 +194,7 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     if plan.spare:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
         yield from textwrap.wrap(f"kept      {counts}", width(), subsequent_indent=" " * 10)
-    yield from textwrap.wrap(_much(plan), width(), subsequent_indent=" " * 10)
+    yield from textwrap.wrap(_much(plan, pods), width(), subsequent_indent=" " * 10)
 
 
 def _evictions(plan: EvictionPlan) -> Iterator[str]:
