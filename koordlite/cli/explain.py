@@ -67,8 +67,8 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     tick, past = recorded.at(path, _when(args.at, "--at", time.time()))
     if not args.since:
         return _at(subject, tick, past, args)
-    first, _ = recorded.period(Record(pathlib.Path(path)))
-    wall, note = recorded.begin(args.since, (first, tick.wall))
+    covered = recorded.beginning(Record(pathlib.Path(path))), tick.wall
+    wall, note = recorded.begin(args.since, covered)
     if note:
         wall = min(wall + _UNTIL_RATES_SECONDS, tick.wall)
     then, _ = recorded.at(path, wall)
