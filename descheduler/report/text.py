@@ -95,8 +95,7 @@ def _eviction(number: int, answer: Outcome) -> str:
 
 
 def _much(plan: EvictionPlan, pods: int) -> str:
-    """A warning where a plan evicts more of `pods`, which is all of them, than a person is likely to expect; empty where
-    it does not."""
+    """A warning where a plan evicts more of all `pods` than a person is likely to expect; empty where it does not."""
     if len(plan.evict) < _MANY or len(plan.evict) * 10 <= pods:
         return ""
     share = f"{100 * len(plan.evict) / pods:.0f} % of all {pods} pods"
