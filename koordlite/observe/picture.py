@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import itertools
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from koordlite.changes import cgroup, core_cookie, oom_score, system_file
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
 from koordlite.formulas.topology import other_writer
@@ -49,6 +47,7 @@ from koordlite.observe import (
     wants,
 )
 from koordlite.observe.good_settings import GoodSettings
+from koordlite.observe.held import Held
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.node_windows import NodeWindows
 from koordlite.observe.numa_use import NumaUseReader
@@ -60,39 +59,6 @@ from koordlite.resctrl.values import Resctrl
 from koordlite.unchanged import Unchanged
 
 ONLINE = "/sys/devices/system/cpu/online"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Held:
-    """Where the machine holds values of ours: there is looked also when nothing names or asks for them any more."""
-
-    groups: frozenset[str]
-    fields: Mapping[str, frozenset[str]]
-    """By group."""
-    settings: bool
-    """Settings of the kernel."""
-    scores: bool
-    """Places in the queue of the OOM killer."""
-    cookies: bool
-    """Cookies of core scheduling."""
-
-    @classmethod
-    def of(cls, found: Collection[Place]) -> _Held:
-        files = [place for place in found if place.kind is cgroup.PLACE]
-        return cls(
-            groups=frozenset(place.part("cgroup") for place in files),
-            fields={
-                group: frozenset(place.part("field") for place in theirs)
-                for group, theirs in itertools.groupby(sorted(files, key=_group), _group)
-            },
-            settings=any(place.kind is system_file.PLACE for place in found),
-            scores=any(place.kind is oom_score.PLACE for place in found),
-            cookies=any(place.kind is core_cookie.COOKIE for place in found),
-        )
-
-
-def _group(place: Place) -> str:
-    return place.part("cgroup")
 
 
 Recall = Callable[[float, Collection[str]], RunState]
@@ -164,7 +130,7 @@ class Observer:
         groups = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
         hosts = same("hosts", groups)
         wanted = self._wanted(known.slo, known.pods)
-        held = self._unchanged.of("held", (run.found,), lambda: _Held.of(run.found))
+        held = self._unchanged.of("held", (run.found,), lambda: Held.of(run.found))
         fields_of = self._unchanged.of("fields", (wanted, pods, held), lambda: wanted.fields_of(pods, held.fields))
         others = (*hosts.values(), *held.groups)
         cgroups = self._places.states(others, fields=wanted.fields, fields_of=fields_of)
@@ -191,7 +157,6 @@ class Observer:
             usage=self._sampler.last(),
             average=self._sampler.average(),
             windows=self._sampler.means(),
-            page_bytes=self._page_bytes,
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values()), self._disturbed(pods)),
@@ -207,6 +172,18 @@ class Observer:
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", self._published(view, known, run.last_sync)),
             host_groups=hosts,
+        )
+        seen = self._with_run(seen, run, view, known)
+        if self._predictor is not None:
+            seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
+        return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(seen)), wanted)
+
+    def _with_run(self, seen: Snapshot, run: RunState, view: ClusterView, known: Known) -> Snapshot:
+        """The same picture with what the run knows, how old the inputs are, and what is wrong with them."""
+        same = self._unchanged.same
+        return dataclasses.replace(
+            seen,
+            page_bytes=self._page_bytes,
             ours=same("ours", run.ours),
             found=run.found,
             remembered=same("remembered", run.remembered),
@@ -218,13 +195,8 @@ class Observer:
             watches=view.watches,
             problems=(*known.problems, *self._sampler.problems, *self._good.problems),
         )
-        if self._predictor is not None:
-            seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
-        return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(seen)), wanted)
 
-    def _look_at_cookies(
-        self, now: float, pods: Mapping[str, PodGroups], wanted: wants.Wants, held: _Held
-    ) -> CoreSched:
+    def _look_at_cookies(self, now: float, pods: Mapping[str, PodGroups], wanted: wants.Wants, held: Held) -> CoreSched:
         asked = core_cookies.READS in wanted.reads or held.cookies
         return self._cookies.read(now, pods.values(), wanted=asked)
 

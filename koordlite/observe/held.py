@@ -1,0 +1,44 @@
+"""Where values of ours stand: there is looked also when nothing names or asks for them any more."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Mapping
+
+from koordlite.changes import cgroup, core_cookie, oom_score, system_file
+from koordlite.model.place import Place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """By what is read of the machine."""
+
+    groups: frozenset[str]
+    fields: Mapping[str, frozenset[str]]
+    """By group."""
+    settings: bool
+    """Settings of the kernel."""
+    scores: bool
+    """Places in the queue of the OOM killer."""
+    cookies: bool
+    """Cookies of core scheduling."""
+
+    @classmethod
+    def of(cls, found: Collection[Place]) -> Held:
+        """From the places of the undo journal."""
+        files = [place for place in found if place.kind is cgroup.PLACE]
+        return cls(
+            groups=frozenset(place.part("cgroup") for place in files),
+            fields={
+                group: frozenset(place.part("field") for place in theirs)
+                for group, theirs in itertools.groupby(sorted(files, key=_group), _group)
+            },
+            settings=any(place.kind is system_file.PLACE for place in found),
+            scores=any(place.kind is oom_score.PLACE for place in found),
+            cookies=any(place.kind is core_cookie.COOKIE for place in found),
+        )
+
+
+def _group(place: Place) -> str:
+    return place.part("cgroup")
