@@ -29,7 +29,7 @@ class Summary:
     """What the limit would have let best-effort work use."""
     be_core_hours_used: float
     be_limit_min: int | None
-    """Millicores."""
+    """Millicores, from the first tick on in which the use of the node was known: before it nothing could be limited."""
     be_limit_max: int | None
     would_limit_min: int | None
     """The same had `cpuSuppress` been enforced; None unless it observed."""
@@ -57,6 +57,7 @@ class Totals:
         self._above = self._well_above = self._prod_above = self._allowed = self._used = 0.0
         self._limits: tuple[int, int] | None = None
         self._would: tuple[int, int] | None = None
+        self._measured = False
         self._kinds: collections.Counter[str] = collections.Counter()
         self._reasons: collections.Counter[str] = collections.Counter()
         self._cost_sum = self._cost_max = 0.0
@@ -75,6 +76,8 @@ class Totals:
         self._foreign += len(tick.foreign)
         self._kinds.update(step.place.metric for step in tick.applied if step.ok)
         self._reasons.update(decision.reason for decision in tick.decisions)
+        if not self._measured and tick.node_cpu is not None:
+            self._measured, self._limits, self._would = True, None, None
         self._limits = _widened(self._limits, tick.be_limit)
         self._would = _widened(self._would, tick.would_limit)
         self._before = tick

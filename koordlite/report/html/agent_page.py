@@ -85,6 +85,7 @@ def _chart(tick: Tick, past: Remembered) -> Markup:
         show=units.cores,
         top=tick.capacity_milli or None,
         height_px=220,
+        origin=tick.time,
     )
     return page.section("CPU, the last minutes", drawing, note=node_parts.USE_NOTE)
 

@@ -13,6 +13,11 @@ WIDTH, HEIGHT = 1000, 300
 """Units of the drawing; the page decides how large it is shown."""
 _BANDS = 240
 _QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Seconds between two ticks of the time axis: what reads well on a clock."""
+_MOST_TICKS = 6
+_MARKS = 120
+_MARK_WIDTH, _MARK_TOP, _MARK_HEIGHT = 3, -16, 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,6 +33,14 @@ class Line:
     """Colour the ground under the line."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a moment: drawn above the plot, with its words at the pointer."""
+
+    time: float
+    words: str
+
+
 def timeline(
     times: Sequence[float],
     lines: Sequence[Line],
@@ -37,33 +50,48 @@ def timeline(
     show: Callable[[float], str],
     top: float | None = None,
     height_px: int = 260,
+    origin: float = 0.0,
+    marks: Sequence[Mark] = (),
 ) -> Markup:
     """The lines over `times`, a legend, and at every moment a tooltip with all values.
 
     `label` says to a screen reader what the drawing shows. `top` is the upper end of the axis; by itself it is a round
-    number above the largest value.
+    number above the largest value. The time axis is labelled at round intervals from `origin`.
     """
     if not times:
         return el("p", "no data", class_="note")
     ceiling = top or nice_ceiling(max((v for line in lines for v in line.values if v is not None), default=1))
     scale = _Scale(times[0], max(times[-1] - times[0], 1e-9), ceiling)
+    ticks = round_times(scale.start, scale.start + scale.span, origin)
     drawing = el(
         "svg",
         [_grid_line(part) for part in _QUARTERS],
+        [_upright(scale.x(time)) for time in ticks],
         [_path(line, times, scale) for line in lines],
         list(_bands(times, lines, scale, show_time, show)),
+        list(_marks(marks, scale, show_time)),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         preserveAspectRatio="none",
         role="img",
         aria_label=label,
     )
-    plot = el("div", drawing, _axes(scale, show_time, show), class_="chart", style=f"height:{height_px}px")
-    return el("figure", plot, legend(lines), style="margin:0")
+    axes = _axes(scale, ticks, show_time, show)
+    plot = el("div", drawing, axes, class_="chart marked" if marks else "chart", style=f"height:{height_px}px")
+    return el("figure", plot, legend(lines, marks=bool(marks)), style="margin:0")
 
 
-def legend(lines: Sequence[Line]) -> Markup:
+def legend(lines: Sequence[Line], *, marks: bool = False) -> Markup:
     """Names of the lines with a sample of each."""
-    return el("ul", [el("li", _swatch(line), line.name) for line in lines], class_="legend")
+    mark = el("li", el("span", class_="tick"), "a decision changed") if marks else None
+    return el("ul", [el("li", _swatch(line), line.name) for line in lines], mark, class_="legend")
+
+
+def round_times(start: float, end: float, origin: float = 0.0) -> list[float]:
+    """At most six times of the span, a round number of seconds, minutes, hours or days apart, counted from `origin`."""
+    days = _STEPS[-1] * max(1, math.ceil((end - start) / _STEPS[-1] / (_MOST_TICKS - 1)))
+    step = next((step for step in _STEPS if (end - start) / step <= _MOST_TICKS - 1), days)
+    first, last = math.ceil((start - origin) / step - 1e-6), math.floor((end - origin) / step + 1e-6)
+    return [origin + count * step for count in range(first, last + 1)]
 
 
 def nice_ceiling(value: float) -> float:
@@ -79,9 +107,6 @@ class _Scale:
     start: float
     span: float
     top: float
-
-    def at(self, part: float) -> float:
-        return self.start + self.span * part
 
     def x(self, time: float) -> float:
         return round((time - self.start) / self.span * WIDTH, 1)
@@ -135,22 +160,48 @@ def _bands(
         yield el("rect", title, class_="band", x=left, y=0, width=round(width, 1), height=HEIGHT)
 
 
-def _axes(scale: _Scale, show_time: Callable[[float], str], show: Callable[[float], str]) -> list[Markup]:
+def _marks(marks: Sequence[Mark], scale: _Scale, show_time: Callable[[float], str]) -> Iterator[Markup]:
+    """One mark for all that happened in the same piece of the axis; what was before it is at its start."""
+    by_piece: dict[int, list[Mark]] = {}
+    for mark in marks:
+        part = min(max((mark.time - scale.start) / scale.span, 0.0), 1.0)
+        by_piece.setdefault(round(part * _MARKS), []).append(mark)
+    for piece, those in sorted(by_piece.items()):
+        words = [f"{show_time(mark.time)} {mark.words}" for mark in those[:_MARK_WORDS]]
+        more = [f"and {len(those) - _MARK_WORDS} more"] if len(those) > _MARK_WORDS else []
+        place = {"x": round(piece * WIDTH / _MARKS - _MARK_WIDTH / 2, 1), "y": _MARK_TOP}
+        title = el("title", "\n".join([*words, *more]))
+        yield el("rect", title, class_="mark", width=_MARK_WIDTH, height=_MARK_HEIGHT, **place)
+
+
+_MARK_WORDS = 8
+"""Decisions that one tooltip lists."""
+
+
+def _axes(
+    scale: _Scale, ticks: Sequence[float], show_time: Callable[[float], str], show: Callable[[float], str]
+) -> list[Markup]:
     heights = [
         el("span", show(scale.top * part), class_="y", style=f"top:{100 * (1 - part):g}%")
         for part in (0, 0.25, 0.5, 0.75, 1)
     ]
-    ends = {0.0: "x first", 1.0: "x last"}
-    moments = [
-        el("span", show_time(scale.at(part)), class_=ends.get(part, "x"), style=f"left:{100 * part:g}%")
-        for part in _QUARTERS
-    ]
+    parts = [(time, round(100 * (time - scale.start) / scale.span, 2)) for time in ticks]
+    moments = [el("span", show_time(time), class_=_end(part), style=f"left:{part:g}%") for time, part in parts]
     return heights + moments
+
+
+def _end(percent: float) -> str:
+    """Labels at the ends of the axis stay inside the drawing."""
+    return "x first" if percent < 2 else "x last" if percent > 97 else "x"
 
 
 def _grid_line(part: float) -> Markup:
     y = HEIGHT * part
     return el("line", class_="grid", x1=0, x2=WIDTH, y1=y, y2=y)
+
+
+def _upright(x: float) -> Markup:
+    return el("line", class_="grid", x1=x, x2=x, y1=0, y2=HEIGHT)
 
 
 def _swatch(line: Line) -> Markup:

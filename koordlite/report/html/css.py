@@ -3,14 +3,14 @@
 SHEET = """
 :root { color-scheme: light dark;
   --ground: #fbfbfa; --card: #ffffff; --ink: #1d2327; --soft: #5b6670; --line: #dfe3e6; --mark: #eef1f3;
-  --node: #6b7680; --prod: #1f6fd6; --be: #b85c08; --limit: #111827; --aid: #8a5cd1;
-  --good: #187546; --warn: #8f5a00; --bad: #b3261e;
-  --reserved: #6b7680; --system: #3f4850; --lse: #7b3fc4; --lsr: #0a7f7f; --ls: #1f6fd6; --both: #b85c08; }
+  --node: #6b7680; --prod: #1f6fd6; --be: #b85c08; --limit: #111827; --above: #c0267e; --aid: #8a5cd1;
+  --good: #187546; --warn: #746000; --bad: #b3261e;
+  --reserved: #86616f; --system: #3f4850; --lse: #7b3fc4; --lsr: #0a7f7f; --ls: var(--prod); --both: var(--be); }
 @media (prefers-color-scheme: dark) { :root {
   --ground: #14181b; --card: #1c2226; --ink: #e7ebee; --soft: #9fabb5; --line: #333c43; --mark: #262e34;
-  --node: #93a0ab; --prod: #6ea8ff; --be: #f0a04b; --limit: #f3f5f7; --aid: #b798f0;
-  --good: #5fd39a; --warn: #f0b95a; --bad: #ff8a80;
-  --reserved: #7d8993; --system: #c2ccd4; --lse: #b98cf0; --lsr: #4cc9c9; --ls: #5b96ee; --both: #f0a04b; } }
+  --node: #93a0ab; --prod: #6ea8ff; --be: #f0a04b; --limit: #f3f5f7; --above: #f58ac4; --aid: #b798f0;
+  --good: #5fd39a; --warn: #e6d250; --bad: #ff8a80;
+  --reserved: #c39aa9; --system: #c2ccd4; --lse: #b98cf0; --lsr: #4cc9c9; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -58,6 +58,8 @@ details summary { cursor: pointer; color: var(--soft); font-size: 14px; margin: 
 .swatch.dashed { border-top-style: dashed; }
 .box { width: 13px; height: 13px; border-radius: 3px; flex: none; }
 .chart { position: relative; margin: 12px 0 26px 40px; }
+.chart.marked { margin-top: 28px; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr)); gap: 4px 28px; }
 .chart svg { display: block; width: 100%; height: 100%; overflow: visible; }
 .chart .y, .chart .x { position: absolute; color: var(--soft); font-size: 12px; line-height: 1;
   font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -68,6 +70,11 @@ details summary { cursor: pointer; color: var(--soft); font-size: 14px; margin: 
 .area { stroke: none; fill-opacity: .22; }
 .series { fill: none; stroke-width: 2; stroke-linejoin: round; vector-effect: non-scaling-stroke; }
 .band { fill: transparent; } .band:hover { fill: var(--ink); fill-opacity: .09; }
+.mark { fill: var(--ink); } .mark:hover { fill: var(--bad); }
+.tick { width: 3px; height: 12px; background: var(--ink); flex: none; }
+.filter input { font: inherit; font-size: 14px; padding: 4px 8px; width: min(26em, 100%); color: var(--ink);
+  background: var(--ground); border: 1px solid var(--soft); border-radius: 6px; }
+[hidden] { display: none !important; }
 .cpus { display: flex; flex-wrap: wrap; gap: 3px; margin: 4px 0 12px; padding: 0; list-style: none; }
 .cpus li { min-width: 27px; text-align: center; border-radius: 4px; padding: 3px 2px; font-size: 12px; line-height: 1.2;
   font-variant-numeric: tabular-nums; color: #fff; }

@@ -35,7 +35,7 @@ def use_lines(rows: Sequence[Row]) -> list[Line]:
         would = [row.would_limit for row in rows]
         lines.insert(2, Line("would limit BE to", "var(--limit)", would, step=True, dashed=True))
     if any(row.threshold_milli is not None for row in rows):
-        lines.append(Line("BE is limited above", "var(--aid)", [row.threshold_milli for row in rows], step=True))
+        lines.append(Line("BE is limited above", "var(--above)", [row.threshold_milli for row in rows], step=True))
     return lines
 
 

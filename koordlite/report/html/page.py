@@ -5,6 +5,8 @@ Text given as `str` is always escaped; only `Markup`, which this module makes, g
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 from collections.abc import Iterable, Sequence
 
@@ -44,24 +46,42 @@ def escape(text: object) -> Markup:
     return Markup(html.escape(printable.lines(str(text)), quote=True))
 
 
-def page(title: str, *body: Child, lead: Child = None, foot: Child = None, refresh_seconds: int | None = None) -> str:
-    """A whole document with the house style inside it; light or dark as the reader's system asks. No scripts.
+def page(
+    title: str,
+    *body: Child,
+    lead: Child = None,
+    foot: Child = None,
+    refresh_seconds: int | None = None,
+    script: str = "",
+) -> str:
+    """A whole document with the house style inside it; light or dark as the reader's system asks.
 
-    With `refresh_seconds` the browser reloads it that often.
+    With `refresh_seconds` the browser reloads it that often. `script`: the one script it runs, allowed by its hash; it
+    is ours, nothing is put into it, and without it the page says the same.
     """
+    allowed = f"; script-src 'sha256-{digest(script)}'" if script else ""
     head = el(
         "head",
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
-        el("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        el("meta", http_equiv="Content-Security-Policy", content=f"{_POLICY}{allowed}"),
         el("meta", http_equiv="refresh", content=refresh_seconds) if refresh_seconds else None,
         el("title", title),
         el("style", Markup(css.SHEET)),
     )
     header = el("header", el("h1", title), el("p", lead, class_="lead") if lead else None)
     footer = el("footer", foot) if foot else None
-    return "<!doctype html>\n" + el("html", head, el("body", header, el("main", *body), footer), lang="en")
+    last = el("script", Markup(script)) if script else None
+    return "<!doctype html>\n" + el("html", head, el("body", header, el("main", *body), footer, last), lang="en")
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def digest(text: str) -> str:
+    """The hash by which a content security policy allows a script or a style sheet."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def section(title: str, *body: Child, note: Child = None) -> Markup:
@@ -120,9 +140,9 @@ def code(text: str) -> Markup:
     return el("code", text)
 
 
-def details(summary: str, *body: Child) -> Markup:
+def details(summary: Child, *body: Child, **attributes: str | int | None) -> Markup:
     """Something to open when wanted."""
-    return el("details", el("summary", summary), *body)
+    return el("details", el("summary", summary), *body, **attributes)
 
 
 def _cells(row: Sequence[Child], numeric: Sequence[bool], names: Sequence[str | None]) -> list[Markup]:

@@ -12,26 +12,33 @@ from koordlite.report.pods import PodRow
 
 SHOWN = 12
 """Pods of the table that is open."""
-_LONGEST = 140
+LONGEST = 140
 """Characters of a decision: the whole is in the decisions, or behind the link of its pod."""
 
 
-def section(rows: Sequence[PodRow], *, link: str = "") -> Markup:
-    """`rows` as `pods.of` gives them. With `link` each name leads to that path and the name."""
-    more = rows[SHOWN:]
-    others = page.details(f"{len(more)} more pods", _table(more, link)) if more else None
+def section(rows: Sequence[PodRow], *, link: str = "", shown: int = SHOWN, longest: int = LONGEST) -> Markup:
+    """`rows` as `pods.of` gives them. With `link` each name leads to that path and the name. The first `shown` are
+    open; of a decision `longest` characters are there."""
+    more = rows[shown:]
+    others = (
+        page.details(f"{len(more)} more pod{'s' if len(more) > 1 else ''}", _table(more, link, longest))
+        if more
+        else None
+    )
     note = "The busiest first. Pressure: the part of the last ten seconds in which some task of the pod waited."
-    return page.section("Pods", _table(rows[:SHOWN], link), others, note=note if rows else None)
+    return page.section("Pods", _table(rows[:shown], link, longest), others, note=note if rows else None)
 
 
-def _table(rows: Sequence[PodRow], link: str) -> Markup:
+def _table(rows: Sequence[PodRow], link: str, longest: int) -> Markup:
     heads = [f"{column.title}{'#' if column.is_number else ''}" for column in pods.COLUMNS]
-    return page.table(heads, [_cells(row, link) for row in rows], empty="no pod runs here", stacked=True, labelled=True)
+    return page.table(
+        heads, [_cells(row, link, longest) for row in rows], empty="no pod runs here", stacked=True, labelled=True
+    )
 
 
-def _cells(row: PodRow, link: str) -> list[Child]:
+def _cells(row: PodRow, link: str, longest: int) -> list[Child]:
     shown: dict[str, Child] = {column.key: column.show(row) for column in pods.COLUMNS}
     if link:
         shown["name"] = el("a", row.name, href=f"{link}{row.name}")
-    shown["decided"] = textwrap.shorten(pods.decided(row), _LONGEST, placeholder=" …")
+    shown["decided"] = textwrap.shorten(pods.decided(row), longest, placeholder=" …")
     return list(shown.values())

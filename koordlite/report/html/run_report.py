@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.report import pods, threshold, units, view
 from koordlite.report.history import History, Row
-from koordlite.report.html import chart, node_parts, page, pods_table
+from koordlite.report.html import chart, decisions, node_parts, page, pods_table
+from koordlite.report.html import filter as filters
 from koordlite.report.html.chart import Line
-from koordlite.report.html.page import Markup, el, join
+from koordlite.report.html.page import Markup, el
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
 
 MAX_POINTS = 720
 MAX_EVENTS = 200
+PODS_SHOWN = 8
 
 
 def document(history: History, *, title: str = "koordlite run") -> str:
@@ -21,21 +23,28 @@ def document(history: History, *, title: str = "koordlite run") -> str:
     tick, summary = history.last, history.summary()
     if tick is None:
         return page.page(title, page.section("Nothing happened", el("p", "The run ended before its first tick.")))
-    rows = thinned(history.rows, MAX_POINTS)
+    rows = thinned(measured(history.rows), MAX_POINTS)
     return page.page(
         title,
         _tiles(tick, summary),
-        _cpu_section(rows, tick),
-        _allocatable_section(rows),
-        pods_table.section(pods.of(tick, history.decisions)),
-        _machine_section(tick),
-        _decisions_section(history),
-        _writes_section(history, summary),
+        _cpu_section(rows, tick, history),
+        _allocatable_section(rows, history),
         _problems_section(history),
-        _environment_section(history),
+        pods_table.section(pods.of(tick, history.decisions), shown=PODS_SHOWN, longest=70),
+        _machine_section(tick),
+        decisions.section(history),
+        _record_section(history, summary),
         lead=_lead(tick, summary),
         foot="Made by koordlite. All numbers are also in the JSON report next to this page.",
+        script=filters.SCRIPT,
     )
+
+
+def measured(rows: Sequence[Row]) -> Sequence[Row]:
+    """Rows from the first on in which the use of the node was known: before it nothing could be limited, and what held
+    was left by others. All of them where it never was."""
+    first = next((number for number, row in enumerate(rows) if row.node_cpu is not None), 0)
+    return rows[first:]
 
 
 def thinned(rows: Sequence[Row], limit: int) -> list[Row]:
@@ -52,13 +61,13 @@ def _lead(tick: Tick, summary: Summary) -> list[Markup]:
 
 def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
-    well = f"{units.span(summary.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
-    limit = units.cores(tick.threshold_milli)
+    well = summary.seconds_well_above_threshold
+    note = f"above {units.cores(tick.threshold_milli)} cores at all: {above} of {whole}; {threshold.WHY}"
     used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
     mean, most = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
     others, refused = summary.foreign_writes, summary.refusals
     return page.tiles(
-        page.tile("Node above the threshold", above, f"of {whole} at {limit} cores; {well}"),
+        page.tile(f"Over the threshold {threshold.WELL}", units.span(well), note, tone="bad" if well else "good"),
         _limit_tile(tick, summary),
         page.tile("Given to BE, core hours", used, allowed),
         node_parts.offer_tile(tick),
@@ -78,10 +87,13 @@ def _limit_tile(tick: Tick, summary: Summary) -> Markup:
 
 
 def _kinds(summary: Summary) -> str:
-    return ", ".join(f"{kind} {count}" for kind, count in summary.writes_by_kind.items()) or "none"
+    """The three most frequent; all are in a table below."""
+    most = sorted(summary.writes_by_kind.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{kind} {count}" for kind, count in most[:3]] + ["…"] * (len(most) > 3)
+    return ", ".join(shown) or "none"
 
 
-def _cpu_section(rows: Sequence[Row], tick: Tick) -> Markup:
+def _cpu_section(rows: Sequence[Row], tick: Tick, history: History) -> Markup:
     drawing = chart.timeline(
         [row.time for row in rows],
         node_parts.use_lines(rows),
@@ -90,19 +102,20 @@ def _cpu_section(rows: Sequence[Row], tick: Tick) -> Markup:
         show=units.cores,
         top=tick.capacity_milli or None,
         height_px=300,
+        marks=decisions.marks(history.decisions, decisions.about_limit),
     )
     return page.section("CPU", drawing, note=node_parts.USE_NOTE)
 
 
-def _allocatable_section(rows: Sequence[Row]) -> Markup:
+def _allocatable_section(rows: Sequence[Row], history: History) -> Markup:
     cpu = _offers("batch-cpu", "var(--be)", [(row.batch_cpu, row.would_batch_cpu) for row in rows], 1000)
-    gib = _offers("batch-memory", "var(--aid)", [(row.batch_memory, row.would_batch_memory) for row in rows], 1 << 30)
+    gib = _offers("batch-memory", "var(--be)", [(row.batch_memory, row.would_batch_memory) for row in rows], 1 << 30)
     if not cpu and not gib:
         why = "Nothing: no batch-cpu or batch-memory was on the Node in this run, and beAllocatable decided on none."
         return page.section("What BE pods may request", note=why)
-    both = (("CPU, cores", cpu), ("Memory, GiB", gib))
-    drawn = [join(el("h3", name), _offer(rows, lines)) for name, lines in both if lines]
-    return page.section("What BE pods may request", *drawn)
+    both = (("CPU, cores", "/batch-cpu", cpu), ("Memory, GiB", "/batch-memory", gib))
+    drawn = [el("div", el("h3", name), _offer(rows, lines, of, history)) for name, of, lines in both if lines]
+    return page.section("What BE pods may request", el("div", *drawn, class_="pair"))
 
 
 def _offers(name: str, color: str, values: Sequence[tuple[int | None, int | None]], unit: int) -> list[Line]:
@@ -116,7 +129,7 @@ def _offers(name: str, color: str, values: Sequence[tuple[int | None, int | None
     return [line for line in made if any(value is not None for value in line.values)]
 
 
-def _offer(rows: Sequence[Row], lines: Sequence[Line]) -> Markup:
+def _offer(rows: Sequence[Row], lines: Sequence[Line], resource: str, history: History) -> Markup:
     return chart.timeline(
         [row.time for row in rows],
         lines,
@@ -124,23 +137,25 @@ def _offer(rows: Sequence[Row], lines: Sequence[Line]) -> Markup:
         show_time=units.clock,
         show=lambda value: f"{value:.1f}",
         height_px=120,
+        marks=decisions.marks(history.decisions, lambda decision: decision.subject.endswith(resource)),
     )
 
 
 def _machine_section(tick: Tick) -> Markup:
     cells = node_parts.cpu_map(tick.cpus)
-    return page.section("CPUs and cache at the end", *cells, node_parts.facts(view.limits(tick)))
+    limits = page.details("limits, pools and cache", node_parts.facts(view.limits(tick)))
+    return page.section("CPUs and cache at the end", *cells, limits)
 
 
-def _decisions_section(history: History) -> Markup:
-    shown = list(history.decisions)[-MAX_EVENTS:]
-    note = f"What changed, newest first: {len(shown)} of {history.decisions_seen}."
-    rows = [node_parts.decision_row(event) for event in reversed(shown)]
-    table = page.table(node_parts.DECISION_HEADS, rows, empty="nothing was decided", stacked=True)
-    return page.section("Decisions", table, note=note)
+def _record_section(history: History, summary: Summary) -> Markup:
+    """What few people look for, to open."""
+    environment = page.details("environment", page.facts(history.environment.items()))
+    pairs = ((name, page.code(value)) for name, value in _flat(history.settings))
+    settings = page.details("settings", page.facts(pairs))
+    return page.section("For the record", *_writes(history, summary), environment, settings)
 
 
-def _writes_section(history: History, summary: Summary) -> Markup:
+def _writes(history: History, summary: Summary) -> Iterator[Markup]:
     kinds = page.table(("kind of file", "writes#"), summary.writes_by_kind.items(), empty="nothing was written")
     newest = list(history.writes)[-MAX_EVENTS:][::-1]
     rows = [
@@ -148,15 +163,17 @@ def _writes_section(history: History, summary: Summary) -> Markup:
         for e in newest
     ]
     table = page.table(("when", "where", "value", "outcome"), rows, stacked=True)
-    listed = page.details(f"the newest {len(rows)} writes", table) if rows else None
-    return page.section("Writes", kinds, listed)
+    yield page.details("writes by kind of file", kinds)
+    if rows:
+        yield page.details(f"the newest {len(rows)} writes", table)
 
 
 def _outcome(ok: bool, error: str) -> Markup:
     return page.badge("ok", "good") if ok else page.join(page.badge("refused", "bad"), error)
 
 
-def _problems_section(history: History) -> Markup:
+def _problems_section(history: History) -> Markup | None:
+    """Open where there is something wrong; else the tiles have said it."""
     problems = [
         (units.clock(e.time), e.problem.object, page.code(e.problem.field), e.problem.why, e.problem.do)
         for e in history.problems.values()
@@ -167,13 +184,7 @@ def _problems_section(history: History) -> Markup:
     ]
     others = (el("h3", "Values changed by others"), page.table(("when", "where", "ours", "found"), foreign))
     table = page.table(("since", *node_parts.PROBLEM_HEADS), problems, empty="no problems", stacked=True)
-    return page.section("Problems", table, *(others if foreign else ()))
-
-
-def _environment_section(history: History) -> Markup:
-    environment = page.facts(history.environment.items())
-    settings = page.facts((name, page.code(value)) for name, value in _flat(history.settings))
-    return page.section("Environment", environment, page.details("settings", settings))
+    return page.section("Problems", table, *(others if foreign else ())) if problems or foreign else None
 
 
 def _flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:

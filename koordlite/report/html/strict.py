@@ -5,11 +5,11 @@ Inline `style` attributes become classes of the page's one style sheet, and the 
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
 import html
 import re
+
+from koordlite.report.html.page import digest
 
 _TAG = re.compile(r"<[a-z][^<>]*? style=\"[^<>]*>")
 _STYLE = re.compile(r' style="([^"]*)"')
@@ -45,7 +45,7 @@ def strict(document: str, *, forms: bool = False, script: str = "") -> Strict:
     policy = _policy(body, forms=forms)
     if script:
         body = body.replace("</body>", f"<script>{script}</script></body>")
-        policy += f"; script-src 'sha256-{_digest(script)}'; connect-src 'self'"
+        policy += f"; script-src 'sha256-{digest(script)}'; connect-src 'self'"
     return Strict(_META.sub("", body, count=1), policy)
 
 
@@ -63,11 +63,6 @@ def _classed(tag: str, names: dict[str, str]) -> str:
 
 def _policy(document: str, *, forms: bool) -> str:
     sheet = _SHEET.search(document)
-    digest = _digest(sheet[1]) if sheet else ""
-    style = f"'sha256-{digest}'" if digest else "'none'"
+    style = f"'sha256-{digest(sheet[1])}'" if sheet else "'none'"
     action = "'self'" if forms else "'none'"
     return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action {action}; frame-ancestors 'none'"
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

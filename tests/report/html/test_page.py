@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.report.html import chart, page
-from koordlite.report.html.chart import Line
+from koordlite.report.html.chart import Line, Mark
 from koordlite.report.html.page import el
 
 
@@ -68,3 +68,30 @@ def test_nothing_is_coloured_where_nothing_is_known() -> None:
     drawn = chart.timeline([0, 10, 20, 30, 40], [line], label="x", show_time=str, show=str, top=4)
     assert drawn.count("<polygon") == 2
     assert f'points="250,0 500,0 500,{chart.HEIGHT} 250,{chart.HEIGHT}"' in drawn
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "origin", "wanted"),
+    [
+        pytest.param(1, 239, 0, [60, 120, 180], id="minutes"),
+        pytest.param(0, 60, 0, [0, 15, 30, 45, 60], id="quarters of a minute"),
+        pytest.param(100, 340, 340, [100, 160, 220, 280, 340], id="counted back from now"),
+        pytest.param(0, 86400, 0, [0, 21600, 43200, 64800, 86400], id="a day"),
+        pytest.param(5, 5, 0, [5], id="a moment"),
+    ],
+)
+def test_the_time_axis_has_round_times(start: float, end: float, origin: float, wanted: list[float]) -> None:
+    assert chart.round_times(start, end, origin) == wanted
+
+
+@given(st.floats(0, 1e6), st.floats(0.1, 1e8))
+def test_the_time_axis_has_few_labels_however_long(start: float, span: float) -> None:
+    assert len(chart.round_times(start, start + span)) <= 7
+
+
+def test_marks_of_one_moment_are_one_and_their_words_are_text() -> None:
+    marks = [Mark(0.0, "<b>"), Mark(0.1, "x"), Mark(50.0, "y")]
+    drawn = chart.timeline([0, 100], [Line("a", "red", [1, 2])], label="x", show_time=str, show=str, marks=marks)
+    assert drawn.count('class="mark"') == 2
+    assert "0.0 &lt;b&gt;\n0.1 x" in drawn
+    assert "a decision changed" in drawn
