@@ -194,5 +194,5 @@ def _run_default(_args: argparse.Namespace) -> int:
 
 
 def _run_completion(args: argparse.Namespace) -> int:
-    print(commandline.completion(parser(), args.shell))
+    print(printable.lines(commandline.completion(parser(), args.shell)))
     return 0

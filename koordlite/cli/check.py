@@ -72,7 +72,7 @@ def default_config(args: argparse.Namespace) -> int:
 
 def completion(args: argparse.Namespace) -> int:
     """Print the script for a shell."""
-    print(commandline.completion(cli.parser(), args.shell))
+    print(printable.lines(commandline.completion(cli.parser(), args.shell)))
     return 0
 
 

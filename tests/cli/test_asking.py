@@ -23,6 +23,8 @@ import pytest
 from emulated import Emulated
 
 Answer = Any
+COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:[34][0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m")
+"""A colour other than the terminal's own, which is 39 and 49."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -128,7 +130,7 @@ def test_top_fills_a_terminal_and_leaves_it_on_ctrl_c(url: str, columns: int, co
     shown = ANSI.sub("", screen)
     for part in ("enforcing", "NUMA 0", "BE may request"):
         assert part in shown
-    assert ("\x1b[3" in screen) is colours, "the letters carry it all without colours"
+    assert bool(COLOUR.search(screen)) is colours, "the letters carry it all without colours"
 
 
 @contextlib.contextmanager

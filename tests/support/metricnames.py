@@ -12,12 +12,16 @@ import time
 from collections.abc import Iterable, Iterator
 
 from emulated import Emulated
+from kubernetes.client.configuration import Configuration
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from descheduler.serve.metrics import Metrics as DeschedulerMetrics
 from koordlite import changes
 from koordlite.changes.core_cookie import CoreCookieChange
+from koordlite.formulas.reservation.placeholder import Settings as Placeholders
+from koordlite.kube.client.access import Api
+from koordlite.kube.client.transport import Transport
 from koordlite.model.decision import Decision
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.watch import WatchState
@@ -29,6 +33,8 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.report.metrics import ExtenderMetrics
+from koordlite.scheduler.reserving.controller import Controller
+from koordlite.scheduler.reserving.service import ReservationMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
 _OWN_NUMA = ("numa_node_", "numa_container_", "numa_pod_")
@@ -109,6 +115,14 @@ def extender() -> tuple[Exported, ...]:
     return tuple(_exported(ExtenderMetrics(Extender(cluster, wall=time.time)).registry))
 
 
+def reservation_controller() -> tuple[Exported, ...]:
+    """Of a controller that never reached its cluster."""
+    registry, nowhere = CollectorRegistry(), Api(Transport(Configuration(), "none"))
+    controller = Controller(nowhere, Placeholders(), leads=lambda: False, tell=print)
+    registry.register(ReservationMetrics(controller))
+    return tuple(_exported(registry))
+
+
 def numa_exporter() -> tuple[Exported, ...]:
     """Of a NUMA exporter beside an agent on an emulated node, with the names of others."""
     with tempfile.TemporaryDirectory() as folder:
@@ -146,12 +160,20 @@ def _labels(registry: CollectorRegistry, family: Metric) -> tuple[str, ...]:
 def page() -> str:
     """docs/metrics.md."""
     return "\n".join(
-        [HEAD, *_table("The agent", agent()), *_table("The descheduler", descheduler()), *_extender(), *_numa()]
+        [
+            HEAD,
+            *_table("The agent", agent()),
+            *_table("The descheduler", descheduler()),
+            *_table("The scheduler extender", extender()),
+            *_reservations(),
+            *_numa(),
+        ]
     )
 
 
-def _extender() -> Iterator[str]:
-    return _table("The scheduler extender", extender())
+def _reservations() -> Iterator[str]:
+    title, head, *rows = _table("The reservation controller", reservation_controller())
+    yield from (title, "Also served by an extender with `--reservation-controller`.\n", head, *rows)
 
 
 def _numa() -> Iterator[str]:

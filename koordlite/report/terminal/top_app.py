@@ -127,7 +127,8 @@ class TopApp(App[None]):
     ]
 
     def __init__(self, source: Source, seconds: float) -> None:
-        super().__init__()
+        # With NO_COLOR there are no colours at all then, instead of greys.
+        super().__init__(ansi_color=True)
         self.theme = "ansi-dark"  # The terminal's own colours, dark or light.
         self._source, self._seconds = source, seconds
         self._rows: tuple[PodRow, ...] = ()
