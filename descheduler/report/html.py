@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from descheduler.fit.search import Search
 from descheduler.framework import Finding
 from descheduler.plan import Attempt, EvictionPlan, Outcome
-from descheduler.report import diff, document, html_nodes
+from descheduler.report import diff, document, html_groups, html_nodes
 from descheduler.report.diff import Difference
 from descheduler.report.text import NOTHING, place_words
 from koordlite.model import duration
+from koordlite.report.html import filter as filters
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
 
@@ -40,6 +41,7 @@ def render(
         _tiles(plan),
         _plugins(plan),
         _changes(changes),
+        html_groups.section(plan),
         _pods("To evict, in this order", plan.evict, "nothing is to be evicted", results),
         _pods("Kept, with findings", plan.spare, "no pod with findings is kept", results),
         html_nodes.bars(plan),
@@ -47,6 +49,7 @@ def render(
         _notes(plan),
         lead=f"{failed}{done} The cluster as of {plan.view.time} ({plan.view.time_source}).",
         foot="Made by descheduler. The same cluster and policy give the same plan.",
+        script=filters.SCRIPT,
     )
 
 
@@ -72,9 +75,13 @@ def _plugins(plan: EvictionPlan) -> Markup:
         found = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
         words: Child = found or el("span", "no findings", class_="note")
         counts = f"{one['evict']} to evict, {one['spare']} kept" if found else ""
-        rows.append((el("b", one["name"]), words, counts, f"{one['notes']} notes" if one["notes"] else ""))
+        rows.append((el("b", one["name"]), words, counts, _noted(one["notes"])))
     headings = ("plugin", "found", "pods", "could not judge")
     return page.section("By plugin", page.table(headings, rows, empty="no plugin is enabled", stacked=True))
+
+
+def _noted(count: int) -> str:
+    return f"{count} note{'s' if count > 1 else ''}" if count else ""
 
 
 def _changes(changes: Difference) -> Markup | None:
@@ -91,7 +98,8 @@ def _changes(changes: Difference) -> Markup | None:
 def _pods(title: str, outcomes: Sequence[Outcome], empty: str, results: dict[str, Attempt]) -> Markup:
     few = len(outcomes) <= _OPEN
     blocks = [_pod(outcome, results.get(outcome.pod.key), few=few) for outcome in outcomes[:PODS_SHOWN]]
-    return page.section(title, blocks or el("p", empty, class_="note"), _more(outcomes, "plan.json"))
+    field = filters.field("find a pod, owner, namespace or node") if len(blocks) > 1 else None
+    return page.section(title, field, blocks or el("p", empty, class_="note"), _more(outcomes, "plan.json"))
 
 
 def _more(shown: Sequence[object], file: str) -> Markup | None:
@@ -102,9 +110,11 @@ def _more(shown: Sequence[object], file: str) -> Markup | None:
 def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
     facts = page.facts(_facts(outcome, attempt))
     if few:
-        return el("article", el("h3", outcome.pod.key), facts, style="margin-bottom:22px;overflow-wrap:anywhere")
+        return el(
+            "article", el("h3", outcome.pod.key), facts, data_item="", style="margin-bottom:22px;overflow-wrap:anywhere"
+        )
     why = outcome.reasons[0].reason if outcome.reasons else f"to {outcome.target}" if outcome.target else "goes"
-    return page.details(f"{outcome.pod.key}: {outcome.main.reason}, {why}", facts)
+    return page.details(f"{outcome.pod.key}: {outcome.main.reason}, {why}", facts, data_item="")
 
 
 def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]:

@@ -15,6 +15,7 @@ from koordlite.report.html.page import Child, Markup, el
 
 NODES_SHOWN = 100
 MAPS_SHOWN = 40
+COMING_SHOWN = 10
 _WIDTH, _HEIGHT = 150, 9
 
 
@@ -58,7 +59,7 @@ def _bar(what: str, before: int, after: int, whole: int) -> Markup | None:
         return None
     stays, leaves, comes = min(before, after), max(0, before - after), max(0, after - before)
     parts, x = [], 0.0
-    for amount, colour in ((stays, "var(--ls)"), (leaves, "var(--bad)"), (comes, "var(--good)")):
+    for amount, colour in ((stays, "var(--node)"), (leaves, "var(--bad)"), (comes, "var(--good)")):
         width = min(_WIDTH - x, _WIDTH * amount / whole)
         if width > 0:
             parts.append(el("rect", x=round(x, 1), y=0, width=round(width, 1), height=_HEIGHT, fill=colour))
@@ -80,7 +81,7 @@ def _bar(what: str, before: int, after: int, whole: int) -> Markup | None:
 
 
 def _legend() -> Markup:
-    items = (("stays", "var(--ls)"), ("leaves", "var(--bad)"), ("comes", "var(--good)"), ("free", "var(--mark)"))
+    items = (("stays", "var(--node)"), ("leaves", "var(--bad)"), ("comes", "var(--good)"), ("free", "var(--mark)"))
     boxes = [el("li", el("span", class_="box", style=f"background:{colour}"), word) for word, colour in items]
     return el("ul", boxes, class_="legend", style="margin:0 0 12px")
 
@@ -108,6 +109,7 @@ def _drawn(plan: EvictionPlan) -> Iterator[Markup]:
             yield el("p", words, class_="note", style="overflow-wrap:anywhere")
             yield numa_map.draw(node, wrong[name])
             yield from _after(node, wrong[name])
+            yield from _coming(name, plan)
             yield _zones(next(change for change in plan.nodes if change.node == name))
     if len(names) > MAPS_SHOWN:
         yield el("p", f"and {len(names) - MAPS_SHOWN} more nodes", class_="note")
@@ -120,6 +122,16 @@ def _after(node: NodeView, wrong: list[Outcome]) -> Iterator[Markup]:
         stays = dataclasses.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in gone))
         yield el("p", "after the plan:", class_="note")
         yield numa_map.draw(stays, [outcome for outcome in wrong if outcome.verdict == "spare"])
+
+
+def _coming(name: str, plan: EvictionPlan) -> Iterator[Markup]:
+    """The pods that the plan counts on this node for, with the CPUs they ask for."""
+    coming = [outcome for outcome in plan.evict if outcome.target == name]
+    if coming:
+        words = [f"{o.pod.key} ({units.cores(o.pod.pod.request_milli())} CPUs)" for o in coming[:COMING_SHOWN]]
+        more = f" and {len(coming) - COMING_SHOWN} more" if len(coming) > COMING_SHOWN else ""
+        text = f"comes with the plan: {', '.join(words)}{more}. Kubelet there chooses the CPUs; the numbers count them."
+        yield el("p", text, class_="note", style="overflow-wrap:anywhere")
 
 
 def _zones(change: NodeChange) -> Markup:

@@ -26,6 +26,7 @@ a { color: var(--prod); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;
   margin: 16px 0; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(220px, 1fr)); gap: 12px; margin: 16px 0; }
+.tiles.five { grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px; }
 .tile-label { color: var(--soft); font-size: 13px; }
 .tile-value { font-size: 24px; font-weight: 650; line-height: 1.25; font-variant-numeric: tabular-nums;
@@ -80,7 +81,8 @@ details summary { cursor: pointer; color: var(--soft); font-size: 14px; margin: 
   font-variant-numeric: tabular-nums; color: #fff; }
 @media (prefers-color-scheme: dark) { .cpus li { color: #10151a; } }
 @media (max-width: 560px) { header, main, footer { padding-left: 12px; padding-right: 12px; }
-  section { padding: 14px 12px; } .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } h1 { font-size: 22px; }
+  section { padding: 14px 12px; }
+  .tiles, .tiles.five { grid-template-columns: repeat(2, minmax(0, 1fr)); } h1 { font-size: 22px; }
   .tile-value { font-size: 20px; } .tile { padding: 10px 12px; } .stack thead { display: none; }
   .stack tr, .stack td { display: block; border: 0; }
   .stack td { padding: 1px 0; text-align: left; }

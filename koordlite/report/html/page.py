@@ -97,8 +97,8 @@ def tile(label: str, value: Child, note: Child = None, *, tone: str = "") -> Mar
 
 
 def tiles(*items: Markup) -> Markup:
-    """Tiles side by side, as many to a row as fit."""
-    return el("div", *items, class_="tiles")
+    """Tiles side by side, as many to a row as fit; five fit a desktop."""
+    return el("div", *items, class_="tiles five" if len(items) == 5 else "tiles")
 
 
 def table(

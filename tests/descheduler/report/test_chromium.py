@@ -13,6 +13,7 @@ import pytest
 
 from descheduler.report import html
 from koordlite.model.nrt import ContainerPlacement
+from koordlite.report.html import filter as filters
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
@@ -87,5 +88,12 @@ def test_nothing_sticks_out(page: str, width: int, scheme: str, tmp_path: pathli
 
 
 def test_the_page_needs_nothing_from_elsewhere(page: str) -> None:
-    assert not re.search(r"<script|<link|<iframe|https?://|url\(", page)
+    assert page.count("<script") == 1 and f"<script>{filters.SCRIPT}</script>" in page
+    assert not re.search(r"<link|<iframe|https?://|url\(", page)
     assert "default-src &#x27;none&#x27;" in page
+
+
+def test_pods_are_counted_by_namespace_owner_and_node_and_can_be_looked_for(page: str) -> None:
+    groups = page.partition("<h2>By namespace, owner and node</h2>")[2].partition("</section>")[0]
+    assert "1 namespace<" in groups and "5 owners<" in groups
+    assert page.count("data-item") >= 2 and "data-filter" in page
