@@ -130,7 +130,8 @@ def _coming(name: str, plan: EvictionPlan) -> Iterator[Markup]:
     if coming:
         words = [f"{o.pod.key} ({units.cores(o.pod.pod.request_milli())} CPUs)" for o in coming[:COMING_SHOWN]]
         more = f" and {len(coming) - COMING_SHOWN} more" if len(coming) > COMING_SHOWN else ""
-        text = f"comes with the plan: {', '.join(words)}{more}. Kubelet there chooses the CPUs; the numbers count them."
+        listed = ", ".join(words)
+        text = f"comes with the plan: {listed}{more}. Their CPUs are chosen when they start; the numbers count them."
         yield el("p", text, class_="note", style="overflow-wrap:anywhere")
 
 
