@@ -32,7 +32,9 @@ class Terminal:
         ours, theirs = pty.openpty()
         self._fd = ours
         self._size(width, height)
-        given = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
+        # A worker of pytest-xdist has a size in these variables, which counts more than that of the terminal.
+        ours_alone = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        given = {**ours_alone, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
         self.process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, env=given, start_new_session=True
         )
