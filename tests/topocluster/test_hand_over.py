@@ -99,6 +99,7 @@ def trial(seed: int, tally: Tally, *, with_extender: bool, priority: int, schedu
         tally.never_begun += 1
 
 
+@pytest.mark.timeout(900)  # The long run takes a minute on a quiet machine.
 @pytest.mark.sliced
 @pytest.mark.parametrize(
     ("with_extender", "priority", "scheduler", "loses"),
