@@ -27,11 +27,12 @@ LEASE = "koordlite-reservation-controller"
 def run(args: argparse.Namespace) -> int:
     """Work until stopped. 1 when the controller ended by itself: faults that stay."""
     from koordlite.kube.client.access import connect
+    from koordlite.scheduler.reserving.service import Service
 
     extender.start_log(args.log_level)
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-reservation-controller")
-    with controlling(args, api) as controller, _health(args, api, controller):
+    with controlling(args, api) as controller, extender.health(args, api, Service(controller).answer):
         while not stop.wait(1.0):
             if not controller.is_alive:
                 return 1
@@ -79,24 +80,3 @@ def settings_of(args: argparse.Namespace) -> Settings:
         scheduler=args.placeholder_scheduler,
         **guarded,
     )
-
-
-@contextlib.contextmanager
-def _health(args: argparse.Namespace, api: Api, controller: Controller) -> Iterator[None]:
-    if not args.health_listen:
-        yield
-        return
-    from koordlite.http.cluster_review import by_cluster
-    from koordlite.http.guard import Guard, is_loopback
-    from koordlite.http.server import Server
-    from koordlite.scheduler.reserving.service import Service
-
-    address, port = extender.listen_address(args.health_listen, "--health-listen")
-    guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
-    server = Server(address, port, Service(controller).answer, guard=guard)
-    server.start()
-    LOG.info("health on %s", server.url)
-    try:
-        yield
-    finally:
-        server.close()

@@ -18,7 +18,7 @@ from koordlite.model.errors import InputError, Problem
 if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate
     from koordlite.http.guard import Guard
-    from koordlite.http.server import Server
+    from koordlite.http.server import Ask, Server
     from koordlite.kube.client.access import Api
     from koordlite.scheduler.judgement.settings import Settings
     from koordlite.scheduler.report.logs import LogLevels
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         server.start()
         stack.callback(server.close)
         LOG.info("listening on %s", server.url)
-        stack.enter_context(_health(args, api, service))
+        stack.enter_context(health(args, api, service.health))
         stack.enter_context(numa_api.served(args, api, cluster, extender.not_ready, token))
         watches.start()
         stack.callback(watches.stop)
@@ -142,8 +142,8 @@ def _server(address: str, port: int, service: Service, guard: Guard, certificate
 
 
 @contextlib.contextmanager
-def _health(args: argparse.Namespace, api: Api, service: Service) -> Iterator[None]:
-    """A second listener for probes, which come from outside the pod, and for Prometheus."""
+def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
+    """A listener of its own for probes, which come from outside the pod, and for Prometheus, where one is asked for."""
     if not args.health_listen:
         yield
         return
@@ -153,7 +153,7 @@ def _health(args: argparse.Namespace, api: Api, service: Service) -> Iterator[No
 
     address, port = listen_address(args.health_listen, "--health-listen")
     guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
-    server = Server(address, port, service.health, guard=guard)
+    server = Server(address, port, answer, guard=guard)
     server.start()
     LOG.info("health on %s", server.url)
     try:
