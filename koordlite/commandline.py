@@ -72,11 +72,8 @@ def add_output(command: argparse.ArgumentParser) -> None:
 
 
 def print_json(kind: str, **parts: object) -> None:
-    """Print a document of this kind; what JSON has no form for, such as a CPU set, as its own text."""
-    import msgspec
-
-    made = msgspec.json.encode({"version": 1, "kind": kind, **parts}, enc_hook=str)
-    print(printable.in_json(msgspec.json.format(made, indent=1).decode()))
+    """Print a document of this kind, as `printable.document`."""
+    print(printable.document({"version": 1, "kind": kind, **parts}))
 
 
 def add_completion(command: argparse.ArgumentParser) -> None:

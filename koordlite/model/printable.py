@@ -28,6 +28,13 @@ def lines(text: str, *, colors: bool = False) -> str:
     return "\n".join(map(one_line, text.split("\n")))
 
 
+def document(value: object) -> str:
+    """`value` as an indented JSON document; what JSON has no form for, such as a CPU set, as its own text."""
+    import msgspec
+
+    return in_json(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1).decode())
+
+
 def in_json(text: str) -> str:
     """A JSON document that means the same, with every unprintable character inside its strings as `\\u` and its code.
 

@@ -30,8 +30,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import msgspec
-
 from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import history, pods
@@ -65,9 +63,8 @@ def document(run: history.History) -> Object:
 
 
 def encode(value: Object) -> bytes:
-    """`value` as indented UTF-8 text; what JSON has no form for, such as a CPU set, as its own text."""
-    made = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1)
-    return printable.in_json(made.decode()).encode() + b"\n"
+    """`value` as `printable.document`, in UTF-8, ending in a newline."""
+    return printable.document(value).encode() + b"\n"
 
 
 def state(tick: Tick) -> Object:
