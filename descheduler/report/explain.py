@@ -15,19 +15,13 @@ from koordlite.model.errors import InputError, Problem
 
 def render(plan: EvictionPlan, name: str) -> str:
     """Everything about the pods called `name` (`namespace/name`, or a bare name); InputError when there is none."""
-    found = [pod for pod in _all(plan.view) if pod.is_called(name)]
-    if not found:
-        raise InputError(_unknown_pod(plan.view, name))
-    return "\n".join(printable.one_line(line) for pod in found for line in _pod(plan, pod)) + "\n"
+    return "\n".join(printable.one_line(line) for pod in _called(plan.view, name) for line in _pod(plan, pod)) + "\n"
 
 
 def document(plan: EvictionPlan, name: str) -> list[dict[str, Any]]:
     """The same as values; InputError when there is no such pod."""
-    found = [pod for pod in _all(plan.view) if pod.is_called(name)]
-    if not found:
-        raise InputError(_unknown_pod(plan.view, name))
     outcomes = {outcome.pod.uid: outcome for outcome in plan.outcomes}
-    return [_values(plan, pod, outcomes.get(pod.uid)) for pod in found]
+    return [_values(plan, pod, outcomes.get(pod.uid)) for pod in _called(plan.view, name)]
 
 
 def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[str, Any]:
@@ -52,6 +46,14 @@ def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[s
             for one in said
         ],
     }
+
+
+def _called(view: View, name: str) -> list[PodView]:
+    """Pods of this name; InputError when there is none."""
+    found = [pod for pod in _all(view) if pod.is_called(name)]
+    if not found:
+        raise InputError(_unknown_pod(view, name))
+    return found
 
 
 def _all(view: View) -> Iterator[PodView]:
@@ -104,11 +106,9 @@ def _wrapped(head: str, said: str) -> Iterator[str]:
 
 def _unsure(plan: EvictionPlan, pod: PodView) -> str:
     """Which plugins could not judge it; empty when all could."""
-    names = [one.plugin for said in plan.explained if said.pod == pod.uid for one in said.plugins]
-    unsure = [
-        one.plugin for said in plan.explained if said.pod == pod.uid for one in said.plugins if one.kind == "not judged"
-    ]
-    return f"{', '.join(unsure)}: {len(unsure)} of {len(names)} plugins could not judge it" if unsure else ""
+    answers = [one for said in plan.explained if said.pod == pod.uid for one in said.plugins]
+    unsure = [one.plugin for one in answers if one.kind == "not judged"]
+    return f"{', '.join(unsure)}: {len(unsure)} of {len(answers)} plugins could not judge it" if unsure else ""
 
 
 def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
