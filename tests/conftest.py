@@ -2,13 +2,15 @@
 
 A run takes a slice of each long search, as `make test` does, unless `KOORDLITE_TESTS=all` asks for the whole.
 
-`HYPOTHESIS_PROFILE=search`, or `--hypothesis-profile=search`, takes others each time, to look for what nobody thought
-of.
+`HYPOTHESIS_PROFILE=search`, or `--hypothesis-profile=search`, takes others each time, to look for what has not been
+thought of.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,3 +33,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: item.get_closest_marker("kernel") is None)
+
+
+@pytest.fixture(autouse=True)
+def _log_of_its_own() -> Iterator[None]:
+    """A command that runs inside a test logs to that test's standard error, which is closed when the next one logs."""
+    yield
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if type(handler) is logging.StreamHandler:
+            root.removeHandler(handler)
