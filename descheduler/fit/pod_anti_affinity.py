@@ -62,11 +62,14 @@ class PodAntiAffinity:
         self._unlabelled: list[_Held] = []
         self._near: dict[Hashable, _Near] = {}
         """The pods that a term selects."""
-        for template in view.templates:
-            for term in anti_affinity_terms(template.first):
-                held = self._held_for(term, template.namespace)
-                for pod in template.pods:
-                    self._hold(held, pod, pod.node)
+        for group in view.groups:
+            for term in anti_affinity_terms(group.first):
+                held = self._held_for(term, group.namespace)
+                values = self._values(term.topology_key)
+                for pod in group.pods:
+                    value = values.get(pod.node)
+                    if value is not None:
+                        held.holders[value].add(pod.uid)
 
     def blocked(self, pod: PodView) -> Blocked:
         """Where the pod may not be, by its own terms and by those of others."""

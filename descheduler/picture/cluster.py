@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.pods import PodView
-from descheduler.picture.templates import Template
+from descheduler.picture.templates import SpecGroup
 from koordlite.model import cpuset, times
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
@@ -96,6 +96,23 @@ class NodeView:
         """Pods of all phases that are bound to it; those that have ended come last."""
         return self.pods + self.ended
 
+    def with_pods(
+        self,
+        pods: tuple[PodView, ...],
+        ended: tuple[PodView, ...],
+        *,
+        moves: tuple[Iterable[PodView], Iterable[PodView]],
+        reserved: ReservedCPUs,
+        placement_at: float | None,
+    ) -> NodeView:
+        """The same node with other pods. `moves`: those of `pods` that left and that came."""
+        changed = dataclasses.replace(self, pods=pods, ended=ended, reserved=reserved, placement_at=placement_at)
+        if "requested" in self.__dict__:
+            total = _moved(self.requested, moves)
+            if total is not None:
+                changed.__dict__["requested"] = total
+        return changed
+
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, worked out once for this node, and so once for all cycles in which it stays the same. It
         must follow from the node alone: not from the time, from other nodes, or from what a plan does."""
@@ -124,6 +141,21 @@ class NodeView:
     def pinned(self) -> CPUSet:
         """CPUs that pods of this node hold alone."""
         return cpuset.union(pod.pinned for pod in self.pods)
+
+
+def _moved(
+    requested: Mapping[str, int], moves: tuple[Iterable[PodView], Iterable[PodView]]
+) -> Mapping[str, int] | None:
+    """What pods request after some left and some came; None when nobody may be left who requests some resource, so that
+    it would have to be missing."""
+    total = dict(requested)
+    for several, sign in zip(moves, (-1, 1), strict=True):
+        for pod in several:
+            for name, amount in pod.pod.requests.items():
+                total[name] = total.get(name, 0) + sign * amount.nano
+        if sign < 0 and not all(total.values()):
+            return None
+    return total
 
 
 class NodeGroup(tuple[NodeView, ...]):
@@ -171,8 +203,8 @@ class View:
     """Where `time` comes from, in words."""
     nodes: Mapping[str, NodeView]
     """By name, in the order of names."""
-    templates: tuple[Template, ...] = ()
-    """The pods of `pods()` by what they share."""
+    groups: tuple[SpecGroup, ...] = ()
+    """The pods of `pods()` by what they share, in the order of their first pods."""
     by_uid: Mapping[str, PodView] = dataclasses.field(default_factory=dict)
     """Pods of all phases that are bound to a node."""
     unbound: tuple[PodView, ...] = ()
@@ -217,8 +249,8 @@ class View:
 
     @functools.cached_property
     def indices(self) -> Mapping[str, LabelIndex]:
-        """`templates` by label, by namespace."""
-        return label_index.by_namespace(self.templates)
+        """`groups` by label, by namespace."""
+        return label_index.by_namespace(self.groups)
 
     @functools.cached_property
     def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:

@@ -6,12 +6,15 @@ templates, not to hundreds of thousands of pods.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from descheduler.picture.pods import PodView, TemplateKey
-from koordlite.model.wire import objects
+from descheduler.picture.pods import PodView, SpecKey, TemplateKey
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,23 +38,148 @@ class Template:
         """The pod that speaks for all of them."""
         return self.pods[0]
 
+
+class SpecGroup:
+    """Pods with the same `SpecKey`, by template. Never changed: when some of its pods change, another group follows it,
+    which takes over what was worked out for the templates that stay."""
+
+    __slots__ = ("_by_key", "_by_label", "_known", "first")
+
+    def __init__(self, by_key: Mapping[TemplateKey, Template], first: PodView | None = None) -> None:
+        """`by_key`: at least one template; `first`: the first of their pods, where that is known."""
+        self._by_key = by_key
+        self._by_label: dict[str, Mapping[str, tuple[Template, ...]]] = {}
+        self._known: dict[Hashable, Any] = {}
+        self.first = first or min([template.first for template in by_key.values()], key=place)
+        """The pod that speaks for all of them as far as their `SpecKey` goes: the first in the order of the picture."""
+
+    @classmethod
+    def of(cls, pods: Iterable[PodView]) -> SpecGroup:
+        """The group of these pods, of which there is one at least."""
+        found: dict[TemplateKey, list[PodView]] = defaultdict(list)
+        for pod in pods:
+            found[pod.template].append(pod)
+        return cls({key: Template(sorted(several, key=place)) for key, several in found.items()})
+
     @property
-    def spec(self) -> objects.PodSpec:
-        """The first pod's; of the others only the parts that make a template are the same."""
-        return self.pods[0].object.spec
+    def namespace(self) -> str:
+        """Of all of them."""
+        return self.first.pod.namespace
+
+    @property
+    def templates(self) -> Sequence[Template]:
+        """In the order of their first pods."""
+        return self.once("templates", lambda: sorted(self._by_key.values(), key=lambda one: place(one.first)))
+
+    @property
+    def pods(self) -> Sequence[PodView]:
+        """In the order of the picture."""
+        return self.once("pods", lambda: pods_of(self._by_key.values()))
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Where they are."""
+        return self.once("nodes", lambda: frozenset([p.node for one in self._by_key.values() for p in one.pods]))
+
+    @property
+    def size(self) -> int:
+        """How many pods there are."""
+        return self.once("size", lambda: sum([len(template.pods) for template in self._by_key.values()]))
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once for this group. It must follow from its pods alone: not from the time,
+        from nodes, or from what a plan does."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
+
+    def by_label(self, key: str) -> Mapping[str, tuple[Template, ...]]:
+        """Templates that have the label, by its value."""
+        known = self._by_label.get(key)
+        if known is None:
+            known = self._by_label[key] = _labelled({}, key, self._by_key.values())
+        return known
+
+    def changed(self, left: Iterable[PodView], came: Iterable[PodView]) -> SpecGroup | None:
+        """The group without the pods that `left`, and with those that `came`; None when no pod is in it."""
+        moves: dict[TemplateKey, tuple[list[PodView], list[PodView]]] = defaultdict(lambda: ([], []))
+        for several, number in ((left, 0), (came, 1)):
+            for pod in several:
+                moves[pod.template][number].append(pod)
+        by_key = dict(self._by_key)
+        before, after = list[Template](), list[Template]()
+        for key, (gone, new) in moves.items():
+            known = by_key.pop(key, None)
+            pods = _changed(known.pods if known else [], gone, new)
+            before += (known,) if known else ()
+            if pods:
+                by_key[key] = Template(pods)
+                after.append(by_key[key])
+        if not by_key:
+            return None
+        first = None if any(pod is self.first for pod in left) else min((self.first, *came), key=place)
+        follows = SpecGroup(by_key, first)
+        follows._by_label = {key: _labelled(known, key, after, before) for key, known in self._by_label.items()}
+        return follows
 
 
-def gather(pods: Iterable[PodView], before: Iterable[Template] = ()) -> tuple[Template, ...]:
-    """The templates of `pods`, which come in the order of the picture; in the order of their first pods. One of
-    `before` that still has the same pods stays the same object."""
-    found: dict[TemplateKey, list[PodView]] = defaultdict(list)
-    for pod in pods:
-        found[pod.template].append(pod)
-    known = {template.first.template: template for template in before}
-    if not known:
-        return tuple(map(Template, found.values()))
-    kept = [(known.get(key), several) for key, several in found.items()]
-    return tuple([one if one and one.pods == several else Template(several) for one, several in kept])
+def _changed(pods: list[PodView], left: Iterable[PodView], came: Iterable[PodView]) -> list[PodView]:
+    pods = list(pods)
+    for pod in left:
+        number = bisect.bisect_left(pods, place(pod), key=place)
+        while pods[number] is not pod:
+            number += 1
+        del pods[number]
+    for pod in came:
+        bisect.insort(pods, pod, key=place)
+    return pods
+
+
+def _labelled(
+    known: Mapping[str, tuple[Template, ...]], key: str, came: Iterable[Template], left: Iterable[Template] = ()
+) -> Mapping[str, tuple[Template, ...]]:
+    """Templates by value of the label `key`: those of `known`, but for those that `left` and those that `came`."""
+    found: dict[str, list[Template]] = {}
+    for several, adds in ((left, False), (came, True)):
+        for template in several:
+            value = template.labels.get(key)
+            if value is None:
+                continue
+            if value not in found:
+                found[value] = list(known.get(value, ()))
+            if adds:
+                found[value].append(template)
+            else:
+                found[value] = [one for one in found[value] if one is not template]
+    return {**known, **{value: tuple(templates) for value, templates in found.items()}}
+
+
+Groups = Mapping[SpecKey, SpecGroup]
+"""In the order of their first pods."""
+
+
+def grouped(came: Iterable[PodView], left: Iterable[PodView] = (), before: Groups | None = None) -> Groups:
+    """The groups of `before`, without the pods that `left` and with those that `came`. A group that keeps its pods
+    stays the same object."""
+    moves: dict[SpecKey, tuple[list[PodView], list[PodView]]] = defaultdict(lambda: ([], []))
+    for several, number in ((left, 0), (came, 1)):
+        for pod in several:
+            moves[pod.template.spec][number].append(pod)
+    if not moves and before is not None:
+        return before
+    found = dict(before or {})
+    for key, (gone, new) in moves.items():
+        known = found.pop(key, None)
+        group = known.changed(gone, new) if known else SpecGroup.of(new)
+        if group:
+            found[key] = group
+    return dict(sorted(found.items(), key=lambda one: place(one[1].first)))
+
+
+def gather(pods: Iterable[PodView]) -> tuple[SpecGroup, ...]:
+    """The groups of `pods`, in the order of their first pods."""
+    return tuple(grouped(pods).values())
 
 
 def pods_of(templates: Iterable[Template]) -> list[PodView]:
@@ -60,6 +188,11 @@ def pods_of(templates: Iterable[Template]) -> list[PodView]:
     if len(lists) == 1:
         return list(lists[0])
     return sorted((pod for pods in lists for pod in pods), key=place)
+
+
+def by_name(pod: PodView) -> tuple[str, str]:
+    """Sort key for pods of one node, and for pods without one."""
+    return pod.pod.namespace, pod.pod.name
 
 
 def place(pod: PodView) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ moved or a changed policy breaks the promise silently; nothing else looks again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from descheduler.framework import (
     VOLCANO_POLICY,
@@ -60,7 +60,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         if stale:
             yield stale
             continue
-        if not node.topology.cpus and any(pod.promised for pod in node.pods):
+        if not node.topology.cpus and _promises(node):
             text = "pods have promises here but the node's CPU topology is not reported: not judged"
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
@@ -82,7 +82,15 @@ def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
     return "; ".join(words)
 
 
-def _judged(node: NodeView) -> Iterator[PodView]:
+def _promises(node: NodeView) -> bool:
+    return node.once((NAME, "promises"), lambda: any(pod.promised for pod in node.pods))
+
+
+def _judged(node: NodeView) -> Sequence[PodView]:
+    return node.once((NAME, "judged"), lambda: tuple(_remarkable(node)))
+
+
+def _remarkable(node: NodeView) -> Iterator[PodView]:
     """Pods about which there is anything to say: those with a promise or a fact, and on nodes whose kubelet tells its
     policies also those that ask for a policy."""
     policies_known = node.topology_policy and node.cpu_manager.policy

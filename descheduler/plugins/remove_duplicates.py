@@ -14,8 +14,8 @@ from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.node_index import NodeIndex
 from descheduler.picture.pods import SpecKey
-from descheduler.picture.templates import Template, place
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates, owned_by
+from descheduler.picture.templates import SpecGroup, place
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups, owned_by
 
 NAME = "RemoveDuplicates"
 POINT = "balance"
@@ -52,9 +52,9 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     owners = pod.object.metadata.owner_references or ()
     if not owners:
         return "it has no owner"
-    templates = chosen_templates(view, handle.nodes, config.namespaces, None)
-    own = next((_key(t) for t in templates if any(p.uid == pod.uid for p in t.pods)), None)
-    alike = [p.node for t in templates if _key(t) == own for p in t.pods]
+    groups = chosen_groups(view, handle.nodes, config.namespaces, None)
+    own = _what_is_alike(pod)
+    alike = [p.node for group in groups if _key(group) == own for p in group.pods]
     return f"{alike.count(pod.node)} of {len(alike)} pods of {owners[0].kind} {owners[0].name} are on {pod.node}"
 
 
@@ -80,24 +80,27 @@ def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
 
 def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[_ByNode]]:
     """Pods that are alike, by owner and node, of owners that have two on some node."""
-    by_spec: dict[SpecKey, list[Template]] = defaultdict(list)
-    for template in chosen_templates(view, handle.nodes, config.namespaces, None):
-        by_spec[template.pods[0].template.spec].append(template)
-    alike: dict[_Alike, list[Template]] = defaultdict(list)
-    for templates in by_spec.values():
-        if not owned_by(templates[0].first, config.exclude_owner_kinds):
-            alike[_key(templates[0])] += templates
-    groups: dict[_Owner, list[list[Template]]] = defaultdict(list)
-    for key, templates in alike.items():
+    alike: dict[_Alike, list[SpecGroup]] = defaultdict(list)
+    for group in chosen_groups(view, handle.nodes, config.namespaces, None):
+        if not owned_by(group.first, config.exclude_owner_kinds):
+            alike[_key(group)].append(group)
+    found: dict[_Owner, list[list[SpecGroup]]] = defaultdict(list)
+    for key, groups in alike.items():
         for owner in _owners_of(key):
-            groups[owner].append(templates)
-    return {owner: list(map(_by_node, found)) for owner, found in groups.items() if any(map(_two_on_a_node, found))}
+            found[owner].append(groups)
+    return {
+        owner: list(map(_by_node, several)) for owner, several in found.items() if any(map(_two_on_a_node, several))
+    }
 
 
-def _key(template: Template) -> _Alike:
-    owners = sorted((owner.kind, owner.name) for owner in template.first.object.metadata.owner_references or ())
-    images = sorted(container.image for container in template.spec.containers or ())
-    return template.namespace, tuple(owners), tuple(images)
+def _key(group: SpecGroup) -> _Alike:
+    return group.once(NAME, lambda: _what_is_alike(group.first))
+
+
+def _what_is_alike(pod: PodView) -> _Alike:
+    owners = sorted((owner.kind, owner.name) for owner in pod.object.metadata.owner_references or ())
+    images = sorted(container.image for container in pod.object.spec.containers or ())
+    return pod.pod.namespace, tuple(owners), tuple(images)
 
 
 def _owners_of(key: _Alike) -> Iterator[_Owner]:
@@ -105,17 +108,17 @@ def _owners_of(key: _Alike) -> Iterator[_Owner]:
     return ((namespace, kind, name, images) for kind, name in owners)
 
 
-def _two_on_a_node(templates: list[Template]) -> bool:
+def _two_on_a_node(groups: list[SpecGroup]) -> bool:
     """Are two of the pods on one node? Of most owners no two are, and these are not looked at any closer."""
-    nodes = [pod.node for template in templates for pod in template.pods]
-    return len(set(nodes)) < len(nodes)
+    on = frozenset[str]().union(*[group.nodes for group in groups])
+    return len(on) < sum(group.size for group in groups)
 
 
-def _by_node(templates: list[Template]) -> _ByNode:
+def _by_node(groups: list[SpecGroup]) -> _ByNode:
     """In the order of the picture; to sort few pods of a node is quicker than to sort them all."""
     found: _ByNode = defaultdict(list)
-    for template in templates:
-        for pod in template.pods:
+    for group in groups:
+        for pod in group.pods:
             found[pod.node].append(pod)
     for pods in found.values():
         if len(pods) > 1:

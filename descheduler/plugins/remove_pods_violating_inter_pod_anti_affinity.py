@@ -12,9 +12,9 @@ import itertools
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.pods import anti_affinity_terms, least_important_first
-from descheduler.picture.templates import pods_of
+from descheduler.picture.templates import place
 from descheduler.rules.anti_affinity_violations import Conflict, Conflicts
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates, indices
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups, indices
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 POINT = "deschedule"
@@ -32,9 +32,9 @@ class Config:
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that is with one it must not be with, the least important of each node first."""
-    present = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
+    present = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
     conflicts = Conflicts(handle.nodes, indices(view, present), view.namespaces)
-    declaring = pods_of(template for template in present if anti_affinity_terms(template.first))
+    declaring = sorted((p for one in present if anti_affinity_terms(one.first) for p in one.pods), key=place)
     for _, pods in itertools.groupby(declaring, key=lambda pod: pod.node):
         for pod in sorted(pods, key=least_important_first):
             conflict = conflicts.of(pod)
@@ -48,7 +48,7 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     terms = anti_affinity_terms(pod)
     if not terms:
         return "it requires no distance from other pods"
-    present = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
+    present = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
     conflict = Conflicts(handle.nodes, indices(view, present), view.namespaces).of(pod)
     count = f"{len(terms)} term{'s' if len(terms) > 1 else ''} of its anti-affinity"
     return f"{count}, against which {conflict.other.key} is" if conflict else f"{count}, no pod is against them"

@@ -13,8 +13,8 @@ from typing import Literal
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture.node_index import NodeIndex, node_affinity
-from descheduler.picture.templates import Template, place, pods_of
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
+from descheduler.picture.templates import SpecGroup, place
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups
 
 NAME = "RemovePodsViolatingNodeAffinity"
 POINT = "deschedule"
@@ -46,13 +46,13 @@ class Config:
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod on a node that it must not be on, or that it prefers less than one that would take it."""
-    templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
+    groups = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
     index = NodeIndex(handle.nodes)
     for kind in config.node_affinity_type:
         if kind == _REQUIRED:
-            yield from _judge_required(templates, index, config, handle)
+            yield from _judge_required(groups, index, config, handle)
         else:
-            yield from _judge_preferred(templates, index, view, handle)
+            yield from _judge_preferred(groups, index, view, handle)
 
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
@@ -72,31 +72,33 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     return "; ".join(words)
 
 
-def _judge_required(templates: Sequence[Template], index: NodeIndex, config: Config, handle: Handle) -> Conversation:
+def _judge_required(groups: Sequence[SpecGroup], index: NodeIndex, config: Config, handle: Handle) -> Conversation:
     spent = False
-    for pod in sorted(_misplaced(templates, index, config), key=place):
+    for pod in sorted(_misplaced(groups, index, config), key=place):
         # Only another node can match. Of a pod that stays anyway it need not be asked whether one fits.
         stuck = not spent and handle.evictable(pod) and not handle.fits(pod, handle.nodes)
         verdict = yield _wrong(pod, stuck=stuck)
         spent = spent or (verdict is not None and verdict.stop == "total")
 
 
-def _judge_preferred(templates: Sequence[Template], index: NodeIndex, view: View, handle: Handle) -> Conversation:
-    for pod in pods_of(template for template in templates if node_affinity(template.first).preferred):
+def _judge_preferred(groups: Sequence[SpecGroup], index: NodeIndex, view: View, handle: Handle) -> Conversation:
+    prefer = [pod for group in groups if node_affinity(group.first).preferred for pod in group.pods]
+    for pod in sorted(prefer, key=place):
         finding = _better(pod, view.nodes[pod.node], index, handle)
         verdict = (yield finding) if finding else None
         if verdict and verdict.stop == "total":
             return  # Where more pods would fit better is not worth asking when none may go.
 
 
-def _misplaced(templates: Sequence[Template], index: NodeIndex, config: Config) -> Iterator[PodView]:
+def _misplaced(groups: Sequence[SpecGroup], index: NodeIndex, config: Config) -> Iterator[PodView]:
     """Pods on nodes that what is required of them does not allow."""
-    for template in templates:
-        spec = template.spec
+    for group in groups:
+        spec = group.first.object.spec
         by_selector = config.including_node_selector and spec.node_selector
-        if by_selector or node_affinity(template.first).required is not None:
+        if by_selector or node_affinity(group.first).required is not None:
             allowed = index.allowed_by_labels(spec)
-            yield from (pod for pod in template.pods if pod.node not in allowed)
+            if not group.nodes <= allowed:
+                yield from (pod for pod in group.pods if pod.node not in allowed)
 
 
 def _wrong(pod: PodView, *, stuck: bool) -> Finding:

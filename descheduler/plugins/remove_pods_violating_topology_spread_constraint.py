@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import node_affinity
-from descheduler.picture.templates import Template, place
+from descheduler.picture.templates import SpecGroup, place
 from descheduler.rules import domain_balance, pod_filter
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups
 from descheduler.rules.spread_constraints import Constraint, Domains, Spread
 
 NAME = "RemovePodsViolatingTopologySpreadConstraint"
@@ -43,12 +43,12 @@ class Config:
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that has to leave its domain for the constraints of its namespace to hold."""
     spread = Spread(handle.nodes)
-    templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
-    indices = pod_filter.indices(view, templates)
-    constrained: dict[str, list[Template]] = defaultdict(list)
-    for template in templates:
-        if template.spec.topology_spread_constraints:
-            constrained[template.namespace].append(template)
+    groups = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
+    indices = pod_filter.indices(view, groups)
+    constrained: dict[str, list[SpecGroup]] = defaultdict(list)
+    for group in groups:
+        if group.first.object.spec.topology_spread_constraints:
+            constrained[group.namespace].append(group)
     for name in sorted(constrained):
         yield from _Namespace(constrained[name], indices[name], spread, config, handle).findings()
 
@@ -56,8 +56,8 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     """Size of its domain, and of the smallest and largest, for each of its constraints."""
     spread, words = Spread(handle.nodes), []
-    templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
-    index = pod_filter.indices(view, templates).get(pod.pod.namespace)
+    groups = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
+    index = pod_filter.indices(view, groups).get(pod.pod.namespace)
     if not pod.object.spec.topology_spread_constraints or index is None:
         return "it has no spread constraints"
     for constraint, _ in spread.constraints([pod], config.constraints or ("DoNotSchedule",)):
@@ -78,7 +78,7 @@ class _Namespace:
     """
 
     def __init__(
-        self, constrained: list[Template], index: LabelIndex, spread: Spread, config: Config, handle: Handle
+        self, constrained: list[SpecGroup], index: LabelIndex, spread: Spread, config: Config, handle: Handle
     ) -> None:
         self._constrained = constrained
         self._index = index
@@ -100,8 +100,10 @@ class _Namespace:
                 yield from self._level(_Skewed(constraint, holder, domains, values), min(sizes))
 
     def _holders(self) -> list[PodView]:
-        """The first pod of each template with constraints that may go at all; what cannot go asks for nothing."""
-        first = (next(filter(self._handle.evictable, template.pods), None) for template in self._constrained)
+        """The first pod that may go at all of each group with constraints, or of each of its templates where their
+        labels make a difference; what cannot go asks for nothing."""
+        alike = [pods for group in self._constrained for pods in _constrained_alike(group)]
+        first = (next(filter(self._handle.evictable, pods), None) for pods in alike)
         return sorted((pod for pod in first if pod), key=place)
 
     def _level(self, skewed: _Skewed, least: int) -> Iterator[Finding]:
@@ -138,6 +140,15 @@ class _Namespace:
             tied = bool(affinity.required or affinity.preferred)
         priority = float("-inf") if pod.pod.priority is None else pod.pod.priority
         return self._goes(pod), not tied, -priority
+
+
+def _constrained_alike(group: SpecGroup) -> Iterator[Sequence[PodView]]:
+    """Pods whose constraints say the same."""
+    written = group.first.object.spec.topology_spread_constraints or ()
+    if any(one.match_label_keys for one in written):
+        yield from (template.pods for template in group.templates)
+    else:
+        yield group.pods
 
 
 class _Skewed:

@@ -24,6 +24,10 @@ def excess(node: NodeView) -> dict[str, int]:
 
     Batch resources are no part of it: the reservation does not touch them.
     """
+    return node.once(excess, lambda: _excess(node))
+
+
+def _excess(node: NodeView) -> dict[str, int]:
     written = node.reservation
     if written is None or written.apply_policy not in ("", "Default"):
         return {}

@@ -9,7 +9,7 @@ from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import NodeView, PodView, View
 from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
-from descheduler.picture.templates import Template
+from descheduler.picture.templates import SpecGroup
 from koordlite.model import label_selectors
 
 EVERYWHERE = Namespaces()
@@ -59,22 +59,31 @@ def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelec
     return [pod for pod in pods if label_selectors.labels_match(wanted, pod.pod.labels)]
 
 
-def chosen_templates(
+def chosen_groups(
     view: View, nodes: Sequence[NodeView], namespaces: Namespaces, selector: LabelSelector | None
-) -> Sequence[Template]:
-    """Templates of the pods that stand on `nodes` and that `namespaces` and `selector` leave, with these pods alone."""
-    found: Sequence[Template] = view.templates
+) -> Sequence[SpecGroup]:
+    """The pods that stand on `nodes` and that `namespaces` and `selector` leave, by what they share."""
+    found: Sequence[SpecGroup] = view.groups
     if namespaces.include or namespaces.exclude:
-        found = [template for template in found if namespaces.chosen(template.namespace)]
-    if selector is not None:
-        found = [template for template in found if selector.matches(template.labels)]
-    if len(nodes) == len(view.nodes):
+        found = [group for group in found if namespaces.chosen(group.namespace)]
+    if selector is None and len(nodes) == len(view.nodes):
         return found
     names = frozenset(node.name for node in nodes)
-    standing = ([pod for pod in template.pods if pod.node in names] for template in found)
-    return [Template(pods) for pods in standing if pods]
+    return [group for one in found if (group := _narrowed(one, names, selector))]
 
 
-def indices(view: View, templates: Sequence[Template]) -> Mapping[str, LabelIndex]:
-    """`chosen_templates` by label, by namespace; shared by all who look at all templates of the picture."""
-    return view.indices if templates is view.templates else label_index.by_namespace(templates)
+def _narrowed(group: SpecGroup, names: Collection[str], selector: LabelSelector | None) -> SpecGroup | None:
+    """The group without pods that stand elsewhere or have other labels; None when no pod is left."""
+    left = [
+        pod
+        for template in group.templates
+        if selector is None or selector.matches(template.labels)
+        for pod in template.pods
+        if pod.node in names
+    ]
+    return SpecGroup.of(left) if left else None
+
+
+def indices(view: View, groups: Sequence[SpecGroup]) -> Mapping[str, LabelIndex]:
+    """`chosen_groups` by label, by namespace; shared by all who look at all pods of the picture."""
+    return view.indices if groups is view.groups else label_index.by_namespace(groups)

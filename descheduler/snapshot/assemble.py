@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, View
+from descheduler.framework import PodView, Usage, View
 from descheduler.metrics_sources import node_metric, resource_metrics
-from descheduler.picture import label_index, templates
-from descheduler.picture.templates import Template
-from descheduler.snapshot import crane, report, volumes
+from descheduler.picture.templates import Groups, SpecGroup, by_name, grouped
+from descheduler.snapshot import budgets, crane, report, volumes
+from descheduler.snapshot.budgets import CoveredPods
 from descheduler.snapshot.files import Objects
-from descheduler.snapshot.homes import Home
-from descheduler.snapshot.pack import PackedPod, Packer
+from descheduler.snapshot.homes import Home, Moves, active, ended
+from descheduler.snapshot.placed_pods import PlacedPods
 from descheduler.snapshot.report import Report
 from koordlite.model import times, volcano_nrt
 from koordlite.model.errors import InputError, Problem
@@ -40,11 +40,14 @@ class Pictures:
     are asked of the view, which knows the time."""
 
     def __init__(self) -> None:
-        self._classes: Mapping[str, int] = {}
-        self._pods: dict[str, PodView] = {}
+        self._pods = PlacedPods()
         self._reports: dict[str, _Reported] = {}
         self._homes: dict[str, Home] = {}
-        self._templates: tuple[tuple[Template, ...], tuple[Template, ...]] = (), ()
+        self._by_uid: dict[str, PodView] = {}
+        self._unbound: tuple[PodView, ...] = ()
+        self._groups: tuple[Groups, Groups] = {}, {}
+        """Of pods that have not ended and are bound to a node, and of all others."""
+        self._budgets: Mapping[str, CoveredPods] = {}
 
     def view(self, objects: Objects, now: str = "", source: str = "given") -> View:
         """As the function `view`."""
@@ -52,21 +55,20 @@ class Pictures:
         problems = list(objects.problems)
         classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
         reports = self._read_reports(objects, problems)
-        pods = self._read_pods(objects, classes, problems)
-        nodes = self._nodes(objects.of("Node"), reports, pods, problems)
-        unbound = tuple([p for p in pods if p.node not in nodes])
-        bound = [p for each in nodes.values() for p in each.pods]
-        others = [*unbound, *[p for each in nodes.values() for p in each.ended]]
-        self._templates = templates.gather(bound, self._templates[0]), templates.gather(others, self._templates[1])
-        everything = (*self._templates[0], *self._templates[1])
+        self._pods.read(objects, classes)
+        problems.extend(self._pods.problems)
+        left, came = self._nodes(objects.of("Node"), reports, problems)
+        nodes = {name: home.view for name, home in self._homes.items()}
+        everything = (*self._groups[0].values(), *self._groups[1].values())
+        self._budgets = budgets.covered(objects.of("PodDisruptionBudget"), everything, self._budgets, left, came)
         return View(
             time=times.show(moment),
             time_source=source,
             nodes=nodes,
-            templates=self._templates[0],
-            by_uid={p.pod.uid: p for each in nodes.values() for p in each.all_pods},
-            unbound=unbound,
-            budgets=tuple(_budgets(objects.of("PodDisruptionBudget"), everything)),
+            groups=tuple(self._groups[0].values()),
+            by_uid=self._by_uid,
+            unbound=self._unbound,
+            budgets=tuple([one.budget for one in self._budgets.values()]),
             namespaces={n.metadata.name: n.metadata.labels or {} for n in objects.of("Namespace")},
             priority_classes=classes,
             storage_classes=_storage_classes(objects.of("PersistentVolumeClaim")),
@@ -74,7 +76,7 @@ class Pictures:
             usage=_usage(objects, moment, problems),
             replicas=_replicas(everything),
             problems=tuple(problems),
-            notes=tuple(_notes(objects, pods, nodes, everything)),
+            notes=tuple(_notes(objects, self._unbound, everything)),
         )
 
     def _read_reports(self, objects: Objects, problems: list[Problem]) -> Mapping[str, _Reported]:
@@ -92,38 +94,62 @@ class Pictures:
             problems.extend(known.problems)
         return self._reports
 
-    def _read_pods(self, objects: Objects, classes: Mapping[str, int], problems: list[Problem]) -> list[PodView]:
-        known = self._pods if classes == self._classes else {}
-        pods = []
-        for obj in objects.of("Pod"):
-            one = known.get(obj.metadata.uid)
-            if one is None or one.object is not obj:
-                one = _pod(obj, objects.packer, classes)
-            if one.pod.problems:
-                problems.extend(one.pod.problems)
-            pods.append(one)
-        self._classes, self._pods = classes, {one.pod.uid: one for one in pods}
-        return pods
-
     def _nodes(
-        self,
-        objects: Iterable[wire.NodeObject],
-        reports: Mapping[str, _Reported],
-        pods: Iterable[PodView],
-        problems: list[Problem],
-    ) -> dict[str, NodeView]:
-        placed: dict[str, list[PodView]] = defaultdict(list)
-        for one in pods:
-            placed[one.node].append(one)
+        self, objects: Iterable[wire.NodeObject], reports: Mapping[str, _Reported], problems: list[Problem]
+    ) -> Moves:
+        """Bring nodes up to date, and what is worked out from their pods; returns all pods that left, and that came."""
+        left, came = list[PodView](), list[PodView]()
         before, self._homes = self._homes, {}
         for obj in objects:
-            name, known = obj.metadata.name, before.get(obj.metadata.name)
-            reported = reports.get(name, _NOT_REPORTED)
-            home = known if known and known.is_of(obj, reported.report) else Home(obj, reported.report)
-            home.take(tuple(placed.get(name, ())), reported.seen_at)
+            name = obj.metadata.name
+            home, gone, new = self._home(obj, reports.get(name, _NOT_REPORTED), before.pop(name, None))
             self._homes[name] = home
             problems.extend(home.problems)
-        return {name: home.view for name, home in self._homes.items()}
+            left += gone
+            came += new
+        left += [one for home in before.values() for one in home.pods]
+        self._by_uid = _followed(self._by_uid, left, came)
+        gone, new = self._stray()
+        self._groups = (
+            grouped(active(came), active(left), self._groups[0]),
+            grouped([*new, *ended(came)], [*gone, *ended(left)], self._groups[1]),
+        )
+        return left + gone, came + new
+
+    def _home(self, obj: wire.NodeObject, reported: _Reported, known: Home | None) -> tuple[Home, *Moves]:
+        """The node as it is now, the pods that left it, and those that came."""
+        name = obj.metadata.name
+        if known and known.is_of(obj, reported.report):
+            if name in self._pods.moves:
+                return known, *known.change(*self._pods.moves[name], reported.seen_at)
+            known.seen(reported.seen_at)
+            return known, [], []
+        home = Home(obj, reported.report)
+        home.change((), self._pods.by_node.get(name, ()), reported.seen_at)
+        return home, *_moves(known.pods if known else (), home.pods)
+
+    def _stray(self) -> Moves:
+        """Note which pods are on none of the nodes, by namespace and name."""
+        before, elsewhere = self._unbound, self._pods.by_node.keys() - self._homes.keys()
+        self._unbound = tuple(sorted((one for name in elsewhere for one in self._pods.by_node[name]), key=by_name))
+        return _moves(before, self._unbound)
+
+
+def _moves(before: Iterable[PodView], after: Sequence[PodView]) -> Moves:
+    """Which pods left, and which came."""
+    known = {one.uid: one for one in before}
+    came = [one for one in after if known.get(one.uid) is not one]
+    stayed = {one.uid for one in after if known.get(one.uid) is one}
+    return [one for uid, one in known.items() if uid not in stayed], came
+
+
+def _followed(before: Mapping[str, PodView], left: Iterable[PodView], came: Iterable[PodView]) -> dict[str, PodView]:
+    """Pods by uid. Pictures that were made earlier keep theirs."""
+    found = dict(before)
+    for one in left:
+        found.pop(one.uid, None)
+    found.update({one.uid: one for one in came})
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,49 +212,26 @@ def _times(objects: Objects) -> Iterator[str | None]:
         yield report.observed_at(obj)
 
 
-def _pod(obj: PackedPod, packer: Packer, classes: Mapping[str, int]) -> PodView:
-    """One pod; what cannot be read in it is among the problems of its value."""
-    priority = obj.spec.priority
-    if priority is None:
-        priority = classes.get(obj.spec.priority_class_name or "")
-    value = packer.made(obj, priority)
-    if not value.uid:
-        value = dataclasses.replace(value, uid=value.key)
-    started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
-    return PodView(value, obj, obj.spec.node_name, started, template=obj.template)
-
-
-def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: Iterable[Template]) -> Iterator[DisruptionBudget]:
-    indices = label_index.by_namespace(pods)
-    for obj in objects:
-        meta = obj.metadata
-        index = indices.get(meta.namespace)
-        covered = frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
-        yield DisruptionBudget(f"{meta.namespace}/{meta.name}", obj.status.disruptions_allowed, covered)
-
-
 def _storage_classes(claims: Iterable[wire_volumes.PersistentVolumeClaimObject]) -> dict[str, str]:
     return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.storage_class_name or "" for c in claims}
 
 
-def _replicas(alike: Iterable[Template]) -> dict[str, int]:
+def _replicas(groups: Iterable[SpecGroup]) -> dict[str, int]:
     found: dict[str, int] = defaultdict(int)
-    for template in alike:
-        for owner in template.first.object.metadata.owner_references or ():
-            found[owner.uid] += len(template.pods)
+    for group in groups:
+        for owner in group.first.object.metadata.owner_references or ():
+            found[owner.uid] += group.size
     return dict(found)
 
 
-def _notes(
-    objects: Objects, pods: list[PodView], nodes: Mapping[str, NodeView], alike: Iterable[Template]
-) -> Iterator[str]:
+def _notes(objects: Objects, unbound: Iterable[PodView], groups: Iterable[SpecGroup]) -> Iterator[str]:
     for kind, count in sorted(objects.ignored.items()):
         yield f"{count} × {kind}: not read, nothing here decides on it"
     for kind, count in sorted(objects.repeated.items()):
         yield f"{count} × {kind} came more than once; the last one read counts"
-    stray = [p for p in pods if p.node and p.node not in nodes]
+    stray = [p for p in unbound if p.node]
     if stray:
         yield f"{len(stray)} pods run on nodes that are not in the files, such as {stray[0].node}; they are not judged"
     if not objects.by_kind["NodeResourceTopology"]:
         yield "no NodeResourceTopology in the files: NUMA promises and resolved reservations cannot be judged"
-    yield from volumes.notes(alike, objects.by_kind["PersistentVolumeClaim"], objects.by_kind["PersistentVolume"])
+    yield from volumes.notes(groups, objects.by_kind["PersistentVolumeClaim"], objects.by_kind["PersistentVolume"])

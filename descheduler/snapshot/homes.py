@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from descheduler.framework import NodeView, PodView, ReservedCPUs
+from descheduler.picture.templates import by_name
 from descheduler.snapshot import crane, promised_placement
 from descheduler.snapshot.report import Report
 from koordlite.model import cpuset, keys, node
@@ -16,6 +18,8 @@ from koordlite.model.wire import objects as wire
 
 T = TypeVar("T")
 _ENDED = ("Succeeded", "Failed")
+Moves = tuple[list[PodView], list[PodView]]
+"""Pods that left, and pods that came."""
 
 
 class Home:
@@ -30,8 +34,8 @@ class Home:
         self._written = _read(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner), self.problems)
         by_node = _read(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner), self.problems)
         self._system = reported.system_qos or by_node
-        self._pods: tuple[PodView, ...] | None = None
-        self._made: list[PodView] = []
+        self.pods: list[PodView] = []
+        """Its pods with what was promised to them, by namespace and name."""
         self.view = NodeView(
             node=value,
             object=obj,
@@ -52,26 +56,27 @@ class Home:
         """Whether it was made of these very objects."""
         return self._obj is obj and self._reported is reported
 
-    def take(self, pods: tuple[PodView, ...], seen_at: float | None) -> None:
-        """These are its pods now, by namespace and name, and then its agent saw them last. Pods that stay keep what was
-        worked out for them: it follows from the pod, the node's object and the report."""
-        if self._pods == pods:  # Equal items are found by identity; nearly all are the same objects.
-            if self.view.placement_at != seen_at:
-                self.view = dataclasses.replace(self.view, placement_at=seen_at)
-            return
-        known = {before.pod.uid: (before, made) for before, made in zip(self._pods or (), self._made, strict=True)}
-        self._made = [self._kept(one, known.get(one.pod.uid)) for one in pods]
-        self._pods = pods
-        self.view = dataclasses.replace(
-            self.view,
-            placement_at=seen_at,
-            reserved=self._reserved(pods),
-            pods=tuple([one for one in self._made if one.pod.phase not in _ENDED]),
-            ended=tuple([one for one in pods if one.pod.phase in _ENDED]),
-        )
+    def seen(self, at: float | None) -> None:
+        """Then its agent saw its pods last, and these are the same."""
+        if self.view.placement_at != at:
+            self.view = dataclasses.replace(self.view, placement_at=at)
 
-    def _kept(self, one: PodView, known: tuple[PodView, PodView] | None) -> PodView:
-        return known[1] if known and known[0] is one else self._with_promises(one)
+    def change(self, left: Iterable[PodView], came: Iterable[PodView], seen_at: float | None) -> Moves:
+        """Some of its pods left, and others came, as they were read; then its agent saw them last. Returns the same
+        pods with what was promised to them. Pods that stay keep that: it follows from the pod, the node's object and
+        the report."""
+        gone = [self.pods.pop(bisect.bisect_left(self.pods, by_name(one), key=by_name)) for one in left]
+        new = [self._with_promises(one) for one in came]
+        for one in new:
+            bisect.insort(self.pods, one, key=by_name)
+        self.view = self.view.with_pods(
+            tuple(active(self.pods)),
+            tuple(ended(self.pods)),
+            moves=(active(gone), active(new)),
+            reserved=self._reserved(self.pods),
+            placement_at=seen_at,
+        )
+        return gone, new
 
     def _with_promises(self, one: PodView) -> PodView:
         if one.pod.phase in _ENDED:
@@ -88,6 +93,16 @@ class Home:
             unreadable=_unreadable(notes, written),
             pinned=_pinned(pods, self._reported) if written and written.reserved_cpus is None else EMPTY,
         )
+
+
+def active(pods: Iterable[PodView]) -> list[PodView]:
+    """Those that have not ended."""
+    return [one for one in pods if one.pod.phase not in _ENDED]
+
+
+def ended(pods: Iterable[PodView]) -> list[PodView]:
+    """Those that have Succeeded or Failed."""
+    return [one for one in pods if one.pod.phase in _ENDED]
 
 
 def _unreadable(notes: Mapping[str, str], written: node.Reservation | None) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import PodView
-from descheduler.picture.templates import Template
+from descheduler.picture.templates import SpecGroup
 from koordlite.model.wire import objects
 from koordlite.model.wire import volumes as wire_volumes
 
@@ -40,13 +40,13 @@ def nodes(
 
 
 def notes(
-    alike: Iterable[Template],
+    groups: Iterable[SpecGroup],
     claims: Mapping[tuple[str, str], wire_volumes.PersistentVolumeClaimObject],
     volumes: Mapping[tuple[str, str], wire_volumes.PersistentVolumeObject],
 ) -> Iterator[str]:
     """Claims of pods of which nobody can say where their volumes are, by (namespace, name) what there is: pods that
     have them are taken for fitting wherever the rest of them fits."""
-    using = [one for template in alike if template.spec.volumes for one in template.pods if not one.pod.finished]
+    using = [one for group in groups if group.first.object.spec.volumes for one in group.pods if not one.pod.finished]
     unknown = sorted({claim for pod in using for claim in _used(pod)} - claims.keys())
     if unknown:
         words = f"{len(unknown)} volume claims of pods are not there, such as {'/'.join(unknown[0])}"

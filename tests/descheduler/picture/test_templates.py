@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from descheduler.arguments.common import LabelSelector, Namespaces
-from descheduler.framework import PodView
-from descheduler.picture.templates import gather, pods_of
-from descheduler.rules.pod_filter import chosen_templates
+from descheduler.framework import PodView, View
+from descheduler.picture.templates import Template, gather, pods_of
+from descheduler.rules.pod_filter import chosen_groups
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
 
@@ -25,6 +25,10 @@ def names(pods: list[PodView]) -> list[str]:
     return [one.pod.name for one in pods]
 
 
+def templates(view: View) -> list[Template]:
+    return [template for group in view.groups for template in group.templates]
+
+
 def three_on_two_nodes(cluster: Any) -> list[Object]:
     for name in "ab":
         cluster.node(name)
@@ -33,7 +37,7 @@ def three_on_two_nodes(cluster: Any) -> list[Object]:
 
 def test_replicas_are_one_template_in_the_order_of_the_picture(cluster: Any) -> None:
     three_on_two_nodes(cluster)
-    (template,) = cluster.view().templates
+    (template,) = templates(cluster.view())
     assert names(template.pods) == ["z", "x", "y"]
     assert (template.namespace, template.first.pod.name) == ("default", "z")
 
@@ -55,7 +59,7 @@ def test_replicas_are_one_template_in_the_order_of_the_picture(cluster: Any) -> 
 )
 def test_a_pod_that_differs_in_one_part_is_of_another_template(cluster: Any, change: Callable[[Object], None]) -> None:
     change(three_on_two_nodes(cluster)[1])
-    assert sorted(names(one.pods) for one in cluster.view().templates) == [["x"], ["z", "y"]]
+    assert sorted(names(one.pods) for one in templates(cluster.view())) == [["x"], ["z", "y"]]
 
 
 def test_annotations_priority_and_status_make_no_template(cluster: Any) -> None:
@@ -63,7 +67,7 @@ def test_annotations_priority_and_status_make_no_template(cluster: Any) -> None:
     odd["metadata"]["annotations"] = {"a": "b"}
     odd["spec"]["priority"] = 7
     odd["status"]["phase"] = "Pending"
-    assert len(cluster.view().templates) == 1
+    assert len(templates(cluster.view())) == 1
 
 
 def test_pods_of_several_templates_come_in_the_order_of_the_picture(cluster: Any) -> None:
@@ -72,9 +76,10 @@ def test_pods_of_several_templates_come_in_the_order_of_the_picture(cluster: Any
     for name, node, owner in (("p3", "a", "one"), ("p1", "b", "one"), ("p4", "a", "two"), ("p2", "b", "two")):
         cluster.pod(name, node, owner=owner)
     view = cluster.view()
-    assert len(view.templates) == 2
-    assert pods_of(view.templates) == list(view.pods())
-    assert pods_of(reversed(view.templates)) == list(view.pods())
+    found = templates(view)
+    assert len(found) == 2
+    assert pods_of(found) == list(view.pods())
+    assert pods_of(reversed(found)) == list(view.pods())
     assert pods_of(()) == []
 
 
@@ -84,7 +89,7 @@ def test_pods_that_share_nothing_are_templates_of_their_own(cluster: Any) -> Non
         msgspec.convert(copy.deepcopy(msgspec.to_builtins(p.object)), wire.PodObject) for p in cluster.view().pods()
     ]
     apart = [PodView(pod_reader.from_wire(obj), obj, obj.spec.node_name, None) for obj in objects]
-    found = gather(apart)
+    found = [template for group in gather(apart) for template in group.templates]
     assert [names(one.pods) for one in found] == [["z"], ["x"], ["y"]]
     assert pods_of(found) == apart
 
@@ -106,8 +111,8 @@ def test_templates_that_a_plugin_looks_at(
     three_on_two_nodes(cluster)
     cluster.pod("o", "b", labels={"a": "b"})["metadata"]["namespace"] = "other"
     view = cluster.view()
-    found = chosen_templates(view, [view.nodes[name] for name in nodes], namespaces, selector)
-    assert [name for one in found for name in names(one.pods)] == expected
+    found = chosen_groups(view, [view.nodes[name] for name in nodes], namespaces, selector)
+    assert [name for group in found for one in group.templates for name in names(one.pods)] == expected
 
 
 def test_pods_of_one_template_have_its_key_and_others_have_another(cluster: Any) -> None:

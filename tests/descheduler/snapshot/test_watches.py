@@ -16,6 +16,7 @@ import pytest
 import slices
 
 from descheduler.cycle import planner
+from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import document
 from descheduler.snapshot import assemble, cluster, watches
@@ -172,6 +173,10 @@ profiles:
     plugins:
       balance: {enabled: [HighNodeUtilization]}
 """
+RELOADED = POLICY.replace("minPodAge: 10m", "podProtections: {extraEnabled: [PodsWithoutPDB]}").replace(
+    "nodeFit: true", "nodeFit: true, nodeSelector: zone=a"
+)
+"""The same policy after someone changed it."""
 NODES = [f"n{number}" for number in range(8)]
 PODS = [f"p{number}" for number in range(60)]
 
@@ -198,7 +203,7 @@ class Weather:
         elif self.chance.random() < 0.8:
             self.pod(name)
         else:
-            some = (self.node, self.report, self.heartbeat, self.budget, self.value)
+            some = (self.node, self.report, self.heartbeat, self.budget, self.value, self.leave)
             self.chance.choice(some)(self.chance.choice(NODES))
 
     def pod(self, name: str) -> None:
@@ -269,9 +274,27 @@ class Weather:
         """The heartbeat of kubelet."""
         return {"type": "Ready", "status": status, "lastHeartbeatTime": times.show(self.now)}
 
+    def leave(self, name: str) -> None:
+        """A node is gone, and its pods are still there for a while."""
+        if ("", name) in self.server.stored[cluster.PATHS["Node"]]:
+            self.server.remove("Node", ("", name))
+
+    def carry_out(self, plan: EvictionPlan) -> None:
+        """Evicted pods are gone, and others have come for most of them."""
+        for outcome in plan.evict:
+            place = (outcome.pod.pod.namespace, outcome.pod.pod.name)
+            held = self.server.stored[cluster.PATHS["Pod"]][place]
+            self.server.remove("Pod", place)
+            if self.chance.random() < 0.8:
+                meta = {**held["metadata"], "uid": f"{place[1]}-after-{self.now}"}
+                spec = {**held["spec"], "nodeName": outcome.target or ""}
+                self.server.put("Pod", {**held, "metadata": meta, "spec": spec})
+
     def heartbeat(self, name: str) -> None:
         """Nothing but a heartbeat."""
-        held = self.server.stored[cluster.PATHS["Node"]][("", name)]
+        held = self.server.stored[cluster.PATHS["Node"]].get(("", name))
+        if held is None:
+            return
         ready = self.condition(held["status"]["conditions"][0]["status"])
         self.server.put("Node", {**held, "status": {**held["status"], "conditions": [ready]}})
 
@@ -345,11 +368,9 @@ def following(server: Server) -> Iterator[Watches]:
     made.stop()
 
 
-def seen(objects: Objects, pictures: assemble.Pictures, now: float) -> tuple[object, ...]:
-    """All that a picture says and what is decided on it."""
-    setup = reader.setup(reader.parse(POLICY, "policy"))
-    view = pictures.view(objects, times.show(now))
-    plan = planner.plan(view, setup)
+def seen(plan: EvictionPlan) -> tuple[object, ...]:
+    """All that was decided, and what the picture says on which it was decided."""
+    view = plan.view
     versionless = functools.partial(msgspec.structs.replace, resource_version="")
     pods = {
         uid: (
@@ -364,7 +385,12 @@ def seen(objects: Objects, pictures: assemble.Pictures, now: float) -> tuple[obj
         for uid, one in view.by_uid.items()
     }
     parts = view.budgets, view.replicas, view.problems, view.notes, view.priority_classes, view.namespaces
-    return document.encode(plan, ()), pods, *parts, [[pod.key for pod in one.pods] for one in view.templates]
+    return (
+        document.encode(plan, ()),
+        pods,
+        *parts,
+        [[pod.key for pod in one.pods] for group in view.groups for one in group.templates],
+    )
 
 
 @pytest.mark.parametrize("seed", slices.first(range(40), 2))
@@ -376,8 +402,12 @@ def test_every_plan_is_that_of_a_fresh_list(server: Server, following: Watches, 
         held = cluster.read(server, before=held, watches=following)
         by_watch += cluster.PATHS["Pod"] not in server.lists[before:]
         fresh = cluster.read(server, before=cluster.nothing_yet())
-        assert seen(held, pictures, weather.now) == seen(fresh, assemble.Pictures(), weather.now)
+        policy = weather.chance.choice([POLICY, RELOADED])
+        plan = decided(held, pictures, policy, weather.now)
+        assert seen(plan) == seen(decided(fresh, assemble.Pictures(), policy, weather.now))
         server.settle(following.watched)
+        if weather.chance.random() < 0.5:
+            weather.carry_out(plan)
         for _ in range(weather.chance.choice([0, 3, 60])):
             weather.change()
         weather.repair()
@@ -387,6 +417,11 @@ def test_every_plan_is_that_of_a_fresh_list(server: Server, following: Watches, 
         for stream in server.open():
             stream.settle()
     assert by_watch > 8
+
+
+def decided(objects: Objects, pictures: assemble.Pictures, policy: str, now: float) -> EvictionPlan:
+    """The plan for these objects."""
+    return planner.plan(pictures.view(objects, times.show(now)), reader.setup(reader.parse(policy, "policy")))
 
 
 def read_twice(server: Server, following: Watches, between: Callable[[], object]) -> Objects:
@@ -421,7 +456,7 @@ def test_what_says_the_same_stays_the_same(server: Server, following: Watches) -
         stream.settle()
     after = pictures.view(cluster.read(server, before=first, watches=following), times.show(weather.now))
     assert [after.nodes[name] is before.nodes[name] for name in NODES] == [True] * len(NODES)
-    assert all(a is b for a, b in zip(after.templates, before.templates, strict=True))
+    assert all(a is b for a, b in zip(after.groups, before.groups, strict=True))
 
 
 def test_an_object_that_changed_often_is_read_once(server: Server, following: Watches) -> None:

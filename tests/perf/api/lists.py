@@ -5,8 +5,9 @@ for little; objects carry `managedFields` as those of a real server do.
 
 Prints CPU seconds, seconds and resident memory of the descheduler's process, and the CPU seconds as a multiple of a
 loop that is timed beside it. `--cycles`: the same for each of so many cycles of one process; before each but the first
-one pod in a hundred changes, or in `--every`. Changes are watched, or with `--lists` everything is listed each cycle;
-`between` is what the process used from one cycle to the next.
+one pod in a hundred changes, or in `--every`: an annotation, or with `--replace` the pod is gone and another one is on
+another node. With `--evict` what the plan evicts is gone as well, and a new pod is where the plan expects it. Changes
+are watched, or with `--lists` everything is listed each cycle; `between` is what the process used between two cycles.
 """
 
 from __future__ import annotations
@@ -76,19 +77,46 @@ def _parts(items: list[Any]) -> Iterator[list[Any]]:
         yield part
 
 
-def serve(folder: pathlib.Path, port: Any) -> None:
-    """Answer lists until the process ends."""
+def changed(pods: list[Any], every: int, turn: int, moves: dict[str, str] | None) -> Iterator[tuple[str, Any]]:
+    """Change pods of a page, and tell which. `moves`: nodes by uid of pods that are gone; None: none is ever gone."""
+    for number, pod in enumerate(pods):
+        uid, turned = pod["metadata"]["uid"], number % every == turn % every
+        if moves is not None and (turned or uid in moves):
+            yield "DELETED", pod
+            elsewhere = pods[(number + 37) % len(pods)]["spec"]["nodeName"]
+            pods[number] = successor(pod, moves.get(uid) or elsewhere, turn)
+            yield "ADDED", pods[number]
+        elif turned:
+            pod["metadata"] |= {"resourceVersion": str(100 + turn), "annotations": {"turn": str(turn)}}
+            yield "MODIFIED", pod
+
+
+def successor(pod: Any, node: str, turn: int) -> Any:
+    """The pod that an owner starts for another one."""
+    after = json.loads(json.dumps(pod))
+    name = f"{pod['metadata']['name'].partition('--')[0]}--{turn}"
+    after["metadata"] |= {"name": name, "uid": f"{pod['metadata']['uid'].partition('--')[0]}--{turn}"}
+    after["metadata"] |= {"resourceVersion": str(100 + turn), "creationTimestamp": clusters.NOW}
+    after["spec"]["nodeName"] = node
+    after["status"] |= {"phase": "Running", "startTime": clusters.NOW}
+    for state in after["status"].get("containerStatuses") or ():
+        state["restartCount"] = 0
+    return after
+
+
+def serve(folder: pathlib.Path, port: Any, moves: Any) -> None:
+    """Answer lists until the process ends. `moves`: a queue of what `changed` is to do."""
     ready, turns = pages(folder), itertools.count(1)
     watchers: list[tuple[str, queue.Queue[bytes]]] = []
 
     def change(every: int) -> None:
-        turn, events = next(turns), list[bytes]()
+        turn, events, gone = next(turns), list[bytes](), moves.get()
         for about in [about for about in ready if about[0] == PATHS["pods"]]:
             page = json.loads(ready[about])
             page["metadata"]["resourceVersion"] = str(100 + turn)
-            for pod in page["items"][turn % every :: every]:
-                pod["metadata"] |= {"resourceVersion": str(100 + turn), "annotations": {"turn": str(turn)}}
-                event = {"type": "MODIFIED", "object": {"kind": "Pod", "apiVersion": "v1", **pod}}
+            for kind, pod in changed(page["items"], every, turn, gone):
+                event = {"type": kind, "object": {"kind": "Pod", "apiVersion": "v1", **pod}}
+                event["object"]["metadata"] = {**pod["metadata"], "resourceVersion": str(100 + turn)}
                 events.append(json.dumps(event, separators=(",", ":")).encode())
             ready[about] = json.dumps(page, separators=(",", ":")).encode()
         for path, waiting in watchers:
@@ -143,7 +171,7 @@ def kubeconfig(port: int) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Config", **parts})
 
 
-def again(config: str, cycles: int, *, watch: bool, every: int) -> None:
+def again(config: str, args: argparse.Namespace, moves: Any) -> None:
     """Cycle after cycle in this process, five seconds between two of them."""
     from descheduler.cli import parser, source
     from descheduler.cycle import planner
@@ -151,15 +179,17 @@ def again(config: str, cycles: int, *, watch: bool, every: int) -> None:
 
     document = reader.load(str(measure.POLICY))
     setup = reader.setup(document)
-    args = parser().parse_args(["plan", "--kubeconfig", config, "--now", clusters.NOW])
-    pictures, plan = source.PictureSource(args, again=True, watch=watch), None
+    options = parser().parse_args(["plan", "--kubeconfig", config, "--now", clusters.NOW])
+    pictures, plan = source.PictureSource(options, again=True, watch=not args.lists), None
     print("cycle     between cpu    read cpu  decide cpu   loops   evict   MiB now  MiB most")
     done = time.process_time()
-    for number in range(cycles):
+    for number in range(args.cycles):
         ended = done
         if number:
             assert pictures.api is not None
-            pictures.api.request("GET", CHANGE, query=(("every", str(every)),), timeout=(3.0, 120.0))
+            evicted = {outcome.pod.uid: outcome.target for outcome in (plan.evict if plan and args.evict else ())}
+            moves.put(evicted if args.replace or args.evict else None)
+            pictures.api.request("GET", CHANGE, query=(("every", str(args.every)),), timeout=(3.0, 120.0))
             time.sleep(5.0)
         began = time.process_time()
         with source.no_collection():
@@ -182,17 +212,20 @@ def main() -> None:
     parser.add_argument("--varied", action="store_true", help="the cluster of varied.py")
     parser.add_argument("--cycles", type=int, default=0, help="so many, in one process")
     parser.add_argument("--lists", action="store_true", help="list everything each cycle, watch nothing")
+    parser.add_argument("--replace", action="store_true", help="pods do not change: others come for them")
+    parser.add_argument("--evict", action="store_true", help="what the plan evicts is gone; --replace as well")
     parser.add_argument("--every", type=int, default=100, help="one pod in so many changes between two cycles")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="descheduler-lists-") as name:
         folder = pathlib.Path(name)
         (varied if args.varied else clusters).write(folder, args.nodes)
         port: Any = multiprocessing.Queue()
-        server = multiprocessing.Process(target=serve, args=(folder, port), daemon=True)
+        moves: Any = multiprocessing.Queue()
+        server = multiprocessing.Process(target=serve, args=(folder, port, moves), daemon=True)
         server.start()
         (folder / "kubeconfig").write_text(kubeconfig(port.get()))
         if args.cycles:
-            again(str(folder / "kubeconfig"), args.cycles, watch=not args.lists, every=args.every)
+            again(str(folder / "kubeconfig"), args, moves)
             server.terminate()
             return
         measure.headings()

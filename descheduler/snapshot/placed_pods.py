@@ -1,0 +1,86 @@
+"""Pods as they were read, by node, from one picture to the next: only those whose objects changed are read again."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from descheduler.framework import PodView
+from descheduler.picture.templates import by_name
+from descheduler.snapshot.files import Objects
+from descheduler.snapshot.homes import Moves
+from descheduler.snapshot.pack import PackedPod, Packer
+from koordlite.model import times
+from koordlite.model.errors import Problem
+
+_Place = tuple[str, str]
+"""Namespace and name."""
+
+
+class PlacedPods:
+    """The pods of a cluster."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, list[PodView]] = {}
+        """By namespace and name; a node without pods is missing. Pods without a node are under the empty name."""
+        self.moves: Mapping[str, Moves] = {}
+        """Which pods left each node with the last reading, and which came; a node that keeps its pods is missing."""
+        self._classes: Mapping[str, int] = {}
+        self._objects: dict[_Place, PackedPod] = {}
+        self._pods: dict[_Place, PodView] = {}
+        self._troubled: dict[_Place, PodView] = {}
+        """Of those, the ones that could be read only in part."""
+
+    @property
+    def problems(self) -> Iterator[Problem]:
+        """What cannot be read of them."""
+        for where in sorted(self._troubled):
+            yield from self._troubled[where].pod.problems
+
+    def read(self, objects: Objects, classes: Mapping[str, int]) -> None:
+        """Bring it up to date. `classes`: priorities by the names of their classes."""
+        kept: dict[_Place, PackedPod] = objects.by_kind["Pod"]
+        known = self._objects if classes == self._classes else {}
+        changed = [where for where, obj in kept.items() if known.get(where) is not obj]
+        gone = [where for where in self._pods if where not in kept] if self._is_short(kept, changed) else []
+        moves: dict[str, Moves] = defaultdict(lambda: ([], []))
+        for where in (*gone, *changed):
+            if where in self._pods:
+                before = self._pods.pop(where)
+                self._troubled.pop(where, None)
+                moves[before.node][0].append(before)
+        for where in changed:
+            one = self._pods[where] = _pod(kept[where], objects.packer, classes)
+            if one.pod.problems:
+                self._troubled[where] = one
+            moves[one.node][1].append(one)
+        self._objects, self._classes, self.moves = dict(kept), classes, moves
+        for name, (left, came) in moves.items():
+            self._move(name, left, came)
+
+    def _is_short(self, kept: Mapping[_Place, PackedPod], changed: list[_Place]) -> bool:
+        """Whether some pod is no more there."""
+        return len(self._pods) + sum(where not in self._pods for where in changed) != len(kept)
+
+    def _move(self, node: str, left: list[PodView], came: list[PodView]) -> None:
+        pods = self.by_node.setdefault(node, [])
+        for one in left:
+            del pods[bisect.bisect_left(pods, by_name(one), key=by_name)]
+        pods += came
+        pods.sort(key=by_name)
+        if not pods:
+            del self.by_node[node]
+
+
+def _pod(obj: PackedPod, packer: Packer, classes: Mapping[str, int]) -> PodView:
+    """One pod; what cannot be read in it is among the problems of its value."""
+    priority = obj.spec.priority
+    if priority is None:
+        priority = classes.get(obj.spec.priority_class_name or "")
+    value = packer.made(obj, priority)
+    if not value.uid:
+        value = dataclasses.replace(value, uid=value.key)
+    started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
+    return PodView(value, obj, obj.spec.node_name, started, template=obj.template)
