@@ -10,6 +10,9 @@ OUT ?= out/tour
 SECONDS_SIMULATED ?= 240
 SPEED ?= 8
 OPEN ?=
+SET_UP := command -v $(PYTHON) >/dev/null || { \
+		echo "there is no $(PYTHON): on Debian or Ubuntu, as root: apt-get install python3 python3-venv"; exit 1; }; \
+		$(PYTHON) scripts/set-up
 
 .PHONY: run test test-all test-long lint perf man site chart wheel sbom image clean
 
@@ -33,13 +36,8 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 $(READY): requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "setting up $(VENV): about a minute, once"
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q koordlite descheduler
+	@$(SET_UP) $(VENV) requirements.txt .
+	@$(BIN)/python -m compileall -q koordlite descheduler
 	@touch $(READY)
 
 perf: $(READY)
@@ -60,8 +58,7 @@ site: $(VENV)-site/.ready
 	$(VENV)-site/bin/mkdocs build --strict --quiet
 
 $(VENV)-site/.ready: docs/requirements.txt
-	$(PYTHON) -m venv $(VENV)-site
-	$(VENV)-site/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.txt
+	@$(SET_UP) $(VENV)-site docs/requirements.txt
 	@touch $@
 
 # A Helm chart made of the kustomize overlays. Needs kubectl.
@@ -81,8 +78,7 @@ sbom: $(READY) $(VENV)-sbom/.ready
 	@echo "wrote out/sbom.cdx.json"
 
 $(VENV)-sbom/.ready: scripts/sbom-requirements.txt
-	$(PYTHON) -m venv $(VENV)-sbom
-	$(VENV)-sbom/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r scripts/sbom-requirements.txt
+	@$(SET_UP) $(VENV)-sbom scripts/sbom-requirements.txt
 	@touch $@
 
 image:

@@ -136,7 +136,7 @@ def _topology(api: Api, node: str) -> TopologyObject | None:
 def of_folder(folder: Path, namespace: str, name: str) -> Scene:
     """The scene as a folder of manifests has it. InputError when the pod is not there, or not bound."""
     if not folder.is_dir():
-        raise InputError(Problem(str(folder), "folder", "", "there is no such folder", "name a folder of manifests"))
+        raise InputError(Problem(str(folder), "$", "", "there is no such folder", "name a folder of manifests"))
     pods: list[objects.PodObject] = []
     topologies: dict[str, TopologyObject] = {}
     for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):

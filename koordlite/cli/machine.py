@@ -202,7 +202,8 @@ def need_node(args: argparse.Namespace, cluster: Cluster) -> None:
         return
     view = cluster.view()
     if view.node is None:
-        about = tuple(problem for problem in view.problems if problem.object == str(pathlib.Path(args.cluster)))
+        folder = pathlib.Path(args.cluster)
+        about = tuple(problem for problem in view.problems if pathlib.Path(problem.object).is_relative_to(folder))
         raise InputError(about or view.problems)
 
 

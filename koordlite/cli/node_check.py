@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
@@ -42,17 +43,18 @@ def findings(args: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
         yield from _of_cluster(lambda: machine.cluster, machine.host.files)
         return
     files = machines.files(args)
-    yield from _answers(files, settings)
+    yield from _answers(files, settings, own=not args.recorded)
     yield _cores(core_cookies.missing(bundle.core_scheduling(files)))
     yield from _of_cluster(lambda: machines.cluster(args, settings, files, RealClock()), files)
 
 
-def _answers(files: Files, settings: Settings) -> Iterator[Finding]:
+def _answers(files: Files, settings: Settings, *, own: bool = False) -> Iterator[Finding]:
+    """`own`: it is this machine, with its users, and none emulated or recorded."""
     yield _cgroups(files, settings.agent.kubepods)
     yield from _machine(files)
     yield _resctrl(bundle.resctrl(files))
     yield _pressure(files)
-    yield from _writable(files)
+    yield from writable(files, uid=os.geteuid() if own else 0)
 
 
 def _of_cluster(open_cluster: Callable[[], Cluster], files: Files) -> Iterator[Finding]:
@@ -124,12 +126,14 @@ def _pressure(files: Files) -> Finding:
     return Finding("pressure (PSI)", "yes", "/proc/pressure/cpu")
 
 
-def _writable(files: Files) -> Iterator[Finding]:
-    """Whether limits could be written: asked of the mount options, never by a write."""
+def writable(files: Files, *, uid: int) -> Iterator[Finding]:
+    """Whether the user with this number could write limits: asked of the mount options, never by a write."""
     points = {mount.point: mount for mount in procfs.mounts(files) if mount.type in ("cgroup", "cgroup2")}
     read_only = sorted(point for point, mount in points.items() if "ro" in mount.options)
     if read_only:
         yield Finding("writable cgroups", "no", f"read-only: {', '.join(read_only)}", "mount them rw to enforce")
+    elif points and uid:
+        yield Finding("writable cgroups", "no", f"mounted rw, but not for user {uid}", "enforce and restore as root")
     elif points:
         yield Finding("writable cgroups", "yes", ", ".join(sorted(points)))
 

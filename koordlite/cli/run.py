@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from koordlite import __version__
+from koordlite import __version__, commandline
 from koordlite.agent import Agent
 from koordlite.changes import container_kill
 from koordlite.cli import asking, numa_exporter, recording, serving
@@ -125,10 +125,22 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
             for listen in listeners:
                 listen(tick, news)
 
-        agent.run(on_tick, seconds=args.seconds, guard=_guard(machine, args))
+        with _progress(args):
+            agent.run(on_tick, seconds=args.seconds, guard=_guard(machine, args))
+    if args.record:
+        print(printable.lines(f"flight record: {args.record}"))
     if args.report and history.last:
         _write_report(history, pathlib.Path(args.report), machine)
     return 0
+
+
+def _progress(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """Where no view shows it, that the agent runs, and for how long."""
+    return (
+        commandline.progress(f"running {args.seconds:.0f} s")
+        if args.quiet and args.seconds
+        else contextlib.nullcontext()
+    )
 
 
 def _guard(machine: Machine, args: argparse.Namespace) -> FaultGuard | None:

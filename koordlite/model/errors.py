@@ -77,11 +77,11 @@ class ConfigError(InputError):
 
 
 class HardwareAbsent(KoordliteError):
-    """A feature that was declared `required` is not there; `feature` names it, `why` is what the machine reports."""
+    """A feature that is needed is not there; `feature` names it, `why` is what the machine reports."""
 
     def __init__(self, feature: str, why: str) -> None:
         self.feature, self.why = feature, why
-        super().__init__(f"{feature} is required by the configuration but absent: {why}")
+        super().__init__(f"{feature} is needed but absent: {why}")
 
 
 class PlanConflict(KoordliteError):

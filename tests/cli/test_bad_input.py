@@ -14,7 +14,7 @@ import pytest
 from koordlite import cli
 from koordlite.changes.node_resource import NodeResource
 from koordlite.cli import machine as machines
-from koordlite.cli import times
+from koordlite.cli import node_check, times
 from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node
@@ -38,7 +38,7 @@ def test_a_run_for_a_node_that_is_not_in_the_folder_lists_those_that_are(run: As
     answer = run("run", *SANDBOX, manifests, "--for", "1", "--node", "elsewhere")
     assert answer.code == 2
     assert "no Node manifest is called elsewhere" in answer.err
-    assert "name one of the nodes in the folder (node-a)" in answer.err
+    assert "name one of the nodes in the folder (node-a) with --node" in answer.err
 
 
 def test_a_run_among_two_nodes_needs_a_name(run: Ask, manifests: Path) -> None:
@@ -126,6 +126,20 @@ def test_check_node_answers_everything_where_the_first_answer_is_no(
     assert answer.out.startswith("NO   kubelet's cgroup")
     for word in ("processors", "NUMA nodes", "resctrl", "pressure", "writable cgroups", "yes  Node object"):
         assert word in answer.out, answer.out
+
+
+@pytest.mark.parametrize(("uid", "answer"), [(0, "yes"), (1000, "no")])
+def test_limits_can_be_written_by_root_only(uid: int, answer: str) -> None:
+    (found,) = node_check.writable(Sandbox("small").files, uid=uid)
+    assert found.answer == answer
+
+
+def test_a_broken_manifest_is_named_where_the_node_may_be_in_it(run: Ask, tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text("kind: Node\nmetadata: {name: a\n")
+    answer = run("run", *SANDBOX, tmp_path, "--once")
+    assert answer.code == 2
+    assert "node.yaml:3:1: not YAML" in answer.err
+    assert f"{tmp_path}: no Node manifest; name one" in answer.err
 
 
 def test_check_node_answers_for_the_machine_where_the_cluster_cannot_be_asked(

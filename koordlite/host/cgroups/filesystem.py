@@ -251,7 +251,10 @@ def _kubepods(files: Files, top: str, wanted: str, required: bool) -> str:
     if not present and not required:
         return "kubepods"
     if not present:
-        why = f"neither kubepods nor kubepods.slice is below {top}; name it if kubelet has a --cgroup-root"
+        why = (
+            f"neither kubepods nor kubepods.slice is below {top}: kubelet does not run here (--sandbox needs none), "
+            "or has a --cgroup-root (name its group with --kubepods)"
+        )
         raise HardwareAbsent("kubelet's cgroup", why)
     # After a change of driver the other's empty tree may be left behind.
     return max(present, key=lambda name: len(_folders(files.list(f"{top}/{name}"))))

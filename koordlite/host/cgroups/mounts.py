@@ -51,7 +51,9 @@ def _by_folders(files: Files) -> CgroupMounts:
 def _v2(files: Files, point: str) -> CgroupMounts:
     offered = files.read(f"{point}/cgroup.controllers").decode().split()
     if "cpu" not in offered:
-        raise HardwareAbsent("cgroup cpu controller", f"{point}/cgroup.controllers offers only {offered or 'nothing'}")
+        raise HardwareAbsent(
+            "cgroup cpu controller", f"{point}/cgroup.controllers offers {', '.join(offered) or 'nothing'}"
+        )
     return CgroupMounts(2, {"": point})
 
 

@@ -102,6 +102,10 @@ def _content(path: Path) -> _Content | None:
         content: _Content = _decoder((FileEntry, *changes.entry_types())).decode(state_folder.read(path))
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise JournalError(
+            f"the undo journal {path} cannot be read: {error}; ask as its owner, most often root"
+        ) from error
     except (OSError, msgspec.DecodeError) as error:
         raise JournalError(f"the undo journal {path} cannot be read: {error}; {_HELP}") from error
     if content.version != _VERSION:

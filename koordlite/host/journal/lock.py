@@ -25,7 +25,8 @@ class Lock:
             state_folder.make(folder)
             fd = state_folder.open_or_make(folder / _NAME)
         except OSError as error:
-            raise JournalError(f"the state folder {folder} cannot be used: {error}") from error
+            do = "enforce as root, or name a folder of your own with --state-dir"
+            raise JournalError(f"the state folder {folder} cannot be used: {error}; {do}") from error
         lock = cls(fd)
         try:
             _hold(fd, folder)

@@ -173,7 +173,7 @@ class ManifestCluster:
 
     def _missing_folder(self) -> Iterator[Problem]:
         if not self._folder.is_dir():
-            yield Problem(str(self._folder), "folder", "", "there is no such folder", "name a folder of manifests")
+            yield Problem(str(self._folder), "$", "", "there is no such folder", "name a folder of manifests")
 
     def _own_node(self, nodes: dict[str, wire.NodeObject], problems: list[Problem]) -> wire.NodeObject | None:
         if self._node_name is not None:
@@ -183,8 +183,8 @@ class ManifestCluster:
             why = "several Node manifests, and none was chosen" if nodes else "no Node manifest"
         if wanted not in nodes:
             names = ", ".join(sorted(nodes)) or "none"
-            do = f"name one of the nodes in the folder ({names}), or add a Node manifest"
-            problems.append(Problem(str(self._folder), "Node", self._node_name or "", why, do))
+            do = f"name one of the nodes in the folder ({names}) with --node, or add a Node manifest"
+            problems.append(Problem(str(self._folder), "Node" if wanted else "$", wanted, why, do))
         return nodes.get(wanted)
 
     def _publisher(self, node: wire.NodeObject | None, problems: list[Problem]) -> Published | None:

@@ -147,6 +147,19 @@ def test_a_journal_that_cannot_be_read_is_never_taken_for_empty(tmp_path: Path, 
     assert (tmp_path / file.NAME).read_bytes() == content
 
 
+def test_a_journal_of_another_user_is_theirs_to_read(tmp_path: Path) -> None:
+    (tmp_path / file.NAME).write_text("{}")
+    (tmp_path / file.NAME).chmod(0)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(JournalError, match=r"Permission denied.*; ask as its owner, most often root"):
+            file.load(tmp_path / file.NAME, BOOT)
+    finally:
+        os.seteuid(before)
+
+
 def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="state folder"):
