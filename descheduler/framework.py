@@ -21,6 +21,8 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from descheduler.picture.cluster import (
     NO_CPU_MANAGER,
     NO_TOPOLOGY,
@@ -75,16 +77,14 @@ Point = Literal["deschedule", "balance"]
 POINTS: tuple[Point, ...] = ("deschedule", "balance")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """One reason not to evict a pod: a stable CamelCase word, and a sentence."""
 
     reason: str
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing a plugin says is wrong with one pod."""
 
     pod: str
@@ -100,7 +100,7 @@ class Finding:
     """What is the case, one line."""
     cure: str = ""
     """What would put it right, one line."""
-    evidence: Mapping[str, int | float | str] = dataclasses.field(default_factory=dict)
+    evidence: Mapping[str, int | float | str] = msgspec.field(default_factory=dict)
     weight: float = 0
     """How much of it there is: CPUs, or a ratio. Of pods that are equal otherwise, the heavier goes first."""
     spare: str = ""
@@ -158,8 +158,7 @@ class DeletionCost:
     why: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The answer to a finding."""
 
     evicted: bool
@@ -257,4 +256,4 @@ def young_spared(findings: Iterable[Finding], least_seconds: float, view: View) 
     for finding in findings:
         age = view.age(view.by_uid[finding.pod])
         young = least_seconds > 0 and (age is None or age < least_seconds)
-        yield dataclasses.replace(finding, spare="PodTooYoung") if young else finding
+        yield msgspec.structs.replace(finding, spare="PodTooYoung") if young else finding

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
+
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import DEFAULT_PACING, Pacing
@@ -60,8 +62,7 @@ class Setup:
         return {profile.name: profile.migration for profile in self.profiles if profile.migration is not None}
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The answer for one pod that a plugin named."""
 
     pod: PodView

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
+
+import msgspec
 
 from descheduler.fit.search import Search
 from descheduler.framework import Finding, PodView, Refusal
@@ -12,8 +13,7 @@ from descheduler.plan import Outcome, Profile, Sightings
 from koordlite.model import duration
 
 
-@dataclasses.dataclass(frozen=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A pod with what one profile has found against it."""
 
     pod: PodView

@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+import msgspec
+
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.cycle import candidate
 from descheduler.cycle.candidate import Candidate
@@ -163,7 +165,7 @@ class _Draft:
         while (message := _next(conversation, verdict)) is not None:
             verdict = None
             if isinstance(message, Finding):
-                finding = dataclasses.replace(message, plugin=plugin.name)
+                finding = msgspec.structs.replace(message, plugin=plugin.name)
                 verdict = self._answer(judge, self._view.by_uid[finding.pod], (finding,))
             else:
                 self._keep(judge.profile, plugin, message)
@@ -174,7 +176,7 @@ class _Draft:
         for plugin, config in entries:
             for message in self._conversation(judge, plugin, config):
                 if isinstance(message, Finding):
-                    findings[message.pod].append(dataclasses.replace(message, plugin=plugin.name))
+                    findings[message.pod].append(msgspec.structs.replace(message, plugin=plugin.name))
                 else:
                     self._keep(judge.profile, plugin, message)
         for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
@@ -193,7 +195,7 @@ class _Draft:
     def _answer(self, judge: _Judge, pod: PodView, findings: tuple[Finding, ...]) -> Verdict:
         before = self._decided.get(pod.uid)
         if before and before.verdict == "evict":
-            self._decided[pod.uid] = _merged(before, dataclasses.replace(before, findings=findings))
+            self._decided[pod.uid] = _merged(before, msgspec.structs.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
         outcome = self._decide(
             Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings), judge.guards
@@ -218,7 +220,7 @@ class _Draft:
         found = self._fit.search(pod, profile.args.node_selector, each=each)
         home = asked.home
         if home == "elsewhere":
-            found = dataclasses.replace(found, places=tuple(place for place in found.places if not place.here))
+            found = msgspec.structs.replace(found, places=tuple(place for place in found.places if not place.here))
         must_fit = profile.args.node_fit or bool(home) or (self._alone and pod.pod.active)
         if must_fit and not found.places:
             return asked.spared((Refusal("FitsNowhere", found.sentence),), found)
@@ -350,7 +352,7 @@ def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:
     chosen = outcome if outcome.verdict == "evict" and before.verdict == "spare" else before
     known = set(map(_identity, before.findings))
     more = tuple(f for f in outcome.findings if _identity(f) not in known)
-    return dataclasses.replace(chosen, findings=(*before.findings, *more))
+    return msgspec.structs.replace(chosen, findings=(*before.findings, *more))
 
 
 def _identity(finding: Finding) -> tuple[str, str, str]:

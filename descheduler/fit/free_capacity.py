@@ -9,6 +9,8 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from descheduler.framework import NodeView, PodView
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.topology import numa
@@ -29,8 +31,7 @@ Port = tuple[str, int, str]
 _AS_IT_IS = "free capacity"
 
 
-@dataclasses.dataclass(frozen=True)
-class FreeCapacity:
+class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
     """A node, the pods on it that stay, and those the plan sends there."""
 
     node: NodeView

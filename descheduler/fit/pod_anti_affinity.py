@@ -10,6 +10,8 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
+import msgspec
+
 from descheduler.fit.matching_pods import MatchingPods, Selected
 from descheduler.framework import PodView, View
 from descheduler.picture.pods import anti_affinity_terms
@@ -19,8 +21,7 @@ from koordlite.model.wire import objects
 REFUSAL = "pod matches inter-pod anti-affinity rule of other pod on node"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(msgspec.Struct, frozen=True):
     """Values of a node label where someone but the pod itself is."""
 
     holders: Mapping[str, Collection[str]]

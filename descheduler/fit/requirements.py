@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+import msgspec
+
 from descheduler.fit import free_capacity, pod_affinity, pod_anti_affinity, topology_spread
 from descheduler.fit import numa as fit_numa
 from descheduler.fit.free_capacity import Port
@@ -20,8 +22,7 @@ from koordlite.model.wire import objects
 from koordlite.numa.nrt import filter as nrt
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """All that a pod asks of nodes."""
 
     pod: PodView

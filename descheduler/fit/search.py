@@ -12,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
+
 from descheduler.fit import free_capacity, numa, pod_affinity, pod_anti_affinity, refusals
 from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.fit.node_order import Orders
@@ -28,8 +30,7 @@ Answer = tuple[str, tuple[Booking, ...]]
 """Why not, or else what would be taken from which NUMA node."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A node the pod would fit on."""
 
     node: str
@@ -39,8 +40,7 @@ class Place:
     """What it would take from which NUMA node."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Search:
+class Search(msgspec.Struct, frozen=True):
     """Where a pod would fit, best place first, and why not elsewhere."""
 
     places: tuple[Place, ...]
@@ -48,7 +48,7 @@ class Search:
     """Why other nodes do not fit: how many for each reason, and which ones for example."""
     unasked: int = 0
     """Nodes that were not asked, because enough others would take the pod."""
-    by_node: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    by_node: Mapping[str, str] = msgspec.field(default_factory=dict)
     """What each node that does not fit says; empty unless that was asked for."""
 
     @property
@@ -74,13 +74,12 @@ class _Nowhere:
     """The node that the pod was on: to others of its kind it might say something else."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """What nodes of the pod's shape answered."""
 
     places: list[Place]
     refusals: Tally
-    closed: Groups = dataclasses.field(default_factory=dict)
+    closed: Groups = msgspec.field(default_factory=dict)
     """Nodes that were not asked one by one, because all of a domain refuse for one reason."""
 
     def groups(self, without: str) -> list[Groups]:
@@ -203,7 +202,7 @@ class FitSearch:
         if asked.places:
             return asked
         own = "" if question.pod.promised else question.pod.node
-        return dataclasses.replace(asked, closed=self._orders.closed(eligible, closing, own))
+        return msgspec.structs.replace(asked, closed=self._orders.closed(eligible, closing, own))
 
     def _ask_nodes(self, question: Question, names: Iterable[str], most: int) -> _Asked:
         pod, by_node = question.pod, self.by_node

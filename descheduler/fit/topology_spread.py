@@ -6,8 +6,9 @@ Source: kube-scheduler's PodTopologySpread filter. The pod itself is leaving, so
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.fit.matching_pods import DomainCounts, MatchingPods, Selected
 from descheduler.fit.node_rules import EligibleNodes
@@ -22,8 +23,7 @@ def constraints(pod: PodView) -> tuple[objects.TopologySpreadConstraint, ...]:
     return tuple(one for one in found if one.when_unsatisfiable != "ScheduleAnyway")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One constraint as it stands for one pod."""
 
     key: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
 
 from koordlite.model import cpuset
@@ -35,10 +33,9 @@ class TemplateKey(msgspec.Struct, frozen=True, eq=False, gc=False):
     spec: SpecKey = msgspec.field(default_factory=SpecKey)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodView:
-    """A pod with what the picture knows about it. Slots, because there are hundreds of thousands, and every rule walks
-    over all of them."""
+class PodView(msgspec.Struct, frozen=True):
+    """A pod with what the picture knows about it. A Struct, because there are hundreds of thousands, and every rule
+    walks over all of them."""
 
     pod: Pod
     object: objects.PodObject
@@ -50,7 +47,7 @@ class PodView:
     """Promise and fact of each container that has one or the other."""
     observed: bool = False
     """The agent saw the containers there. False: all we have is what was promised."""
-    template: TemplateKey = dataclasses.field(default_factory=TemplateKey)
+    template: TemplateKey = msgspec.field(default_factory=TemplateKey)
     """Which pod template it was made from; a pod that was compared with no other has a key of its own."""
 
     @property

@@ -7,36 +7,34 @@ templates, not to hundreds of thousands of pods.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
+
+import msgspec
 
 from descheduler.picture.pods import PodView, SpecKey, TemplateKey
 
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Template:
+class Template(msgspec.Struct, frozen=True):
     """Pods with the same `TemplateKey`. Annotations, priority, status and the rest may differ."""
 
     pods: list[PodView]
     """At least one; in the order of the picture: by node, namespace and name."""
-    namespace: str = dataclasses.field(init=False)
+    first: PodView
+    """The pod that speaks for all of them."""
+    namespace: str
     """Of all of them."""
-    labels: Mapping[str, str] = dataclasses.field(init=False)
+    labels: Mapping[str, str]
     """Of all of them."""
 
-    def __post_init__(self) -> None:
-        first = self.pods[0].pod
-        object.__setattr__(self, "namespace", first.namespace)
-        object.__setattr__(self, "labels", first.labels)
-
-    @property
-    def first(self) -> PodView:
-        """The pod that speaks for all of them."""
-        return self.pods[0]
+    @classmethod
+    def of(cls, pods: list[PodView]) -> Template:
+        """The template of these pods."""
+        first = pods[0]
+        return cls(pods, first, first.pod.namespace, first.pod.labels)
 
 
 class SpecGroup:
@@ -59,7 +57,7 @@ class SpecGroup:
         found: dict[TemplateKey, list[PodView]] = defaultdict(list)
         for pod in pods:
             found[pod.template].append(pod)
-        return cls({key: Template(sorted(several, key=place)) for key, several in found.items()})
+        return cls({key: Template.of(sorted(several, key=place)) for key, several in found.items()})
 
     @property
     def namespace(self) -> str:
@@ -114,7 +112,7 @@ class SpecGroup:
             pods = _changed(known.pods if known else [], gone, new)
             before += (known,) if known else ()
             if pods:
-                by_key[key] = Template(pods)
+                by_key[key] = Template.of(pods)
                 after.append(by_key[key])
         if not by_key:
             return None

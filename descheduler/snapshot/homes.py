@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+import msgspec
+
 from descheduler.framework import NodeView, PodView, ReservedCPUs
 from descheduler.picture.templates import by_name
 from descheduler.snapshot import crane, promised_placement
@@ -82,7 +84,7 @@ class Home:
         if one.pod.phase in _ENDED:
             return one
         containers, seen = promised_placement.of_pod(one, self.view, self._reported, crane.promise(one.pod))
-        return dataclasses.replace(one, containers=containers, observed=seen) if containers else one
+        return msgspec.structs.replace(one, containers=containers, observed=seen) if containers else one
 
     def _reserved(self, pods: Iterable[PodView]) -> ReservedCPUs:
         written, notes = self._written, self.view.node.annotations

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from apiserver import ApiServer
 from hypothesis import HealthCheck, given, settings
@@ -118,10 +119,10 @@ def test_what_goes_by_load_does_not_prolong_the_time(cluster: Any) -> None:
     first = loop.cycle(0)
     history = loop.recall.history
     for plugin, seen in (("LowNodeUtilization", 0), ("NUMAAlignment", 60)):
-        findings = tuple(dataclasses.replace(f, plugin=plugin) for f in first.evict[0].findings)
+        findings = tuple(msgspec.structs.replace(f, plugin=plugin) for f in first.evict[0].findings)
         view = cluster.view(stamp(60))
         plan = dataclasses.replace(
-            first, view=view, evict=(), spare=(dataclasses.replace(first.evict[0], findings=findings),)
+            first, view=view, evict=(), spare=(msgspec.structs.replace(first.evict[0], findings=findings),)
         )
         (past,) = past_evictions.after(history, plan, [], LOOPS).values()
         assert past.seen == NOON.timestamp() + 60 * seen

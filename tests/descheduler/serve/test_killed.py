@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from apiserver import ApiServer, Fault
 
@@ -124,7 +125,7 @@ def without(view: Any, uid: str) -> Any:
 
 def with_pod(view: Any, uid: str, **parts: Any) -> Any:
     one = view.by_uid[uid]
-    changed = dataclasses.replace(one, pod=dataclasses.replace(one.pod, **parts))
+    changed = msgspec.structs.replace(one, pod=dataclasses.replace(one.pod, **parts))
     return dataclasses.replace(view, by_uid={**view.by_uid, uid: changed})
 
 
