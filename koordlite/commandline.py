@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from koordlite.model import printable
@@ -19,6 +20,7 @@ REFUSED = 2
 """Exit code: the command could not run, and stderr says why."""
 INTERRUPTED = 130
 """As a shell reports a command that Ctrl-C ended."""
+_PIECES = 512
 SHELLS = ("bash", "zsh", "tcsh")
 _CHOICE = re.compile(r"(.*)invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
@@ -74,6 +76,13 @@ def add_output(command: argparse.ArgumentParser) -> None:
 def print_json(kind: str, **parts: object) -> None:
     """Print a document of this kind, as `printable.document`."""
     print(printable.document({"version": 1, "kind": kind, **parts}))
+
+
+def print_long(pieces: Iterable[str]) -> None:
+    """Print a report in pieces, many at a time: unbuffered, as in a container, each print is a system call."""
+    rest = iter(pieces)
+    while several := list(itertools.islice(rest, _PIECES)):
+        print(printable.lines("".join(several)), end="")
 
 
 def add_completion(command: argparse.ArgumentParser) -> None:

@@ -93,8 +93,7 @@ def _planned(args: argparse.Namespace) -> int:
     if args.output == "text":
         _print_text(plan, args)
     else:
-        for piece in _rendered(plan, args.output):
-            print(printable.lines(piece), end="")
+        commandline.print_long(_rendered(plan, args.output))
     if args.report:
         _write_reports(plan, args.report)
     if args.output != "text":  # The text has them itself.
@@ -122,8 +121,7 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
     selection = Selection(args.only, args.limit)
     shown = selection.of(plan)
     with text.at_width(_columns()):
-        for piece in (text.brief(shown),) if args.brief else text.pieces(shown):
-            print(printable.lines(piece), end="")
+        commandline.print_long((text.brief(shown),) if args.brief else text.pieces(shown))
     left_out = selection.line(plan, shown)
     if left_out:
         print(printable.lines(left_out))

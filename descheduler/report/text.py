@@ -7,6 +7,7 @@ import contextvars
 import functools
 import itertools
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from descheduler.fit.search import Place, Search
@@ -24,6 +25,8 @@ _INDENT = " " * 4
 _LABEL = 9
 _PLACES = 3
 _LEAST_WIDTH = 50
+AT_LENGTH = 200
+"""Pods of each verdict with all that is known; of more, one line each. The JSON report has it all."""
 
 
 def width() -> int:
@@ -90,8 +93,13 @@ def brief(plan: EvictionPlan) -> str:
 
 
 def _eviction(number: int, answer: Outcome) -> str:
-    reasons = ", ".join(dict.fromkeys(finding.reason for finding in answer.findings))
+    reasons = ", ".join(_reasons(answer))
     return _shortened(f"{number:>2}. {answer.pod.key} on {answer.pod.node} → {answer.target or 'no place'}: {reasons}")
+
+
+def _reasons(answer: Outcome) -> Iterable[str]:
+    """What is wrong, in words, each once."""
+    return dict.fromkeys(finding.reason for finding in answer.findings)
 
 
 def _much(plan: EvictionPlan, pods: int) -> str:
@@ -199,17 +207,37 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
 def _evictions(plan: EvictionPlan) -> Iterator[str]:
     if plan.evict:
         yield "TO EVICT, in this order"
-    for number, answer in enumerate(plan.evict, 1):
+    for number, answer in enumerate(plan.evict[:AT_LENGTH], 1):
         yield ""
         yield from outcome(answer, f"{number:>2}. ")
+    rest = enumerate(plan.evict[AT_LENGTH:], AT_LENGTH + 1)
+    for reasons, several in itertools.groupby(rest, lambda item: ", ".join(_reasons(item[1]))):
+        yield from ("", f"{_INDENT}{reasons}{_MORE}")
+        for number, answer in several:
+            yield from _in_brief(f"{number:>2}. {answer.pod.key}  on {answer.pod.node}", answer.target or "no place")
 
 
 def _kept(plan: EvictionPlan) -> Iterator[str]:
     if plan.spare:
         yield "KEPT, with findings"
-    for answer in plan.spare:
+    for answer in plan.spare[:AT_LENGTH]:
         yield ""
         yield from outcome(answer, " -  ")
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for answer in plan.spare[AT_LENGTH:]:
+        groups[f"{', '.join(_reasons(answer))}, kept by {answer.reasons[0].reason}"].append(answer)
+    for title, several in groups.items():
+        yield from ("", f"{_INDENT}{title}{_MORE}")
+        yield from (_shortened(f" -  {answer.pod.key}  on {answer.pod.node}") for answer in several)
+
+
+_MORE = ", one line each (`descheduler explain POD` has the rest)"
+
+
+def _in_brief(pod: str, target: str) -> Iterator[str]:
+    """A pod that goes, and where to, on a second line where one is too short."""
+    line = f"{pod} → {target}"
+    return iter([line]) if len(line) <= width() else map(_shortened, (pod, f"{_INDENT * 2}→ {target}"))
 
 
 def _finding(finding: Finding, *, repeated: bool) -> Iterator[str]:

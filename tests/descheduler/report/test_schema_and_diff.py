@@ -68,6 +68,46 @@ def test_a_report_without_a_field_is_not(troubled: Any, field: str) -> None:
         jsonschema.validate(report, SCHEMA)
 
 
+def restless(cluster: Any, pods: int) -> None:
+    """So many pods of two owners that restart all the time, the last one of the second owner more important."""
+    cluster.node("a")
+    cluster.node("b")
+    for number in range(pods):
+        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
+        pod = cluster.pod(f"p{number:03}", "a", cpu="1m", memory="1Mi", owner=f"o{number % 2}")
+        pod["status"]["containerStatuses"] = [state]
+        pod["spec"]["priority"] = 7 if number == pods - 1 else number % 2
+
+
+def test_what_all_findings_or_all_pods_of_an_owner_share_is_said_once(cluster: Any) -> None:
+    restless(cluster, 4)
+    plan = cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", ""))
+    report = as_json(plan)
+    jsonschema.validate(report, SCHEMA)
+    (by_plugin,) = (one for one in report["plugins"] if one["findings"])
+    owners = {one["owner"]: one for one in report["owners"]}
+    found = {}
+    for pod in report["evict"] + report["spare"]:
+        own = pod if "qosClass" in pod else owners[pod["owner"]]
+        (finding,) = pod["findings"]
+        evidence = by_plugin["evidence"][finding["reason"]] | finding.get("evidence", {})
+        found[pod["uid"]] = (own["qosClass"], own["priority"], evidence, finding.get("severity", "hard"))
+    assert found == {
+        o.pod.uid: (str(o.pod.pod.qos_class), o.pod.pod.priority, dict(o.main.evidence), o.main.severity)
+        for o in plan.outcomes
+    }
+    assert sorted(pod["pod"] for pod in report["evict"] + report["spare"] if "qosClass" in pod) == ["default/p003"]
+
+
+def test_of_many_pods_the_text_has_one_line_each_beyond_the_first(cluster: Any) -> None:
+    restless(cluster, text.AT_LENGTH + 50)
+    plan = cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", ""))
+    shown = text.render(plan).splitlines()
+    assert sum(line.startswith("    wrong") for line in shown) == text.AT_LENGTH
+    listed = [line.split("  on ")[0].split(". ")[1] for line in shown if "  on a" in line]
+    assert listed == [outcome.pod.key for outcome in plan.evict]
+
+
 def test_what_each_plugin_found_and_what_limits_left(troubled: Any) -> None:
     report = as_json(troubled.plan(POLICY))
     by_name = {one["name"]: one for one in report["plugins"]}
