@@ -159,7 +159,7 @@ def _moved(
 
 
 class NodeGroup(tuple[NodeView, ...]):
-    """Some nodes, whose names are gathered once however many pods are asked about them."""
+    """Some nodes, whose names and indices are gathered once however many pods are asked about them."""
 
     @functools.cached_property
     def names(self) -> frozenset[str]:

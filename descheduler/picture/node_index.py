@@ -38,6 +38,14 @@ def fingerprint(*rules: object) -> bytes:
     return _encode(rules)
 
 
+def index_of(nodes: NodeGroup) -> NodeIndex:
+    """The index of these nodes, made once for all who ask about the same group."""
+    known: dict[str, NodeIndex] = nodes.__dict__
+    if "_index" not in known:
+        known["_index"] = NodeIndex(nodes)
+    return known["_index"]
+
+
 class NodeIndex:
     """Nodes of one picture by what rules ask of them."""
 

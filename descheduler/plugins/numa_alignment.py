@@ -83,7 +83,7 @@ def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
 
 
 def _promises(node: NodeView) -> bool:
-    return node.once((NAME, "promises"), lambda: any(pod.promised for pod in node.pods))
+    return node.once((NAME, "promises"), lambda: any(pod.containers and pod.promised for pod in node.pods))
 
 
 def _judged(node: NodeView) -> Sequence[PodView]:

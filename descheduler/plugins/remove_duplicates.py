@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.arguments.common import Namespaces
-from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.picture.node_index import NodeIndex
+from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
+from descheduler.picture.node_index import NodeIndex, index_of
 from descheduler.picture.pods import SpecKey
 from descheduler.picture.templates import SpecGroup, place
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups, owned_by
@@ -60,7 +60,8 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
 
 def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share, _ByNode]]:
     """Owners with the share of a node, and the pods of each node beyond the first."""
-    targets = NodeIndex([node for node in handle.nodes if not node.object.spec.unschedulable])
+    schedulable = [node for node in handle.nodes if not node.object.spec.unschedulable]
+    targets = index_of(handle.nodes if len(schedulable) == len(handle.nodes) else NodeGroup(schedulable))
     for owner, present in sorted(_owners(view, config, handle).items()):
         groups = [_evictable(group, handle) for group in present]
         crowded = [{node: pods for node, pods in group.items() if len(pods) > 1} for group in groups]
@@ -82,7 +83,7 @@ def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[_By
     """Pods that are alike, by owner and node, of owners that have two on some node."""
     alike: dict[_Alike, list[SpecGroup]] = defaultdict(list)
     for group in chosen_groups(view, handle.nodes, config.namespaces, None):
-        if not owned_by(group.first, config.exclude_owner_kinds):
+        if not (config.exclude_owner_kinds and owned_by(group.first, config.exclude_owner_kinds)):
             alike[_key(group)].append(group)
     found: dict[_Owner, list[list[SpecGroup]]] = defaultdict(list)
     for key, groups in alike.items():

@@ -34,7 +34,8 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that is with one it must not be with, the least important of each node first."""
     present = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
     conflicts = Conflicts(handle.nodes, indices(view, present), view.namespaces)
-    declaring = sorted((p for one in present if anti_affinity_terms(one.first) for p in one.pods), key=place)
+    asking = [group for group in present if anti_affinity_terms(group.first) and conflicts.possible(group)]
+    declaring = sorted((pod for group in asking for pod in group.pods), key=place)
     for _, pods in itertools.groupby(declaring, key=lambda pod: pod.node):
         for pod in sorted(pods, key=least_important_first):
             conflict = conflicts.of(pod)

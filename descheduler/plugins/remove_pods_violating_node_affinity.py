@@ -12,7 +12,7 @@ from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.picture.node_index import NodeIndex, node_affinity
+from descheduler.picture.node_index import NodeIndex, index_of, node_affinity
 from descheduler.picture.templates import SpecGroup, place
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups
 
@@ -47,7 +47,7 @@ class Config:
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod on a node that it must not be on, or that it prefers less than one that would take it."""
     groups = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
-    index = NodeIndex(handle.nodes)
+    index = index_of(handle.nodes)
     for kind in config.node_affinity_type:
         if kind == _REQUIRED:
             yield from _judge_required(groups, index, config, handle)
@@ -57,7 +57,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     """Whether its node is one of those that it asks for, and how much it likes the node."""
-    index, affinity, words = NodeIndex(handle.nodes), node_affinity(pod), []
+    index, affinity, words = index_of(handle.nodes), node_affinity(pod), []
     spec = pod.object.spec
     if affinity.required is None and not spec.node_selector:
         words.append("it requires nothing of nodes")

@@ -14,6 +14,7 @@ from descheduler.framework import NodeView, PodView
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import fingerprint
 from descheduler.picture.pods import SpecKey, anti_affinity_terms
+from descheduler.picture.templates import SpecGroup
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
@@ -64,6 +65,20 @@ class Conflicts:
                 other = next(other for other in together.values() if other.uid != uid)
                 return Conflict(term, other, len(together) - (uid in together))
         return None
+
+    def possible(self, group: SpecGroup) -> bool:
+        """May any pod of the group have a conflict? Asked first, because of most groups none has: each pod is alone in
+        its domain, and is one of those that its terms select."""
+        for term, selected in self._terms(group.first):
+            if any(len(together) > 1 for together in selected.values()):
+                return True
+            reached = group.namespace in self._reach(term, group.namespace)
+            if not (
+                reached
+                and all(label_selectors.labels_match(term.label_selector, one.labels) for one in group.templates)
+            ):
+                return True
+        return False
 
     def remove(self, pod: PodView) -> None:
         """The pod goes: nobody is with it any more."""

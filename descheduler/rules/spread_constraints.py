@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from descheduler.framework import NodeView, PodView
+from descheduler.framework import NodeGroup, NodeView, PodView
 from descheduler.picture.label_index import LabelIndex
-from descheduler.picture.node_index import NodeIndex, NodeNames, fingerprint, node_affinity
+from descheduler.picture.node_index import NodeNames, fingerprint, index_of, node_affinity
 from descheduler.picture.pods import TemplateKey
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
@@ -43,8 +43,8 @@ class _Layout:
 class Spread:
     """The nodes, and the domains that labels make of them."""
 
-    def __init__(self, nodes: Sequence[NodeView]) -> None:
-        self._nodes = NodeIndex(nodes)
+    def __init__(self, nodes: NodeGroup) -> None:
+        self._nodes = index_of(nodes)
         self._by_name = {node.name: node for node in nodes}
         self._layouts: dict[tuple[str, NodeNames], _Layout] = {}
         self._by_value: dict[str, Mapping[str, list[NodeView]]] = {}

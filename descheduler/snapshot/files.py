@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import operator
 import pathlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -66,6 +65,7 @@ class Objects:
     """Objects of the last cycle, by kind."""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     """Resource version of the lists, by kind."""
+    _logs: dict[str, list[tuple[str, str]]] = dataclasses.field(default_factory=lambda: defaultdict(list))
 
     def successor(self) -> Objects:
         """Nothing yet, but it knows these objects."""
@@ -100,19 +100,23 @@ class Objects:
         `before` changes with it: what a watch has told once it does not tell again, whatever becomes of this cycle.
         """
         kept = before.by_kind[kind]
-        added = False
+        if len(before.log(kind)) > len(kept):  # Who reads another log looks at all objects.
+            before._logs[kind] = []
+        log = self._logs[kind] = before.log(kind)
         for place, obj in changed.items():
             if obj is None:
                 kept.pop(place, None)
-            elif not _unchanged(kept.get(place), obj):
-                added = added or place not in kept
+            elif _unchanged(kept.get(place), obj):
+                continue
+            else:
                 kept[place] = obj
-        if added:  # So that to sort them again costs little.
-            kept = before.by_kind[kind] = dict(sorted(kept.items(), key=_by_place))
+            log.append(place)
         self.by_kind[kind] = kept
 
-
-_by_place = operator.itemgetter(0)
+    def log(self, kind: str) -> list[tuple[str, str]]:
+        """Which objects of the kind changed, in turn. It goes on with each `change`, so who has read it needs only what
+        was added; objects that were listed have a log of their own."""
+        return self._logs[kind]
 
 
 class _Identity(msgspec.Struct, rename="camel"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from descheduler.framework import PodView
 from descheduler.picture.templates import by_name
@@ -28,7 +28,9 @@ class PlacedPods:
         self.moves: Mapping[str, Moves] = {}
         """Which pods left each node with the last reading, and which came; a node that keeps its pods is missing."""
         self._classes: Mapping[str, int] = {}
-        self._objects: dict[_Place, PackedPod] = {}
+        self._log: list[_Place] | None = None
+        """Of the objects that were read last, and how much of it was known then."""
+        self._read = 0
         self._pods: dict[_Place, PodView] = {}
         self._troubled: dict[_Place, PodView] = {}
         """Of those, the ones that could be read only in part."""
@@ -42,34 +44,43 @@ class PlacedPods:
     def read(self, objects: Objects, classes: Mapping[str, int]) -> None:
         """Bring it up to date. `classes`: priorities by the names of their classes."""
         kept: dict[_Place, PackedPod] = objects.by_kind["Pod"]
-        known = self._objects if classes == self._classes else {}
-        changed = [where for where, obj in kept.items() if known.get(where) is not obj]
-        gone = [where for where in self._pods if where not in kept] if self._is_short(kept, changed) else []
         moves: dict[str, Moves] = defaultdict(lambda: ([], []))
-        for where in (*gone, *changed):
-            if where in self._pods:
-                before = self._pods.pop(where)
+        for where in self._touched(objects, again=classes != self._classes):
+            before, obj = self._pods.get(where), kept.get(where)
+            if before is not None and before.object is obj and classes == self._classes:
+                continue
+            if before is not None:
+                del self._pods[where]
                 self._troubled.pop(where, None)
                 moves[before.node][0].append(before)
-        for where in changed:
-            one = self._pods[where] = _pod(kept[where], objects.packer, classes)
-            if one.pod.problems:
-                self._troubled[where] = one
-            moves[one.node][1].append(one)
-        self._objects, self._classes, self.moves = dict(kept), classes, moves
+            if obj is not None:
+                one = self._pods[where] = _pod(obj, objects.packer, classes)
+                if one.pod.problems:
+                    self._troubled[where] = one
+                moves[one.node][1].append(one)
+        self._classes, self.moves = classes, moves
         for name, (left, came) in moves.items():
             self._move(name, left, came)
 
-    def _is_short(self, kept: Mapping[_Place, PackedPod], changed: list[_Place]) -> bool:
-        """Whether some pod is no more there."""
-        return len(self._pods) + sum(where not in self._pods for where in changed) != len(kept)
+    def _touched(self, objects: Objects, *, again: bool) -> Collection[_Place]:
+        """Where objects may have changed since the last reading; with `again` wherever there are any."""
+        log, read = objects.log("Pod"), self._read
+        self._log, before = log, self._log
+        self._read = len(log)
+        if log is before and not again:
+            return dict.fromkeys(log[read:])
+        return {**self._pods, **objects.by_kind["Pod"]}
 
     def _move(self, node: str, left: list[PodView], came: list[PodView]) -> None:
         pods = self.by_node.setdefault(node, [])
         for one in left:
             del pods[bisect.bisect_left(pods, by_name(one), key=by_name)]
-        pods += came
-        pods.sort(key=by_name)
+        if len(came) > len(pods):
+            pods += came
+            pods.sort(key=by_name)
+        else:
+            for one in came:
+                bisect.insort(pods, one, key=by_name)
         if not pods:
             del self.by_node[node]
 
