@@ -6,8 +6,6 @@ import argparse
 import contextlib
 import dataclasses
 import logging
-import secrets
-import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -91,6 +89,9 @@ def elected(
 
 
 def _settings(args: argparse.Namespace, written: LeaderElection | None) -> LeaseSettings:
+    import secrets
+    import socket
+
     from koordlite.kube.client.lease import LeaseSettings
     from koordlite.model import duration
 

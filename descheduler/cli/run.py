@@ -8,7 +8,6 @@ import logging
 import os
 import pathlib
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -373,6 +372,8 @@ def _certificate(args: argparse.Namespace) -> Certificate | SelfSigned | None:
 
 @contextlib.contextmanager
 def _events(pictures: PictureSource) -> Iterator[Tell]:
+    import socket
+
     from descheduler.serve import events
     from koordlite.clock import RealClock
     from koordlite.kube.publish.events import Events

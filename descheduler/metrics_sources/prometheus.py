@@ -7,10 +7,8 @@ upstream does not do. A sample is between 0 and 1 and becomes whole percent, rou
 from __future__ import annotations
 
 import dataclasses
-import ssl
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -68,6 +66,9 @@ class Prometheus:
             return Usage(absent=f"Prometheus {self.url} cannot be asked: {error}")
 
     def _get(self, address: str) -> bytes:
+        import ssl  # These take as long to import as a small cluster to judge, and most policies never ask.
+        import urllib.request
+
         token = self.token()
         headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         request = urllib.request.Request(address, headers=headers)

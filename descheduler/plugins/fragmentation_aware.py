@@ -7,7 +7,6 @@ most leaves.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Generator, Mapping
 
 from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
@@ -79,6 +78,8 @@ def imbalance(requested: Mapping[str, int], allocatable: Mapping[str, int]) -> f
 
     Resources that the node does not have are left out. Source: Koordinator `FragmentationAware`.
     """
+    import statistics  # It brings random numbers and fractions along, and few policies have this plugin.
+
     parts = [requested.get(name, 0) / amount for name, amount in allocatable.items() if amount > 0]
     return statistics.pstdev(parts) if parts else 0.0
 

@@ -203,8 +203,9 @@ class Packer:
         """Without their ids, which no two containers share."""
         if not states:
             return None
-        if all(state.state and "running" in state.state for state in states):
-            return self._running(tuple([(state.name, state.restart_count) for state in states]))
+        running = [(one.name, one.restart_count) for one in states if one.state and "running" in one.state]
+        if len(running) == len(states):
+            return self._running(tuple(running))
         return self.share(tuple(map(_without_id, states)))
 
 
