@@ -55,7 +55,9 @@ man: $(READY)
 
 # The documentation as a site: out/site/index.html. Every link has to lead somewhere.
 site: $(VENV)-site/.ready
-	$(VENV)-site/bin/mkdocs build --strict --quiet
+	@echo "building the documentation"
+	@$(VENV)-site/bin/mkdocs build --strict --quiet
+	@echo "wrote out/site/index.html"
 
 $(VENV)-site/.ready: docs/requirements.txt
 	@$(SET_UP) $(VENV)-site docs/requirements.txt

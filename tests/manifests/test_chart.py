@@ -27,6 +27,14 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
+def test_without_kubectl_the_script_says_so(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, ROOT / "scripts" / "chart", tmp_path / "chart"]
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("chart: kubectl is not on the PATH")
+    assert not (tmp_path / "chart").exists()
+
+
 def by_name(objects: Any) -> dict[tuple[str, str, str], Any]:
     return {(o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]): o for o in objects if o}
 
