@@ -29,6 +29,7 @@ RESCTRL = {
     name: {"resctrlQOS": {"enable": True, "catRangeStartPercent": 0, "catRangeEndPercent": end, "mbaPercent": mba}}
     for name, end, mba in (("lsrClass", 100, 100), ("lsClass", 100, 100), ("beClass", 30, 50))
 }
+CORE_SCHED = {"cpuQOS": {"enable": True}}
 
 
 class Emulated:
@@ -61,14 +62,25 @@ class Emulated:
         meta = {"name": "node-a", "annotations": notes, "labels": dict(labels or {})}
         self._write("node", "v1", "Node", meta, status=_both(amounts))
 
-    def slo(self, *, policy: str = "cpuset", enable: bool = True, percent: int = 65, resctrl: bool = True) -> None:
-        """The ConfigMap: suppression and resctrl classes."""
+    def slo(
+        self,
+        *,
+        policy: str = "cpuset",
+        enable: bool = True,
+        percent: int = 65,
+        resctrl: bool = True,
+        core_sched: bool = False,
+    ) -> None:
+        """The ConfigMap: suppression, resctrl classes, and core scheduling of these classes."""
+        qos: dict[str, object] = dict(RESCTRL) if resctrl else {}
+        if core_sched:
+            qos = {name: {**RESCTRL[name], **CORE_SCHED} for name in RESCTRL} | {"policies": {"cpuPolicy": "coreSched"}}
         threshold = {"enable": enable, "cpuSuppressThresholdPercent": percent, "cpuSuppressPolicy": policy}
         self.raw_slo(
             {
                 "colocation-config": {"enable": True, "metricAggregateDurationSeconds": 10},
                 "resource-threshold-config": {"clusterStrategy": threshold},
-                "resource-qos-config": {"clusterStrategy": RESCTRL if resctrl else {}},
+                "resource-qos-config": {"clusterStrategy": qos},
             }
         )
 

@@ -123,6 +123,7 @@ def emulated(
     `full` as in `everything`."""
     with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder:
         node = Emulated("intel-2s-ht", pathlib.Path(folder))
+        node.slo(core_sched=full)
         for number in range(pods):
             node.pod(f"p{number}", KINDS[number % 2][1], "0.05")
         if front:
@@ -136,12 +137,14 @@ def emulated(
 
 
 def everything(settings: config.Settings) -> config.Settings:
-    """With what is off by default: predictions, what a NodeMetric needs, evictions and their last resort."""
+    """With what is off by default: predictions, what a NodeMetric needs, evictions and their last resort, and core
+    scheduling, which only the ConfigMap of the emulated node asks for: many real CPUs have no hyperthreads."""
     on = {
         "midAllocatable": {"predict": True, "cold_start_seconds": 60.0},
         "memoryEvict": {"be_memory_evict": True, "memory_evict": True, "be_memory_last_resort_seconds": 30.0},
         "cpuEvict": {"be_cpu_evict": True, "cpu_evict": True},
         "resctrl": {"monitor_pods": True},
+        "coreSched": {"mode": settings.strategies["cpuSuppress"].mode},
     }
     sections = {**settings.strategies}
     for name, more in on.items():
