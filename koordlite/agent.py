@@ -118,7 +118,9 @@ class Agent:
         self._guard = guard or self._guard
         self.take_over()
         agent = self._settings.agent
-        self._waker = wake.open_waker(self._host, agent.reaction, hertz=agent.reaction_hertz)
+        self._waker = wake.open_waker(
+            self._host, agent.reaction, hertz=agent.reaction_hertz, cpu_percent=agent.reaction_cpu_percent
+        )
         self._waker.news = self._cluster.take_news if isinstance(self._cluster, News) else None
         try:
             self._loop(on_tick, seconds)

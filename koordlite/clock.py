@@ -13,6 +13,18 @@ import weakref
 
 _LONGEST_MS = 2**31 - 1
 """What poll(2) takes."""
+_MONOTONIC_COARSE = 6
+"""CLOCK_MONOTONIC_COARSE of Linux, which the kernel moves at its timer interrupt only. Python has no name for it."""
+
+
+def coarse_monotonic() -> float:
+    """The monotonic clock as of the kernel's last timer interrupt: between two answers lie whole periods of it."""
+    return time.clock_gettime(_MONOTONIC_COARSE)
+
+
+def timer_period_seconds() -> float:
+    """Time between two timer interrupts: 0.004 at 250 Hz."""
+    return time.clock_getres(_MONOTONIC_COARSE)
 
 
 class SignalEvent(threading.Event):

@@ -40,8 +40,11 @@ class Agent:
     reaction: Setting = "automatic"
     """Whether best effort gives way also between two ticks, when latency-sensitive work suddenly needs the CPU. off,
     automatic (by the best way the machine has; not on an emulated one), or required: degraded where there is none."""
-    reaction_hertz: float = bounded(50.0, ge=1, le=50)
-    """Most looks a second at the CPU time of node and pods. Fewer where they would cost over 0.3 % of a core."""
+    reaction_hertz: float = bounded(50.0, ge=1, le=200)
+    """Most looks a second at the CPU time of node and pods. Fewer where they would cost over reactionCpuPercent."""
+    reaction_cpu_percent: float = bounded(0.3, ge=0.05, le=2)
+    """Percent of one core that these looks may cost. With 1.0 and reactionHertz 100, best effort gives way in about
+    half the time."""
     reaction_band_percent: float = bounded(5.0, ge=1, le=50)
     """Percent of the node by which the use of all others must exceed what the last decision assumed."""
 

@@ -29,15 +29,13 @@ from koordlite.observe.new_groups import NewGroups
 
 LOG = logging.getLogger(__name__)
 
-CPU_SHARE = 0.003
-"""Of one core, at most, for sampling."""
-_AIMED_SHARE = 0.8 * CPU_SHARE
-"""What the period is chosen for: the cost of a sample varies."""
+CPU_PERCENT = 0.3
+"""Of one core, at most, for sampling, unless more is granted."""
+_AIMED = 0.8
+"""Part of that which the period is chosen for: the cost of a sample varies."""
 _FIRST_PERIOD_SECONDS = 0.05
 """Until the first second has shown what a sample costs here."""
-CONFIRM_SECONDS = 0.016
-"""How long use must stay above the edge; also the time it is measured over: four timer interrupts at 250 Hz."""
-_PIECE_SECONDS = 0.2
+_PIECE_SECONDS = 0.5
 """Longest piece of a wait that a stop does not end."""
 _ALERT_SECONDS = 2 * SHORTEST_WINDOW_US / 1e6
 """How long one report of pressure keeps sampling going: the next may come a window later."""
@@ -69,6 +67,7 @@ class Waker:
         trigger: PressureTrigger | None = None,
         new_groups: NewGroups | None = None,
         hertz: float = 50.0,
+        cpu_percent: float = CPU_PERCENT,
         why: str = "",
         missing: bool = False,
     ) -> None:
@@ -80,7 +79,7 @@ class Waker:
             self._nap = self.new_groups.wait
             if trigger:
                 trigger.also(self.new_groups.fileno)
-        self._shortest = 1 / hertz
+        self._shortest, self._share = 1 / hertz, _AIMED * cpu_percent / 100
         self._period = max(self._shortest, _FIRST_PERIOD_SECONDS)
         self._why, self._missing = why, missing
         self._seen: Snapshot | None = None
@@ -93,7 +92,7 @@ class Waker:
         self._samples = self._pressure = self._surges = 0
         self._hurry = False
         self.news: Callable[[], bool] | None = None
-        """Whether the cluster has something that the next tick should not wait for; asked several times a second."""
+        """Whether the cluster has something that the next tick should not wait for; asked twice a second."""
 
     @property
     def state(self) -> Reaction:
@@ -209,7 +208,7 @@ class Waker:
         """Sample for `seconds`; True at once when others used so much from one sample to the next that it may be a
         surge. A new group ends it.
 
-        Fifty times a second and nearly always for nothing: no more work than this. A stop ends only the piece.
+        Many times a second and nearly always for nothing: no more work than this. A stop ends only the piece.
         """
         assert self._sentinel is not None
         others, nap, rate, period = self._sentinel.others, self._nap, self._suspect_rate, self._period
@@ -229,7 +228,7 @@ class Waker:
         """A surge when use stays above the edge. Measured from a sample that lies inside of it, not from before."""
         assert self._seen is not None and self._edge is not None and self._sentinel is not None
         first = self._sentinel.sample()
-        if self._clock.wait(CONFIRM_SECONDS):
+        if self._clock.wait(self._sentinel.confirm_seconds):
             return Wake("stop")
         use = sentinel.between(first, self._sentinel.sample())
         self._samples += 2
@@ -277,11 +276,11 @@ class Waker:
                 before=self._sample_cost or cost / samples, sample=cost / samples
             )
             self._period = reaction.period_seconds(
-                sample_cost_seconds=self._sample_cost, share=_AIMED_SHARE, shortest_seconds=self._shortest
+                sample_cost_seconds=self._sample_cost, share=self._share, shortest_seconds=self._shortest
             )
 
 
-def open_waker(host: Host, setting: Setting, *, hertz: float) -> Waker:
+def open_waker(host: Host, setting: Setting, *, hertz: float, cpu_percent: float = CPU_PERCENT) -> Waker:
     """The best way there is on this machine. `required` takes what there is as well, and `state` says what is missing.
 
     An emulated or recorded machine has none with `automatic`: its time passes only while something waits. `required`
@@ -299,7 +298,15 @@ def open_waker(host: Host, setting: Setting, *, hertz: float) -> Waker:
     except (OSError, ValueError) as error:
         return Waker(host, why=str(error), missing=setting == "required", new_groups=new_groups)
     trigger, why = _trigger(host) if real else (None, _EMULATED)
-    return Waker(host, sentinel=sampler, trigger=trigger, new_groups=new_groups, hertz=hertz, why=why)
+    return Waker(
+        host,
+        sentinel=sampler,
+        trigger=trigger,
+        new_groups=new_groups,
+        hertz=hertz,
+        cpu_percent=cpu_percent,
+        why=why,
+    )
 
 
 def _new_groups(host: Host) -> NewGroups:

@@ -37,6 +37,9 @@ class GroupNotices:
         """OSError where there is no inotify, or the user has no instance of it left."""
         self._cgroups, self._most = cgroups, most
         self._inotify = Inotify()
+        # Waited for many times a second: epoll(7) keeps between two calls what select(2) is told and sets up each time.
+        self._epoll = select.epoll()
+        self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
         self._groups: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self.why = ""
@@ -66,7 +69,7 @@ class GroupNotices:
 
     def wait(self, seconds: float) -> bool:
         """Pass `seconds` at most; True when something was reported."""
-        return bool(select.select([self._inotify], [], [], max(0.0, seconds))[0])
+        return bool(self._epoll.poll(max(0.0, seconds), 1))
 
     def take(self) -> Notices:
         """What was reported, without waiting."""
@@ -84,6 +87,7 @@ class GroupNotices:
 
     def close(self) -> None:
         """Give the descriptor and all watches back."""
+        self._epoll.close()
         self._inotify.close()
         self._groups, self._watches = {}, {}
 

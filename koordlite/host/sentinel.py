@@ -2,7 +2,9 @@
 
 A whole picture costs too much for that. /proc/stat is too coarse: it counts in hundredths of a second, cgroups in
 nanoseconds. A running thread is accounted at each timer interrupt (4 ms at 250 Hz), in all groups above it at once, so
-that the difference of two groups is exact where each of them is not.
+that the difference of two groups is exact where each of them is not. What runs without a break has used whole periods
+of the interrupt between two samples, now one more and now one less than their distance in time; so the time between two
+samples is by the clock or by the interrupts, whichever says more.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 
+from koordlite.clock import coarse_monotonic, timer_period_seconds
 from koordlite.formulas.cpu import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
@@ -27,6 +30,8 @@ class UsageSample:
     """CPU time used until one moment, in nanoseconds."""
 
     time: float
+    accounted: float
+    """Until when threads that run without a break are accounted: the last timer interrupt."""
     node_ns: int | None
     pods_ns: int
     best_effort_ns: int
@@ -64,6 +69,10 @@ class Sentinel:
         groups = [*([""] if layout.version == 1 else []), layout.kubepods, layout.besteffort]
         counters = [_counter(files, cgroups.path(group, "cpu.usage")) for group in groups]
         self._now, self._usage_ns = clock.monotonic, Version(layout.version).usage_ns
+        real = isinstance(files, RealFiles)
+        self._accounted = coarse_monotonic if real else clock.monotonic
+        self.confirm_seconds = reaction.confirm_seconds(timer_period_seconds=timer_period_seconds() if real else 0.0)
+        """What two samples have to be apart for their difference to be worth an answer."""
         self._kept = [counter for counter in counters if isinstance(counter, OpenCounter)]
         self._node = counters[0] if layout.version == 1 else None
         self._pods, self._best_effort = counters[-2:]
@@ -71,9 +80,9 @@ class Sentinel:
 
     def sample(self) -> UsageSample:
         """The counters at this moment; OSError where one cannot be read."""
-        usage_ns, time = self._usage_ns, self._now()
+        usage_ns, time, accounted = self._usage_ns, self._now(), self._accounted()
         node_ns = usage_ns(self._node()) if self._node else None
-        return UsageSample(time, node_ns, usage_ns(self._pods()), usage_ns(self._best_effort()))
+        return UsageSample(time, accounted, node_ns, usage_ns(self._pods()), usage_ns(self._best_effort()))
 
     def others(self) -> tuple[float, int]:
         """The time, and the CPU time of all but best effort: of the node, on v2 of all pods. The cheapest sample."""
@@ -98,7 +107,7 @@ def _counter(files: Files, path: str) -> Callable[[], bytes]:
 
 def between(first: UsageSample, second: UsageSample) -> FreshUse:
     """Use between two samples."""
-    seconds = second.time - first.time
+    seconds = max(second.time - first.time, second.accounted - first.accounted)
     node = None
     if first.node_ns is not None and second.node_ns is not None:
         node = reaction.milli(used_ns=second.node_ns - first.node_ns, seconds=seconds)

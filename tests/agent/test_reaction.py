@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from emulated import Emulated
 
+from koordlite.formulas.cpu.reaction import CONFIRM_SECONDS
 from koordlite.host.sentinel import Sentinel
 from koordlite.model.status.reaction import FreshUse
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
-from koordlite.wake import CONFIRM_SECONDS, Waker
+from koordlite.wake import Waker
 
 Make = Callable[[str], Emulated]
 
@@ -112,6 +113,26 @@ def test_news_of_kubelet_do_not_wait_for_the_next_tick(node: Emulated, reaction:
     assert len(times) == 4
     assert times[1] - times[0] < 1.0
     assert times[2] - times[1] >= 10.0
+
+
+@pytest.mark.parametrize(
+    ("granted", "hertz"),
+    [
+        pytest.param({}, 24.0, id="a-share-that-nobody-changed"),
+        pytest.param({"cpu_percent": 1.0}, 80.0, id="three-times-the-share-three-times-the-samples"),
+        pytest.param({"cpu_percent": 2.0, "hertz": 100.0}, 100.0, id="no-more-samples-than-asked-for"),
+    ],
+)
+def test_samples_come_as_often_as_their_share_of_a_core_allows(
+    node: Emulated, granted: dict[str, float], hertz: float
+) -> None:
+    with node.journal() as journal:
+        seen = node.ticks(node.agent(journal), 3)[-1].picture
+    host = node.host()
+    waker = Waker(host, sentinel=Sentinel(host.files, host.cgroups, host.clock), **{"hertz": 200.0, **granted})  # type: ignore[arg-type]
+    waker.watch(seen, 1_000_000)
+    waker._account(0.0001, 1, 1.0)
+    assert waker.state.hertz == pytest.approx(hertz)
 
 
 @dataclasses.dataclass

@@ -49,6 +49,20 @@ def test_looks_stay_below_their_share(cost: float, period: float) -> None:
     assert made == pytest.approx(period)
 
 
+@pytest.mark.parametrize(
+    ("timer_period", "seconds"),
+    [
+        pytest.param(0.0, 0.008, id="counters-exact-at-any-moment"),
+        pytest.param(0.001, 0.008, id="1000-Hz"),
+        pytest.param(1 / 300, 0.01, id="300-Hz"),
+        pytest.param(0.004, 0.008, id="250-Hz"),
+        pytest.param(0.01, 0.01, id="100-Hz"),
+    ],
+)
+def test_a_surge_is_measured_over_whole_periods_of_the_timer(timer_period: float, seconds: float) -> None:
+    assert reaction.confirm_seconds(timer_period_seconds=timer_period) == pytest.approx(seconds)
+
+
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 10**6), min_size=1), st.integers(0, 10**6))
 def test_shares_add_up_to_the_total(parts: dict[str, int], total: int) -> None:
     shares = reaction.shared_out(parts, total=total)

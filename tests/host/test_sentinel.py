@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from koordlite.formulas.cpu import reaction
 from koordlite.host import sentinel
 from koordlite.host.sentinel import OpenCounter, UsageSample
 from koordlite.model.status.reaction import FreshUse
@@ -14,17 +18,42 @@ from koordlite.model.status.reaction import FreshUse
 @pytest.mark.parametrize(
     ("second", "use"),
     [
-        pytest.param(UsageSample(10.02, 130_000_000, 60, 0), FreshUse(1500, 0, 0), id="thirty-ms-in-twenty-ms"),
+        pytest.param(UsageSample(10.02, 10.02, 130_000_000, 60, 0), FreshUse(1500, 0, 0), id="thirty-ms-in-twenty-ms"),
         pytest.param(
-            UsageSample(10.02, 0, 20_000_050, 40), FreshUse(0, 1000, 0), id="a-counter-that-went-back-is-no-use"
+            UsageSample(10.02, 10.02, 0, 20_000_050, 40), FreshUse(0, 1000, 0), id="a-counter-that-went-back-is-no-use"
         ),
         pytest.param(
-            UsageSample(10.02, None, 50, 10_000_040), FreshUse(None, 0, 500), id="v2-has-no-counter-of-the-node"
+            UsageSample(10.02, 10.02, None, 50, 10_000_040), FreshUse(None, 0, 500), id="v2-has-no-counter-of-the-node"
+        ),
+        pytest.param(
+            UsageSample(10.008, 10.012, 112_000_000, 50, 40),
+            FreshUse(1000, 0, 0),
+            id="three-timer-interrupts-in-eight-ms-are-no-more-than-one-CPU",
         ),
     ],
 )
 def test_between(second: UsageSample, use: FreshUse) -> None:
-    assert sentinel.between(UsageSample(10.0, 100_000_000, 50, 40), second) == use
+    assert sentinel.between(UsageSample(10.0, 10.0, 100_000_000, 50, 40), second) == use
+
+
+@given(
+    st.sampled_from([0.001, 1 / 300, 0.004, 0.01]),
+    st.floats(0, 1),
+    st.floats(1e-6, 0.004),
+    st.integers(1, 64),
+)
+def test_work_without_a_break_never_looks_like_more_than_it_is(
+    period: float, began: float, late: float, cpus: int
+) -> None:
+    """Accounted at the timer interrupt only, measured from any moment, and for somewhat longer than intended."""
+
+    def sample(time: float) -> UsageSample:
+        interrupts = math.floor(time / period)
+        return UsageSample(time, interrupts * period, None, round(interrupts * period * cpus * 1e9), 0)
+
+    wanted = reaction.confirm_seconds(timer_period_seconds=period)
+    use = sentinel.between(sample(began), sample(began + wanted + late))
+    assert 660 * cpus < use.pods <= 1000 * cpus + 1
 
 
 def test_a_kept_descriptor_reads_what_is_written_later(tmp_path: pathlib.Path) -> None:

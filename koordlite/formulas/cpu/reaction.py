@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
@@ -9,6 +10,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 CPU_MILLI = 1000
 QUOTA_DEAD_BAND = 0.01
+CONFIRM_SECONDS = 0.008
+"""Least time over which a surge is measured."""
 SUSPICION = 4
 """The part of the way to the edge that a sample must have seen is one in this many."""
 
@@ -41,6 +44,14 @@ def suspect_milli(*, others_milli: int, edge_milli: int) -> int:
     would wait for the next sample.
     """
     return others_milli + max(0, edge_milli - others_milli) // SUSPICION
+
+
+def confirm_seconds(*, timer_period_seconds: float) -> float:
+    """⌈8 ms ÷ period of the timer interrupt⌉ × that period: the time over which a surge is measured. 8 ms themselves
+    where counters are exact at any moment (a period of 0)."""
+    if not timer_period_seconds:
+        return CONFIRM_SECONDS
+    return math.ceil(round(CONFIRM_SECONDS / timer_period_seconds, 3)) * timer_period_seconds
 
 
 def period_seconds(*, sample_cost_seconds: float, share: float, shortest_seconds: float) -> float:
