@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 
 import yaml
 from apiserver import ApiServer
-from realnode.command import Command
+from realnode.command import Command, running
 from realnode.manifests import NODE, Manifests, threshold
 from realnode.pods import Pod
 from realnode.tree import PREFIX, Tree
@@ -55,20 +55,11 @@ def node(pods: int, folder: pathlib.Path) -> Iterator[tuple[Tree, ApiServer]]:
         yield built, server
 
 
-@contextlib.contextmanager
-def agent(top: str, folder: pathlib.Path, more: Sequence[str]) -> Iterator[Command]:
+def agent(top: str, folder: pathlib.Path, more: Sequence[str]) -> contextlib.AbstractContextManager[Command]:
     """The agent as its pod runs it."""
     options = ["run", "--kubeconfig", str(folder / "kubeconfig"), "--node", NODE, "--kubepods", top, "--quiet"]
     options += ["--state-dir", str(folder / "state"), "--on-stop", "restore", "--port", "0", *more]
-    begun = Command(options, folder / "agent.log")
-    try:
-        until(lambda: "listening on" in begun.said() or not begun.alive(), "the agent serves")
-        assert begun.alive(), begun.said()
-        yield begun
-        begun.stop()
-    finally:
-        if begun.alive():
-            begun.kill()
+    return running(options, folder / "agent.log", lambda begun: "listening on" in begun.said(), "the agent serves")
 
 
 def mib(pid: int) -> dict[str, float]:
@@ -99,18 +90,18 @@ def main() -> None:
     given, more = words.parse_known_args()
     with tempfile.TemporaryDirectory() as scratch, node(given.pods, pathlib.Path(scratch)) as (tree, server):
         folder = pathlib.Path(scratch)
-        with agent(tree.top, folder, ["--mode", given.mode, *more]) as running:
-            url = re.search(r"listening on (\S+)", running.said())[1]  # type: ignore[index]
+        with agent(tree.top, folder, ["--mode", given.mode, *more]) as begun:
+            url = re.search(r"listening on (\S+)", begun.said())[1]  # type: ignore[index]
             until(lambda: _ready(url), "ready")
             time.sleep(5)
-            row(f"{given.pods} pods, first ticks", running)
-            cpu, began = cpu_seconds(running.process.pid), time.monotonic()
+            row(f"{given.pods} pods, first ticks", begun)
+            cpu, began = cpu_seconds(begun.process.pid), time.monotonic()
             while (passed := time.monotonic() - began) < given.seconds:
                 time.sleep(min(15, given.seconds - passed))
                 with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
                     answer.read()
-                row(f"after {time.monotonic() - began:.0f} s", running)
-            spent = (cpu_seconds(running.process.pid) - cpu) / (time.monotonic() - began)
+                row(f"after {time.monotonic() - began:.0f} s", begun)
+            spent = (cpu_seconds(begun.process.pid) - cpu) / (time.monotonic() - began)
             print(f"{100 * spent:.2f} % of a core, {len(server.requests)} requests")
 
 

@@ -1,6 +1,6 @@
 """How long best effort keeps its CPU after latency-sensitive load begins: real processes on cgroup v1 of this machine.
 
-    python -m tests.perf.agent.reaction [--seconds 160] [--trials 200] [--way tick] [--way sentinel]
+    python -m tests.perf.agent.reaction [--seconds 160] [--trials 200] [--way tick] [--way sentinel] [--way quick]
 
 A trial wakes a busy process of a service with SIGCONT at a random moment of the agent's second, and watches the quota
 of the besteffort group: `first` is the time until it is written lower, `settled` until the last write of the next half
@@ -33,16 +33,20 @@ from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 
-from realnode.command import Command
+from realnode.command import Command, running
 from realnode.manifests import Manifests, threshold
 from realnode.pods import Pod
 from realnode.tree import PREFIX, Load, Tree
-from realnode.waiting import until
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
-REACTIONS = {"sentinel": "automatic", "tick": "off"}
-SHARES = {"sentinel": 4, "tick": 1}
+REACTIONS = {
+    "sentinel": {"reaction": "automatic"},
+    "quick": {"reaction": "automatic", "reactionHertz": 100, "reactionCpuPercent": 1.0},
+    "tick": {"reaction": "off"},
+}
+"""Section `agent` of the configuration."""
+SHARES = {"sentinel": 4, "quick": 2, "tick": 1}
 """How the time is divided."""
 PROGRESS_SECONDS = 10.0
 POLL_SECONDS = 0.001
@@ -120,22 +124,14 @@ def node(folder: pathlib.Path) -> Iterator[Node]:
         os.close(fd)
 
 
-@contextlib.contextmanager
-def agent(way: str, at: Node, folder: pathlib.Path) -> Iterator[Command]:
+def agent(way: str, at: Node, folder: pathlib.Path) -> contextlib.AbstractContextManager[Command]:
     """The agent, one tick a second, best effort being limited."""
     config = folder / f"{way}.yaml"
-    config.write_text(f"agent:\n  reaction: {REACTIONS[way]}\nstrategies:\n  cpuSuppress:\n    growHoldSeconds: 0\n")
+    config.write_text(json.dumps({"agent": REACTIONS[way], "strategies": {"cpuSuppress": {"growHoldSeconds": 0}}}))
     options = ["--config", str(config), "--cluster", str(folder / "cluster"), "--kubepods", at.tree.top]
     options += ["--state-dir", str(folder / f"state-{way}"), "--on-stop", "restore", "--mode", "enforce", "-q"]
-    begun = Command(["run", *options, "--port", "0"], folder / f"{way}.log")
-    try:
-        until(lambda: at.quota_us() > 0 or not begun.alive(), "best effort has a quota", seconds=20)
-        assert begun.alive(), begun.said()
-        yield begun
-        begun.stop()
-    finally:
-        if begun.alive():
-            begun.kill()
+    options += ["--port", "0"]
+    return running(["run", *options], folder / f"{way}.log", lambda _: at.quota_us() > 0, "best effort has a quota")
 
 
 def trials(at: Node, count: int, seconds: float) -> tuple[list[Trial], int]:
@@ -200,9 +196,9 @@ def main() -> None:
         ways = given.way or list(REACTIONS)
         for way in ways:
             seconds = given.seconds * SHARES[way] / sum(SHARES[each] for each in ways)
-            with agent(way, at, pathlib.Path(scratch)) as running:
+            with agent(way, at, pathlib.Path(scratch)) as begun:
                 done, unseen = trials(at, given.trials, seconds)
-                print(row(way, done, unseen, state(running)), flush=True)
+                print(row(way, done, unseen, state(begun)), flush=True)
     print(f"load {os.getloadavg()[0]:.1f} after, own work included")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from realnode.waiting import until
 
 TAKEN_OVER = "places stay as an earlier run left them"
 
@@ -54,6 +57,23 @@ class Command:
     def output(self) -> str:
         """Everything it printed."""
         return self.printed.read_text()
+
+
+@contextlib.contextmanager
+def running(
+    arguments: Sequence[str], log: pathlib.Path, has_begun: Callable[[Command], object], what: str
+) -> Iterator[Command]:
+    """A process from the moment that `has_begun`, which `what` names, and stopped after. AssertionError with all it
+    said when it ended before."""
+    command = Command(arguments, log)
+    try:
+        until(lambda: has_begun(command) or not command.alive(), what)
+        assert command.alive(), command.said()
+        yield command
+        command.stop()
+    finally:
+        if command.alive():
+            command.kill()
 
 
 def report(folder: pathlib.Path) -> dict[str, Any]:
