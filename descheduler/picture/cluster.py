@@ -105,13 +105,26 @@ class NodeView:
         reserved: ReservedCPUs,
         placement_at: float | None,
     ) -> NodeView:
-        """The same node with other pods. `moves`: those of `pods` that left and that came."""
+        """The same node with other pods. `moves`: those that left, and those that came."""
         changed = dataclasses.replace(self, pods=pods, ended=ended, reserved=reserved, placement_at=placement_at)
         if "requested" in self.__dict__:
             total = _moved(self.requested, moves)
             if total is not None:
                 changed.__dict__["requested"] = total
+        changed.__dict__["_those"] = {
+            key: (wanted, _followed(found, [[pod for pod in some if wanted(pod)] for some in moves], changed.all_pods))
+            for key, (wanted, found) in self.__dict__.get("_those", {}).items()
+        }
         return changed
+
+    def those(self, key: Hashable, wanted: Callable[[PodView], bool]) -> tuple[PodView, ...]:
+        """The pods of `all_pods` for which `wanted` holds, asked once of each pod that comes. It must follow from the
+        pod alone: not from the node, the time or the policy."""
+        known: dict[Hashable, tuple[Callable[[PodView], bool], tuple[PodView, ...]]]
+        known = self.__dict__.setdefault("_those", {})
+        if key not in known:
+            known[key] = wanted, tuple(filter(wanted, self.all_pods))
+        return known[key][1]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, worked out once for this node, and so once for all cycles in which it stays the same. It
@@ -143,6 +156,17 @@ class NodeView:
         return cpuset.union(pod.pinned for pod in self.pods)
 
 
+def _followed(
+    found: tuple[PodView, ...], moves: Iterable[Iterable[PodView]], everything: Iterable[PodView]
+) -> tuple[PodView, ...]:
+    """Those of `everything` that are in `found`, without those that left and with those that came."""
+    left, came = [{pod.uid for pod in several} for several in moves]
+    if not left and not came:
+        return found
+    uids = {pod.uid for pod in found} - left | came
+    return tuple([pod for pod in everything if pod.uid in uids])
+
+
 def _moved(
     requested: Mapping[str, int], moves: tuple[Iterable[PodView], Iterable[PodView]]
 ) -> Mapping[str, int] | None:
@@ -151,6 +175,8 @@ def _moved(
     total = dict(requested)
     for several, sign in zip(moves, (-1, 1), strict=True):
         for pod in several:
+            if pod.pod.finished:
+                continue
             for name, amount in pod.pod.requests.items():
                 total[name] = total.get(name, 0) + sign * amount.nano
         if sign < 0 and not all(total.values()):

@@ -7,7 +7,7 @@ moved or a changed policy breaks the promise silently; nothing else looks again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from descheduler.framework import (
     VOLCANO_POLICY,
@@ -83,20 +83,19 @@ def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
 
 
 def _promises(node: NodeView) -> bool:
-    return node.once((NAME, "promises"), lambda: any(pod.containers and pod.promised for pod in node.pods))
+    return any(pod.promised for pod in node.those(NAME, _asks))
 
 
-def _judged(node: NodeView) -> Sequence[PodView]:
-    return node.once((NAME, "judged"), lambda: tuple(_remarkable(node)))
+def _asks(pod: PodView) -> bool:
+    return not pod.pod.finished and (bool(pod.containers) or VOLCANO_POLICY in pod.pod.annotations)
 
 
-def _remarkable(node: NodeView) -> Iterator[PodView]:
+def _judged(node: NodeView) -> Iterator[PodView]:
     """Pods about which there is anything to say: those with a promise or a fact, and on nodes whose kubelet tells its
     policies also those that ask for a policy."""
     policies_known = node.topology_policy and node.cpu_manager.policy
-    for pod in node.pods:
-        asks = pod.containers or (policies_known and VOLCANO_POLICY in pod.pod.annotations)
-        if asks and judgeable(pod):
+    for pod in node.those(NAME, _asks):
+        if (pod.containers or policies_known) and judgeable(pod):
             yield pod
 
 

@@ -7,7 +7,7 @@ node is the cure. Source: upstream RemovePodsHavingTooManyRestarts.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
@@ -56,18 +56,18 @@ def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
 
 def _often_restarted(node: NodeView, config: Config) -> Iterator[tuple[int, PodView]]:
     init = config.including_init_containers
-    if _most(node, init=init) < config.pod_restart_threshold:
-        return
-    for pod in chosen(node.all_pods, config.namespaces, config.label_selector):
+    restarted = node.those((NAME, init), _RESTARTED[init])
+    for pod in chosen(restarted, config.namespaces, config.label_selector):
         count = pod_states.restarts(pod, init=init)
         if count >= config.pod_restart_threshold and _in_states(pod, config):
             yield count, pod
 
 
-def _most(node: NodeView, *, init: bool) -> int:
-    """Restarts of the pod that has most of them."""
-    counted = (pod_states.restarts(pod, init=init) for pod in node.all_pods)
-    return node.once((NAME, init), lambda: max(counted, default=0))
+_RESTARTED: Mapping[bool, Callable[[PodView], bool]] = {
+    False: lambda pod: pod_states.restarts(pod) > 0,
+    True: lambda pod: pod_states.restarts(pod, init=True) > 0,
+}
+"""Whether a pod was restarted at all, without and with its init containers."""
 
 
 def _in_states(pod: PodView, config: Config) -> bool:

@@ -7,7 +7,7 @@ pool follow the pool by themselves; a pod with CPUs of its own has to move. Wher
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -66,7 +66,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             continue
         if node.reserved.koordinator is None:
             yield _unknown(node)
-        for pod in _assigned(node):
+        for pod in node.those(NAME, _assigned):
             yield from young_spared(_judge_pod(pod, node, config), least, view)
 
 
@@ -81,8 +81,8 @@ def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
     return f"CPUs: {own or 'of the shared pool'}; kept on {pod.node}: {known or 'none'}"
 
 
-def _assigned(node: NodeView) -> Sequence[PodView]:
-    return node.once(NAME, lambda: [pod for pod in node.pods if pod.containers and judgeable(pod)])
+def _assigned(pod: PodView) -> bool:
+    return bool(pod.containers) and judgeable(pod)
 
 
 def _judge_pod(pod: PodView, node: NodeView, config: Config) -> Iterator[Finding]:

@@ -74,7 +74,7 @@ class Home:
         self.view = self.view.with_pods(
             tuple(active(self.pods)),
             tuple(ended(self.pods)),
-            moves=(active(gone), active(new)),
+            moves=(gone, new),
             reserved=self._reserved(self.pods),
             placement_at=seen_at,
         )

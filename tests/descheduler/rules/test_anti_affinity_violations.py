@@ -72,7 +72,10 @@ def test_the_index_finds_whom_a_comparison_of_all_pairs_finds(
     written: list[tuple[str, str, str, list[wire.PodAffinityTerm]]], leaving: list[int]
 ) -> None:
     present = [view(number, *one) for number, one in enumerate(written)]
-    conflicts = Conflicts(nodes(), by_namespace(gather(sorted(present, key=place))), {})
+    groups = gather(sorted(present, key=place))
+    conflicts = Conflicts(nodes(), by_namespace(groups), {})
+    free = [group for group in groups if not conflicts.possible(group)]
+    assert not any(counterparts(one, present) for group in free for one in group.pods)
     for number in [*leaving, None]:
         for one in present:
             found, expected = conflicts.of(one), counterparts(one, present)
