@@ -40,6 +40,9 @@ class Pictures:
     are asked of the view, which knows the time."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self._pods = PlacedPods()
         self._reports: dict[str, _Reported] = {}
         self._homes: dict[str, Home] = {}
@@ -50,7 +53,14 @@ class Pictures:
         self._budgets: Mapping[str, CoveredPods] = {}
 
     def view(self, objects: Objects, now: str = "", source: str = "given") -> View:
-        """As the function `view`."""
+        """As the function `view`. Where that fails, the next picture is made of nothing but its objects."""
+        try:
+            return self._view(objects, now, source)
+        except BaseException:
+            self._begin()
+            raise
+
+    def _view(self, objects: Objects, now: str, source: str) -> View:
         moment, source = (times.parse(now), source) if now else _moment(objects)
         problems = list(objects.problems)
         classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.snapshot import assemble, cluster
+from descheduler.snapshot import assemble, cluster, files
 from descheduler.snapshot.files import Objects
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.paging import Page
@@ -110,3 +111,36 @@ def test_every_cycle_sees_what_a_fresh_process_sees(cycles: list[list[tuple[str,
                 server.pods.pop(name, None)
         held = cluster.read(server, before=held)
         assert cpus(held) == cpus(cluster.read(server))
+
+
+def test_after_a_picture_that_failed_the_next_one_lacks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, pictures, held = Server(), assemble.Pictures(), cluster.nothing_yet()
+    server.put("x")
+    held = cluster.read(server, before=held)
+    pictures.view(held, NOW)
+    server.put("y")
+    held = cluster.read(server, before=held)
+    with monkeypatch.context() as broken:
+        broken.setattr(assemble.volumes, "notes", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pictures.view(held, NOW)
+    server.put("z")
+    held = cluster.read(server, before=held)
+    assert [pod.pod.name for pod in pictures.view(held, NOW).pods()] == ["x", "y", "z"]
+
+
+def test_the_log_of_changes_stays_short_and_every_picture_is_up_to_date() -> None:
+    server, pictures = Server(), assemble.Pictures()
+    for name in "xyz":
+        server.put(name)
+    held = cluster.read(server, before=cluster.nothing_yet())
+    pod = held.by_kind["Pod"][("n", "x")]
+    for turn in range(20):
+        after, labels = held.successor(), {"turn": str(turn)}
+        changed = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
+        for kind in files.SHAPES:
+            after.change(kind, held, {("n", "x"): changed} if kind == "Pod" else {})
+        held = after
+        assert len(held.log("Pod")) <= 4
+        if turn % 3:  # Not every cycle gets as far as its picture.
+            assert {one.pod.name: one.pod.labels for one in pictures.view(held, NOW).pods()}["x"] == labels
