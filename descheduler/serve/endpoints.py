@@ -77,7 +77,7 @@ class Endpoints:
         if good is None:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no cycle has ended yet")
         if path == "/":
-            front = page.served(good, past, query.get("node", "").strip())
+            front = page.served(good, past, query.get("node", "").strip(), refresh=query.get("refresh") != "off")
             return Answer(HTTPStatus.OK, _HTML, front.text.encode(), front.headers)
         content_type, body = self._pages[path](good, failure)
         return Answer(HTTPStatus.OK, content_type, body.encode())

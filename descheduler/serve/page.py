@@ -1,9 +1,10 @@
-"""The front page of a running descheduler: the cluster by NUMA zone, misplaced pods, the last cycles; no scripts."""
+"""The front page of a running descheduler: the cluster by NUMA zone, misplaced pods, the last cycles."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import urllib.parse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -54,15 +55,16 @@ class Cycle:
         )
 
 
-def served(result: CycleResult, past: Sequence[Cycle], text: str = "") -> Strict:
+def served(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refresh: bool = True) -> Strict:
     """The page with the content security policy it is served under."""
-    return strict.strict(document(result, past, text), forms=True)
+    return strict.strict(document(result, past, text, refresh=refresh), forms=True)
 
 
-def document(result: CycleResult, past: Sequence[Cycle], text: str = "") -> str:
+def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refresh: bool = True) -> str:
     """The page for `result`, the last round that has a plan; `past` are the last rounds, the newest last.
 
-    Of many nodes and pods the worst are listed; `text` asks for those with it in their names.
+    Of many nodes and pods the worst are listed; `text` asks for those with it in their names. With `refresh` it changes
+    by itself.
     """
     assert result.plan is not None, "only a round with a plan has a page"
     wrong = _by_node(result.plan)
@@ -70,16 +72,16 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "") -> str:
     return page.page(
         "Descheduler",
         _tiles(result, result.plan),
-        _search(text),
+        _search(text, refresh),
         zone_map.section(nodes, wrong),
         _violations([o for o in result.plan.outcomes if text in o.pod.key or text in o.pod.node]),
         zone_map.details(nodes, wrong),
         _cycles(past),
         _problems(result),
         _links(),
-        lead=_lead(result),
+        lead=_lead(result, text, refresh),
         foot="Made by the descheduler; every number is also in the JSON report.",
-        refresh_seconds=REFRESH_SECONDS,
+        refresh_seconds=REFRESH_SECONDS if refresh else None,
     )
 
 
@@ -90,10 +92,13 @@ def _by_node(plan: EvictionPlan) -> Mapping[str, list[Outcome]]:
     return found
 
 
-def _lead(result: CycleResult) -> list[Child]:
+def _lead(result: CycleResult, text: str, refresh: bool) -> list[Child]:
     role = page.badge("leader" if result.leader else "standby", "good" if result.leader else "")
     does = page.badge("dry run" if result.dry_run else "evicting", "" if result.dry_run else "warn")
-    return [role, " ", does, f" cycle {result.number}, {_moment(result.began)}, took {units.span(result.seconds)}"]
+    said = f" cycle {result.number}, {_moment(result.began)}, took {units.span(result.seconds)} · "
+    query = {"node": text, "refresh": "off" if refresh else ""}
+    address = "?" + urllib.parse.urlencode({name: value for name, value in query.items() if value})
+    return [role, " ", does, said, page.refresh_link(address, refresh)]
 
 
 def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
@@ -108,12 +113,13 @@ def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
     )
 
 
-def _search(text: str) -> Markup:
+def _search(text: str, refresh: bool) -> Markup:
     """Chooses what the page lists; works without scripts."""
-    field = el("input", type="search", name="node", value=text, aria_label="part of the name of a node or pod")
-    button = el("button", "show only names with this")
+    label = "part of the name of a node or pod"
+    field = el("input", type="search", name="node", value=text, placeholder="node or pod", aria_label=label)
+    held = None if refresh else el("input", type="hidden", name="refresh", value="off")
     everything = el("a", "show all", href="?") if text else None
-    return el("form", field, " ", button, " ", everything, method="get", style="margin:0 0 16px")
+    return el("form", field, held, " ", el("button", "show"), " ", everything, method="get", style="margin:0 0 16px")
 
 
 def _violations(outcomes: Sequence[Outcome]) -> Markup:

@@ -98,16 +98,19 @@ def test_the_overview_leads_to_a_node_and_back(chromium: Browser, url: str):
 
 @NEEDS_AXE
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("path", PATHS)
-def test_people_who_see_little_or_use_no_mouse_can_use_it(chromium: Browser, url: str, path: str, dark: bool):
-    chromium.open(f"{url}{path}?refresh=off", width=1280, dark=dark)
+def test_people_who_see_little_or_use_no_mouse_can_use_it(
+    chromium: Browser, url: str, path: str, width: int, dark: bool
+):
+    chromium.open(url + path, width=width, dark=dark)
     assert chromium.inaccessible() == []
 
 
 @NEEDS_AXE
 def test_what_is_empty_out_of_date_or_forbidden_is_a_page_of_its_own(chromium: Browser, serve: Serve):
     empty = NumaService(Scene().cluster, wall=lambda: 0.0, not_ready=lambda: "older than 300 s")
-    chromium.open(serve(empty.answer) + "/numa?refresh=off", width=390)
+    chromium.open(serve(empty.answer) + "/numa", width=390)
     assert "older than 300 s" in chromium.value("document.body.innerText")
     assert chromium.value("document.querySelectorAll('.good').length") == 0, "nothing is praised that is not known"
     assert chromium.inaccessible() == []

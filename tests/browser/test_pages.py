@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from apibench import until
 from chromium import Browser, has_axe
 from emulated import Emulated
 from prometheus_client import CollectorRegistry
@@ -19,6 +20,9 @@ from koordlite.cli import machine as machines
 from koordlite.cli import parser
 from koordlite.http.server import Ask
 from koordlite.report.history import History
+from koordlite.report.html import agent_page as agent_page_module
+from koordlite.report.html import filter as filters
+from koordlite.report.html import live
 from koordlite.report.json.answer import Answer
 from koordlite.report.past import Past
 from koordlite.report.web.endpoints import Endpoints
@@ -29,8 +33,8 @@ Serve = Callable[[Ask], str]
 
 
 @pytest.fixture
-def agent_page(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> str:
-    """An agent that has looked at an emulated node for ten seconds."""
+def agent(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> tuple[str, Callable[[], None]]:
+    """The page of an agent that has looked at an emulated node for ten seconds, and what makes it look once more."""
     node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("cluster"))
     node.node(reservation='{"reservedCPUs":"0"}')
     node.pod("web", "LS", "2")
@@ -41,12 +45,21 @@ def agent_page(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> str:
     machine = machines.machine(args, settings)
     agent, past, run = Agent(machine.host, machine.cluster, settings), Past(), History({}, {})
     endpoints = Endpoints(period_seconds=1.0, registry=CollectorRegistry())
-    for _ in range(10):
+
+    def look() -> None:
         tick = agent.tick()
         past.add(tick, run.add(tick))
         machine.host.clock.wait(1.0)
-    endpoints.publish(tick, past.remembered())
-    return serve(endpoints.answer)
+        endpoints.publish(tick, past.remembered())
+
+    for _ in range(10):
+        look()
+    return serve(endpoints.answer), look
+
+
+@pytest.fixture
+def agent_page(agent: tuple[str, Callable[[], None]]) -> str:
+    return agent[0]
 
 
 @pytest.fixture
@@ -70,13 +83,15 @@ def is_fit(chromium: Browser) -> None:
     """Nothing is wider than the window, and the browser has nothing to complain of."""
     assert chromium.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
     assert chromium.complaints == []
-    assert chromium.value("document.querySelectorAll('[style], script, [onclick], [onload]').length") == 0
+    assert chromium.value("document.querySelectorAll('[style], [onclick], [onload]').length") == 0
+    scripts = chromium.value("[...document.scripts].map(each => each.textContent)")
+    assert set(scripts) <= {filters.SCRIPT, live.SCRIPT}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page: str, width: int, dark: bool) -> None:
-    chromium.open(f"{agent_page}/?refresh=off", width=width, dark=dark)
+    chromium.open(agent_page, width=width, dark=dark)
     is_fit(chromium)
     assert chromium.value("document.querySelectorAll('.cpus li').length") > 8
     ground = chromium.value("getComputedStyle(document.querySelector('.cpus li')).backgroundColor")
@@ -85,10 +100,13 @@ def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page
 
 @pytest.mark.skipif(not has_axe(), reason="axe-core-python is not installed: make test")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_people_who_see_little_or_use_no_mouse_can_use_the_agents_page(
-    chromium: Browser, agent_page: str, dark: bool
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("of", ["agent_page", "cluster_page"])
+def test_people_who_see_little_or_use_no_mouse_can_use_them_while_they_refresh(
+    chromium: Browser, request: pytest.FixtureRequest, of: str, width: int, dark: bool
 ) -> None:
-    chromium.open(f"{agent_page}/?refresh=off", width=390, dark=dark)
+    chromium.open(request.getfixturevalue(of), width=width, dark=dark)
+    assert chromium.value("document.querySelectorAll('[data-refresh]').length") == 1
     assert chromium.inaccessible() == []
 
 
@@ -123,3 +141,23 @@ def test_what_is_only_observed_is_dashed(chromium: Browser, agent_page: str) -> 
     chromium.open(f"{agent_page}/?refresh=off", width=1280)
     assert chromium.value("document.querySelectorAll('path.series[stroke-dasharray]').length") == 1
     assert "would limit BE to" in chromium.value("document.body.innerText")
+
+
+def test_the_agents_page_keeps_what_is_open_and_looked_for_while_it_changes(
+    chromium: Browser, agent: tuple[str, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_page_module, "REFRESH_SECONDS", 1)
+    url, look = agent
+    chromium.open(url, width=390)
+    chromium.value("window.first = document.querySelector('main section')")
+    chromium.press_in("input[data-filter]", "besteffort")
+    groups = "[...document.querySelectorAll('details.group')].map(g => [g.hidden, g.open])"
+    before, shown = chromium.value(groups), chromium.value("document.querySelector('.lead').textContent")
+    assert [False, True] in before and [True, False] in before
+    chromium.value("scrollTo(0, 3000)")
+    look()
+    until(lambda: chromium.value("document.querySelector('.lead').textContent") != shown)
+    assert chromium.value("first.isConnected")
+    assert chromium.value(groups) == before
+    assert chromium.value("[scrollY, document.activeElement.value]") == [3000, "besteffort"]
+    assert chromium.complaints == []

@@ -56,6 +56,40 @@ class Browser:
         assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
 
+    def press_in(self, selector: str, text: str) -> None:
+        """Type `text` into the field, key by key, as a person does."""
+        self.value(f"document.querySelector({json.dumps(selector)}).focus()")
+        for key in text:
+            self._ask("Input.dispatchKeyEvent", type="keyDown", text=key)
+            self._ask("Input.dispatchKeyEvent", type="keyUp")
+
+    def click(self, selector: str) -> None:
+        """Press the mouse on the middle of the first such element, scrolled to."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.value(f"{found}.scrollIntoView({{block: 'center'}})")
+        box = self.value(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({found}.getBoundingClientRect())")
+        for kind in ("mousePressed", "mouseReleased"):
+            self._ask("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+
+    @contextlib.contextmanager
+    def another_tab(self) -> Iterator[None]:
+        """Inside, another tab is seen and this one is hidden."""
+        other = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        try:
+            yield
+        finally:
+            self._ask("Target.closeTarget", targetId=other)
+            self._ask("Page.bringToFront")
+
+    @contextlib.contextmanager
+    def without_scripts(self) -> Iterator[None]:
+        """Inside, pages that are opened run no scripts."""
+        self._ask("Emulation.setScriptExecutionDisabled", value=True)
+        try:
+            yield
+        finally:
+            self._ask("Emulation.setScriptExecutionDisabled", value=False)
+
     def inaccessible(self) -> list[str]:
         """What axe-core finds wrong with the page for people who see little, or use no mouse: rule, and first place."""
         found = importlib.util.find_spec("axe_core_python")

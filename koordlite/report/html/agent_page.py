@@ -1,4 +1,4 @@
-"""The agent's front page: what `koordlite top` shows, and the last decisions, made on the server; no scripts."""
+"""The agent's front page: what `koordlite top` shows, and the last decisions, made on the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from koordlite.report import pods, units, view
 from koordlite.report.explain import pieces
 from koordlite.report.history import DecisionEvent
-from koordlite.report.html import chart, node_parts, page, pods_table, strict
+from koordlite.report.html import chart, decisions, node_parts, page, pods_table, strict
+from koordlite.report.html import filter as filters
 from koordlite.report.html.page import Child, Markup, el
 from koordlite.report.html.strict import Strict
 from koordlite.report.past import Remembered
@@ -15,7 +16,9 @@ from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
 
 REFRESH_SECONDS = 5
-MAX_EVENTS = 40
+NEWEST, MAX_EVENTS = 8, 200
+"""Decisions that are seen at once, and that can be opened."""
+MAX_PLACES = 40
 
 
 def served(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> Strict:
@@ -35,11 +38,12 @@ def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refre
         lead=_lead(tick, refresh) if tick else None,
         foot="Made by koordlite on the node itself.",
         refresh_seconds=every,
+        script=filters.SCRIPT,
     )
 
 
 def _lead(tick: Tick, refresh: bool) -> list[Child]:
-    switch = el("a", "stop refreshing", href="?refresh=off") if refresh else el("a", "refresh by itself", href="?")
+    switch = page.refresh_link("?refresh=off" if refresh else "?", refresh)
     when = f"{view.because(tick)} {units.moment(tick.wall)} · "
     return [node_parts.status_badge(tick), when, switch, *_warned(tick)]
 
@@ -122,10 +126,12 @@ def _pressure(tick: Tick) -> Markup:
 
 
 def _decisions(events: Sequence[DecisionEvent]) -> Markup:
-    shown = list(events)[-MAX_EVENTS:][::-1]
-    rows = map(node_parts.decision_row, shown)
-    table = page.table(node_parts.DECISION_HEADS, rows, empty="nothing yet", stacked=True)
-    return page.section("Recent decisions", table, note=f"Newest first: {len(shown)} of {len(events)} remembered.")
+    if not events:
+        return page.section("Recent decisions", note="nothing yet")
+    newest, recent = events[-NEWEST:][::-1], events[-MAX_EVENTS:]
+    table = page.table(node_parts.DECISION_HEADS, map(node_parts.decision_row, newest), stacked=True)
+    note = f"Newest first; below, the last {len(recent)} of {len(events)} remembered, by subject."
+    return page.section("Recent decisions", table, *decisions.by_subject(recent), note=note)
 
 
 def _strategies(tick: Tick) -> Iterator[Markup]:
@@ -148,7 +154,7 @@ def _trouble(tick: Tick, past: Remembered) -> Iterator[Markup]:
             (page.code(str(place)), [el("div", line) for line in pieces.about_place(place, tick, past)])
             for place in places
         ]
-        yield page.section("Disputed files", page.table(("file", "what happened"), rows[:MAX_EVENTS], stacked=True))
+        yield page.section("Disputed files", page.table(("file", "what happened"), rows[:MAX_PLACES], stacked=True))
 
 
 def _links(paths: Sequence[str]) -> Markup:

@@ -21,6 +21,9 @@ h1 { font-size: 26px; line-height: 1.2; margin: 0 0 6px; overflow-wrap: anywhere
 h2 { font-size: 18px; line-height: 1.3; margin: 0 0 10px; }
 h3 { font-size: 15px; margin: 18px 0 6px; }
 a { color: var(--prod); }
+.live { position: sticky; top: 0; z-index: 1; margin: 0; padding: 8px 20px; background: var(--bad);
+  color: var(--card); }
+.live:empty { display: none; }
 .lead { margin: 0 0 20px; color: var(--soft); overflow-wrap: anywhere; }
 .note { margin: 0 0 12px; color: var(--soft); font-size: 14px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;

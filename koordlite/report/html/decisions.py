@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from koordlite.model.decision import Decision
 from koordlite.report import units
@@ -38,18 +38,26 @@ def _shortened(words: str) -> str:
 
 
 def section(history: History) -> Markup:
-    """The decisions by subject, those first that changed most often."""
-    by_subject: dict[str, list[DecisionEvent]] = {}
-    for event in history.decisions:
-        by_subject.setdefault(event.decision.subject, []).append(event)
-    ordered = sorted(by_subject.items(), key=lambda item: (-len(item[1]), item[0]))
-    groups = [_group(subject, events) for subject, events in ordered[:MAX_GROUPS]]
-    if not groups:
+    """The decisions of a run by subject."""
+    subjects = {event.decision.subject for event in history.decisions}
+    if not subjects:
         return page.section("Decisions", note="nothing was decided")
-    note = f"Changes: {history.decisions_seen}, subjects: {len(ordered)}; open one, or look for words in all."
+    note = f"Changes: {history.decisions_seen}, subjects: {len(subjects)}; open one, or look for words in all."
     if history.decisions_seen > len(history.decisions):
         note += f" The newest {len(history.decisions)} are here."
-    return page.section("Decisions", filters.field("find in decisions"), groups[:AT_ONCE], _others(groups), note=note)
+    return page.section("Decisions", *by_subject(history.decisions), note=note)
+
+
+def by_subject(events: Iterable[DecisionEvent]) -> Iterator[Markup | None]:
+    """A filter, and a group to open for each subject, those first that changed most often. Needs `filter.SCRIPT`."""
+    found: dict[str, list[DecisionEvent]] = {}
+    for event in events:
+        found.setdefault(event.decision.subject, []).append(event)
+    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    groups = [_group(subject, those) for subject, those in ordered[:MAX_GROUPS]]
+    yield filters.field("find in decisions")
+    yield from groups[:AT_ONCE]
+    yield _others(groups)
 
 
 def _others(groups: Sequence[Markup]) -> Markup | None:

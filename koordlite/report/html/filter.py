@@ -5,41 +5,61 @@ from __future__ import annotations
 from koordlite.report.html.page import Markup, el
 
 SCRIPT = """
-for (const field of document.querySelectorAll("input[data-filter]")) {
-  const section = field.closest("section"), said = section.querySelector("[role=status]");
-  const groups = [...section.querySelectorAll("details.group")];
-  const items = [...section.querySelectorAll("[data-item], details.group tbody tr")].map(item => {
-    const around = item.parentElement.closest("details.group");
-    return [item, ((around ? around.firstElementChild.textContent + " " : "") + item.textContent).toLowerCase()];
-  });
+(() => {
   const opened = new Map();
-  field.closest("p").hidden = false;
-  field.addEventListener("input", () => {
-    const words = field.value.toLowerCase().split(" ").filter(word => word);
-    let count = 0;
-    for (const [item, text] of items) {
-      item.hidden = !words.every(word => text.includes(word));
-      if (!item.hidden) count++;
+  function apply(field, typed) {
+    const section = field.closest("section"), words = field.value.toLowerCase().split(" ").filter(word => word);
+    const items = [...section.querySelectorAll("[data-item], details.group tbody tr")];
+    for (const item of items) {
+      const around = item.parentElement.closest("details.group");
+      const text = ((around ? around.firstElementChild.textContent + " " : "") + item.textContent).toLowerCase();
+      const tags = (item.dataset.item || "").toLowerCase().split(" ");
+      item.hidden = !words.every(word => tags.includes(word) || text.includes(word));
     }
-    for (const group of groups) {
+    for (const group of section.querySelectorAll("details.group")) {
       if (!opened.has(group)) opened.set(group, group.open);
-      const found = items.some(([item]) => !item.hidden && group.contains(item));
-      group.hidden = !found;
-      group.open = words.length ? found : opened.get(group);
+      const found = items.some(item => !item.hidden && group.contains(item));
+      group.hidden = words.length && !found;
+      if (typed) group.open = words.length ? found : opened.get(group);
       if (!words.length) opened.delete(group);
     }
-    said.textContent = words.length ? count + " of " + items.length : "";
+    const count = items.filter(item => !item.hidden).length;
+    const said = words.length ? count + " of " + items.length : "", status = section.querySelector("[role=status]");
+    if (status.textContent !== said) status.textContent = said;
+    field.closest("p").hidden = false;
+  }
+  function all() {
+    for (const field of document.querySelectorAll("input[data-filter]")) apply(field, false);
+  }
+  document.addEventListener("input", event => {
+    if ("filter" in event.target.dataset) apply(event.target, true);
+  }, true);
+  document.addEventListener("click", event => {
+    const link = event.target.closest("a[data-find]");
+    if (!link) return;
+    for (const field of document.querySelectorAll("input[data-filter]")) {
+      field.value = link.dataset.find;
+      apply(field, true);
+    }
   });
-}
+  document.addEventListener("changed", all);
+  all();
+})();
 """
 """Looks at `[data-item]` and at rows of tables in `details.group` of the section of the field. A group counts as part
-of what is in it, and is open while something is looked for."""
+of what is in it, and is open while something is looked for. On a live page what came is looked at as well. A word can
+also be one of the tags in `data-item`, as a whole; a link with `data-find` puts its words into every field."""
 
 
 def field(label: str) -> Markup:
     """The field, invisible until the script works. At most one to a section."""
     box = el("input", type="search", data_filter="", aria_label=label, placeholder=label, autocomplete="off")
     return el("p", box, " ", el("span", role="status", class_="note"), class_="filter", hidden="")
+
+
+def link(text: str, words: str, to: str) -> Markup:
+    """To the element with the id `to`; where the script works, it shows there only what has `words`."""
+    return el("a", text, href=f"#{to}", data_find=words)
 
 
 def group(summary: str, *body: Markup, note: str = "") -> Markup:

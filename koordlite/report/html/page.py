@@ -11,7 +11,7 @@ import html
 from collections.abc import Iterable, Sequence
 
 from koordlite.model import printable
-from koordlite.report.html import css
+from koordlite.report.html import css, live
 
 _VOID = frozenset({"br", "hr", "meta", "link", "img", "input", "line", "path", "rect", "polyline", "polygon", "circle"})
 
@@ -56,27 +56,35 @@ def page(
 ) -> str:
     """A whole document with the house style inside it; light or dark as the reader's system asks.
 
-    With `refresh_seconds` the browser reloads it that often. `script`: the one script it runs, allowed by its hash; it
-    is ours, nothing is put into it, and without it the page says the same.
+    With `refresh_seconds` it changes in place that often (`live`), or is reloaded by a browser that runs no scripts.
+    `script`: one more that it runs. Scripts are ours, nothing is put into them, the policy allows them by their hashes,
+    and without them the page says the same.
     """
-    allowed = f"; script-src 'sha256-{digest(script)}'" if script else ""
+    scripts = [text for text in (script, live.SCRIPT if refresh_seconds else "") if text]
     head = el(
         "head",
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
-        el("meta", http_equiv="Content-Security-Policy", content=f"{_POLICY}{allowed}"),
-        el("meta", http_equiv="refresh", content=refresh_seconds) if refresh_seconds else None,
+        el("meta", http_equiv="Content-Security-Policy", content=f"{_POLICY}{_allowed(scripts)}"),
+        el("noscript", el("meta", http_equiv="refresh", content=refresh_seconds)) if refresh_seconds else None,
         el("title", title),
         el("style", Markup(css.SHEET)),
     )
+    state = el("p", class_="live", role="status", data_refresh=refresh_seconds) if refresh_seconds else None
     header = el("header", el("h1", title), el("p", lead, class_="lead") if lead else None)
     footer = el("footer", foot) if foot else None
-    last = el("script", Markup(script)) if script else None
-    return "<!doctype html>\n" + el("html", head, el("body", header, el("main", *body), footer, last), lang="en")
+    last = [el("script", Markup(text)) for text in scripts]
+    return "<!doctype html>\n" + el("html", head, el("body", state, header, el("main", *body), footer, last), lang="en")
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def _allowed(scripts: Sequence[str]) -> str:
+    """What the policy says of scripts, if there are any."""
+    hashes = [f"'sha256-{digest(text)}'" for text in scripts]
+    return f"; script-src {' '.join(hashes)}" if hashes else ""
 
 
 def digest(text: str) -> str:
@@ -128,6 +136,11 @@ def table(
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
     """Names with their values, one under the other."""
     return el("dl", [join(el("dt", name), el("dd", value)) for name, value in pairs], class_="facts")
+
+
+def refresh_link(address: str, refresh: bool) -> Markup:
+    """To the same page with other refreshing: a page that changes is hard to read with a screen reader."""
+    return el("a", "stop refreshing" if refresh else "refresh by itself", href=address)
 
 
 def badge(text: str, tone: str = "") -> Markup:

@@ -1,6 +1,7 @@
-"""A finished page made fit for a strict content security policy: no inline styles, no scripts, nothing from elsewhere.
+"""A finished page made fit for a strict content security policy: no inline styles, nothing from elsewhere.
 
-Inline `style` attributes become classes of the page's one style sheet, and the policy allows that sheet by its hash.
+Inline `style` attributes become classes of the page's one style sheet, and the policy allows that sheet by its hash, as
+`page.page` has allowed its scripts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ _TAG = re.compile(r"<[a-z][^<>]*? style=\"[^<>]*>")
 _STYLE = re.compile(r' style="([^"]*)"')
 _CLASS = re.compile(r' class="([^"]*)"')
 _SHEET = re.compile(r"<style>(.*?)</style>", re.DOTALL)
-_META = re.compile(r'<meta http-equiv="Content-Security-Policy"[^<>]*/>')
+_META = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"<>]*)"/>')
+_SCRIPTS = re.compile(r"; (script-src [^;]*)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class Strict:
         return {"Content-Security-Policy": self.policy, "Referrer-Policy": "no-referrer"}
 
 
-def strict(document: str, *, forms: bool = False, script: str = "") -> Strict:
-    """`document`, made by `page.page`, without inline styles. `forms`: it may ask its own server again. `script`: the
-    one script it runs, allowed by its hash, which may ask its own server; it is ours, and nothing is put into it.
+def strict(document: str, *, forms: bool = False) -> Strict:
+    """`document`, made by `page.page`, without inline styles. `forms`: it may ask its own server by forms; its scripts
+    always may.
 
     Text and attributes are escaped in such a page, so what looks like a tag is one.
     """
@@ -42,11 +44,7 @@ def strict(document: str, *, forms: bool = False, script: str = "") -> Strict:
     body = _TAG.sub(lambda found: _classed(found[0], names), document)
     rules = "".join(f".{name}.{name}.{name}{{{html.unescape(style)}}}\n" for style, name in names.items())
     body = _SHEET.sub(lambda found: f"<style>{found[1]}{rules}</style>", body, count=1)
-    policy = _policy(body, forms=forms)
-    if script:
-        body = body.replace("</body>", f"<script>{script}</script></body>")
-        policy += f"; script-src 'sha256-{digest(script)}'; connect-src 'self'"
-    return Strict(_META.sub("", body, count=1), policy)
+    return Strict(_META.sub("", body, count=1), _policy(body, forms=forms))
 
 
 def _classed(tag: str, names: dict[str, str]) -> str:
@@ -62,7 +60,9 @@ def _classed(tag: str, names: dict[str, str]) -> str:
 
 
 def _policy(document: str, *, forms: bool) -> str:
-    sheet = _SHEET.search(document)
+    sheet, made = _SHEET.search(document), _META.search(document)
     style = f"'sha256-{digest(sheet[1])}'" if sheet else "'none'"
     action = "'self'" if forms else "'none'"
-    return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action {action}; frame-ancestors 'none'"
+    scripts = _SCRIPTS.search(html.unescape(made[1])) if made else None
+    runs = f"; {scripts[1]}; connect-src 'self'" if scripts else ""
+    return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action {action}; frame-ancestors 'none'{runs}"

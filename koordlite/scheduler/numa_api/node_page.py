@@ -13,7 +13,7 @@ from koordlite.report import units
 from koordlite.report.html import chart, page
 from koordlite.report.html.page import Child, Markup, el
 from koordlite.scheduler.numa_api import distances
-from koordlite.scheduler.numa_api.overview_page import TONES, finding, refresh_link
+from koordlite.scheduler.numa_api.overview_page import TONES, finding
 from koordlite.scheduler.numa_api.view import STALE_SECONDS, NodeView, Zone, misplaced_cpus
 
 REFRESH_SECONDS = 30
@@ -61,7 +61,7 @@ def document(
             "p",
             el("a", "all nodes", href="../../numa"),
             " · ",
-            refresh_link("?refresh=off" if refresh else "?", refresh),
+            page.refresh_link("?refresh=off" if refresh else "?", refresh),
         ),
         _state(node, now),
         _boxes(node),

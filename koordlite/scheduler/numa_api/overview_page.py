@@ -78,7 +78,7 @@ def document(
         _more(),
         lead=[
             "CPU and memory of each NUMA node that pods have taken, and pods that are not where they were promised; ",
-            refresh_link(asked.link(asked.page, refresh=not asked.refresh), asked.refresh),
+            page.refresh_link(asked.link(asked.page, refresh=not asked.refresh), asked.refresh),
         ],
         foot="From NodeResourceTopologies; every number is also at /rest/scheduling/v1/numa/nodes.",
         refresh_seconds=REFRESH_SECONDS if asked.refresh else None,
@@ -210,11 +210,6 @@ def shade(part: float | None) -> str:
     """In steps, so that a page of many cells has a handful of styles; never so strong that numbers are hard to read."""
     percent = 0 if part is None else round(part * _STEPS) * 45 // 10
     return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
-
-
-def refresh_link(address: str, refresh: bool) -> Markup:
-    """To the same page with other reloading: a page that moves under a reader is hard to use with a screen reader."""
-    return el("a", "stop refreshing" if refresh else "refresh by itself", href=address)
 
 
 def node_link(name: str) -> str:

@@ -52,6 +52,7 @@ def document(found: Mapping[str, str], *, may_switch: bool) -> str:
         page.section("Policies", table, el("p", id="said", role="status")),
         _token() if may_switch else _read_only(),
         foot=f"The same is below /rest/scheduling/v1/: {', '.join(NAMES)}.",
+        script=SCRIPT if may_switch else "",
     )
 
 

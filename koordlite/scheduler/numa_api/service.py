@@ -79,8 +79,7 @@ class NumaService:
             nodes, held = self._nodes(), self._cluster.policies
             return _page(overview_page.document(nodes, asked, self._wall(), problem=self._not_ready(), policies=held))
         if parts == ["numa", "policies"]:
-            shown = policies_page.document(self._statuses(), may_switch=self._may_switch)
-            return _page(shown, script=policies_page.SCRIPT if self._may_switch else "")
+            return _page(policies_page.document(self._statuses(), may_switch=self._may_switch))
         if parts[:2] == ["numa", "nodes"] and len(parts) == 3:
             return self._node_page(parts[2], refresh=query.get("refresh") != "off")
         return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE, /numa/policies and {V1}")
@@ -203,6 +202,6 @@ def _found(data: dict[str, Any] | None, what: str) -> Answer:
     return envelope.answer(200, data) if data is not None else envelope.refused(404, f"{what} is unknown here")
 
 
-def _page(document: str, script: str = "") -> Answer:
-    shown = strict.strict(document, forms=True, script=script)
+def _page(document: str) -> Answer:
+    shown = strict.strict(document, forms=True)
     return Answer(200, _HTML, shown.text.encode(), shown.headers)

@@ -20,6 +20,8 @@ from descheduler.serve.endpoints import Endpoints
 from descheduler.serve.loop import CycleResult
 from koordlite.model import keys
 from koordlite.model.errors import Problem
+from koordlite.report.html import live
+from koordlite.report.html.page import digest
 
 Cluster = Any
 
@@ -53,10 +55,19 @@ def test_the_page_has_zones_violations_distances_and_cycles(full: Cluster) -> No
         assert part in text, part
 
 
-def test_nothing_inline_and_a_policy_without_scripts(full: Cluster) -> None:
+def test_nothing_inline_and_a_policy_that_allows_our_script_alone(full: Cluster) -> None:
     made = page.served(told(full), ())
-    assert "style=" not in made.text and "<script" not in made.text
+    assert "style=" not in made.text
+    assert made.text.count("<script") == 1 and f"<script>{live.SCRIPT}</script>" in made.text
     assert made.policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert f"script-src 'sha256-{digest(live.SCRIPT)}'; connect-src 'self'" in made.policy
+
+
+def test_it_stops_refreshing_when_asked_and_keeps_what_was_looked_for(full: Cluster) -> None:
+    made = page.served(told(full), (), "db-0", refresh=False)
+    assert "<script" not in made.text and "script-src" not in made.policy
+    assert 'href="?node=db-0"' in made.text, "the link that makes it refresh"
+    assert 'href="?node=db-0&amp;refresh=off"' in page.document(told(full), (), "db-0")
 
 
 def test_how_full_a_zone_is(full: Cluster) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.report.html import page
+from koordlite.report.html import live, page
 from koordlite.report.html.page import el
 from koordlite.report.html.strict import strict
 
@@ -34,6 +34,14 @@ def test_the_policy_allows_the_sheet_of_this_page_and_nothing_else() -> None:
     assert made.policy.startswith("default-src 'none';")
     assert "unsafe" not in made.policy + made.text
     assert made.headers["Content-Security-Policy"] == made.policy
+
+
+def test_the_policy_allows_the_scripts_that_the_page_was_made_with_and_no_others() -> None:
+    made = strict(page.page("t", page.Markup("<script>alert(1)</script>"), script="one()", refresh_seconds=5))
+    assert made.text.count("<script>") == 3
+    allowed = " ".join(f"'sha256-{page.digest(text)}'" for text in ("one()", live.SCRIPT))
+    assert f"; script-src {allowed}; connect-src 'self'" in made.policy
+    assert "script-src" not in strict(page.page("t")).policy
 
 
 @given(st.text(max_size=40), st.text(max_size=20))
