@@ -9,6 +9,7 @@ from descheduler.framework import Finding
 from descheduler.plan import Attempt, EvictionPlan, Outcome
 from descheduler.report import diff, document, html_groups, html_nodes
 from descheduler.report.diff import Difference
+from descheduler.report.html_groups import EVICT, KEPT
 from descheduler.report.text import NOTHING, place_words
 from koordlite.model import duration
 from koordlite.report.html import filter as filters
@@ -41,11 +42,10 @@ def render(
         _tiles(plan),
         _plugins(plan),
         _changes(changes),
-        html_groups.section(plan),
-        _pods("To evict, in this order", plan.evict, "nothing is to be evicted", results),
-        _pods("Kept, with findings", plan.spare, "no pod with findings is kept", results),
-        html_nodes.bars(plan),
-        html_nodes.maps(plan),
+        html_groups.section(plan, (*plan.evict[:PODS_SHOWN], *plan.spare[:PODS_SHOWN])),
+        el("div", _pods("To evict, in this order", plan.evict, "nothing is to be evicted", results), id=EVICT),
+        el("div", _pods("Kept, with findings", plan.spare, "no pod with findings is kept", results), id=KEPT),
+        *html_nodes.sections(plan),
         _notes(plan),
         lead=f"{failed}{done} The cluster as of {plan.view.time} ({plan.view.time_source}).",
         foot="Made by descheduler. The same cluster and policy give the same plan.",
@@ -108,13 +108,12 @@ def _more(shown: Sequence[object], file: str) -> Markup | None:
 
 
 def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
-    facts = page.facts(_facts(outcome, attempt))
+    facts, tags = page.facts(_facts(outcome, attempt)), html_groups.tags(outcome)
     if few:
-        return el(
-            "article", el("h3", outcome.pod.key), facts, data_item="", style="margin-bottom:22px;overflow-wrap:anywhere"
-        )
+        style = "margin-bottom:22px;overflow-wrap:anywhere"
+        return el("article", el("h3", outcome.pod.key), facts, data_item=tags, style=style)
     why = outcome.reasons[0].reason if outcome.reasons else f"to {outcome.target}" if outcome.target else "goes"
-    return page.details(f"{outcome.pod.key}: {outcome.main.reason}, {why}", facts, data_item="")
+    return page.details(f"{outcome.pod.key}: {outcome.main.reason}, {why}", facts, data_item=tags)
 
 
 def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]:

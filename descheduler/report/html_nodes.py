@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from descheduler.framework import NodeView
-from descheduler.plan import EvictionPlan, Load, NodeChange, Outcome
+from descheduler.plan import EvictionPlan, NodeChange, Outcome
 from descheduler.report import numa_map
 from koordlite.report import units
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
 
 NODES_SHOWN = 100
-MAPS_SHOWN = 40
-COMING_SHOWN = 10
+MAPS_SHOWN, CELLS_SHOWN = 40, 1200
+"""Nodes that are drawn, and CPUs in all drawings together: a cell takes 250 bytes of the page."""
+MOVES_SHOWN = 10
 _WIDTH, _HEIGHT = 150, 9
 
 
-def bars(plan: EvictionPlan) -> Markup:
+def sections(plan: EvictionPlan) -> Iterator[Markup | None]:
+    """How full nodes are before and after the plan, who comes and who leaves; then their CPUs by NUMA node."""
+    moves = _Moves(plan)
+    yield _bars(plan, moves)
+    yield _maps(plan, moves)
+
+
+class _Moves:
+    """The pods of a plan by node."""
+
+    def __init__(self, plan: EvictionPlan) -> None:
+        self.leave: dict[str, list[Outcome]] = defaultdict(list)
+        self.come: dict[str, list[Outcome]] = defaultdict(list)
+        self.wrong: dict[str, list[Outcome]] = defaultdict(list)
+        """With containers whose place is known."""
+        for outcome in plan.evict:
+            self.leave[outcome.pod.node].append(outcome)
+            self.come[outcome.target].append(outcome)
+        for outcome in plan.outcomes:
+            if outcome.pod.containers:
+                self.wrong[outcome.pod.node].append(outcome)
+
+
+def _bars(plan: EvictionPlan, moves: _Moves) -> Markup:
     """Every node that changes or has something wrong; of many, those that change most."""
     chosen = _chosen(plan.nodes)
-    headings = ("node", "CPUs requested", "memory requested", "pods#", "misplaced#")
-    table = page.table(headings, map(_row, chosen), empty="no node changes", stacked=True)
+    headings = ("node", "CPUs requested", "memory requested", "pods", "misplaced", "moves")
+    rows = [_row(change, moves) for change in chosen]
+    table = page.table(headings, rows, empty="no node changes", stacked=True)
     left = len(plan.nodes) - len(chosen)
     more = el("p", f"and {left} more that change less: plan.json has them all", class_="note") if left else None
-    return page.section("Nodes, before → after", _legend() if chosen else None, table, more)
+    shown = page.section("Nodes, before → after", _legend() if chosen else None, table, more)
+    return el("div", shown, id="nodes")
 
 
 def _chosen(nodes: tuple[NodeChange, ...]) -> list[NodeChange]:
@@ -36,7 +63,7 @@ def _chosen(nodes: tuple[NodeChange, ...]) -> list[NodeChange]:
     return sorted(most[:NODES_SHOWN], key=lambda change: change.node)
 
 
-def _row(change: NodeChange) -> tuple[Child, ...]:
+def _row(change: NodeChange, moves: _Moves) -> tuple[Child, ...]:
     before, after = change.before, change.after
     cpu = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)} CPUs"
     memory = f"{units.size(before.memory)} → {units.size(after.memory)} of {units.size(change.memory)}"
@@ -45,12 +72,29 @@ def _row(change: NodeChange) -> tuple[Child, ...]:
         [_bar("CPUs", before.cpu_milli, after.cpu_milli, change.cpu_milli), el("div", cpu, class_="tile-note")],
         [_bar("memory", before.memory, after.memory, change.memory), el("div", memory, class_="tile-note")],
         f"{before.pods} → {after.pods} pods",
-        _wrong(before, after),
+        f"{before.wrong} → {after.wrong} misplaced",
+        [_moved(moves.come[change.node], "come", "from"), _moved(moves.leave[change.node], "leave", "to")],
     )
 
 
-def _wrong(before: Load, after: Load) -> str:
-    return f"{before.wrong} → {after.wrong} wrong"
+def _moved(outcomes: Sequence[Outcome], what: str, where: str) -> Markup | None:
+    """Who, with what they ask for."""
+    if not outcomes:
+        return None
+    items = [el("li", _asks(one), f", {where} {_other(one, where)}") for one in outcomes[:MOVES_SHOWN]]
+    left = len(outcomes) - len(items)
+    rest = el("li", f"and {left} more") if left else None
+    words = f"{len(outcomes)} {what}{'s' if len(outcomes) == 1 else ''}"
+    return page.details(words, el("ul", items, rest, style="margin:0;padding-left:20px"))
+
+
+def _other(outcome: Outcome, where: str) -> str:
+    return outcome.pod.node if where == "from" else outcome.target or "nowhere yet"
+
+
+def _asks(outcome: Outcome) -> str:
+    cpu = units.cores(outcome.pod.pod.request_milli())
+    return f"{outcome.pod.key}: {cpu} CPUs"
 
 
 def _bar(what: str, before: int, after: int, whole: int) -> Markup | None:
@@ -86,53 +130,44 @@ def _legend() -> Markup:
     return el("ul", boxes, class_="legend", style="margin:0 0 12px")
 
 
-def maps(plan: EvictionPlan) -> Markup | None:
+def _maps(plan: EvictionPlan, moves: _Moves) -> Markup | None:
     """CPUs by NUMA node, of nodes where a pod's place among them is what is wrong, or where one is to come."""
-    drawn = list(_drawn(plan))
-    note = "Where pods stand as the picture has it, and what is left of that after the plan."
-    return page.section("CPUs by NUMA node", numa_map.legend(), drawn, note=note) if drawn else None
+    drawn = list(_drawn(plan, moves))
+    note = "Where pods are at present, and what the plan makes of it."
+    return page.section("CPUs by NUMA node", numa_map.legend(coming=True), drawn, note=note) if drawn else None
 
 
-def _drawn(plan: EvictionPlan) -> Iterator[Markup]:
-    wrong: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in plan.outcomes:
-        if outcome.pod.containers:
-            wrong[outcome.pod.node].append(outcome)
-    targets = {o.target for o in plan.evict if o.pod.containers}
-    names = [c.node for c in plan.nodes if c.node in wrong or c.node in targets]
-    for name in names[:MAPS_SHOWN]:
-        node = plan.view.nodes[name]
-        if node.topology.cpus:
-            pods = ", ".join(f"{o.pod.key} on CPUs {numa_map.held(o) or 'none'}" for o in wrong[name])
-            yield el("h3", name)
-            words = f"wrong: {pods}" if pods else "nothing wrong; the plan sends pods here"
-            yield el("p", words, class_="note", style="overflow-wrap:anywhere")
-            yield numa_map.draw(node, wrong[name])
-            yield from _after(node, wrong[name])
-            yield from _coming(name, plan)
-            yield _zones(next(change for change in plan.nodes if change.node == name))
-    if len(names) > MAPS_SHOWN:
-        yield el("p", f"and {len(names) - MAPS_SHOWN} more nodes", class_="note")
+def _drawn(plan: EvictionPlan, moves: _Moves) -> Iterator[Markup]:
+    nodes = plan.view.nodes
+    changes = [change for change in plan.nodes if change.zones and nodes[change.node].topology.cpus]
+    cells = itertools.accumulate(2 * len(nodes[change.node].topology.cpus) for change in changes)
+    shown = max(1, sum(count <= CELLS_SHOWN for count in itertools.islice(cells, MAPS_SHOWN)))
+    for change in changes[:shown]:
+        name, wrong, coming = change.node, moves.wrong[change.node], moves.come[change.node]
+        pods = ", ".join(f"{o.pod.key} on CPUs {numa_map.held(o) or 'none'}" for o in wrong)
+        yield el("h3", name)
+        words = f"wrong: {pods}" if pods else "nothing wrong; the plan sends pods here"
+        yield el("p", words, class_="note", style="overflow-wrap:anywhere")
+        yield numa_map.draw(nodes[name], wrong)
+        yield from _after(nodes[name], change, wrong, coming)
+        yield _zones(change)
+    if len(changes) > shown:
+        yield el("p", f"and {len(changes) - shown} more nodes: plan.json has them all", class_="note")
 
 
-def _after(node: NodeView, wrong: list[Outcome]) -> Iterator[Markup]:
-    """The node without the pods that leave. Which CPUs those get that come, nobody knows yet: the numbers have them."""
+def _after(node: NodeView, change: NodeChange, wrong: Sequence[Outcome], coming: Sequence[Outcome]) -> Iterator[Markup]:
+    """The node as the plan leaves it: without the pods that leave, with room taken for those that come."""
     gone = {outcome.pod.uid for outcome in wrong if outcome.verdict == "evict"}
-    if gone:
+    if coming:
+        listed = ", ".join(_asks(outcome) for outcome in coming[:MOVES_SHOWN])
+        more = f" and {len(coming) - MOVES_SHOWN} more" if len(coming) > MOVES_SHOWN else ""
+        words = f"after the plan, by number: which CPUs pods get is chosen when they start. Comes: {listed}{more}."
+        yield el("p", words, class_="note", style="overflow-wrap:anywhere")
+        yield numa_map.counted(change, coming)
+    elif gone:
         stays = dataclasses.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in gone))
         yield el("p", "after the plan:", class_="note")
         yield numa_map.draw(stays, [outcome for outcome in wrong if outcome.verdict == "spare"])
-
-
-def _coming(name: str, plan: EvictionPlan) -> Iterator[Markup]:
-    """The pods that the plan counts on this node for, with the CPUs they ask for."""
-    coming = [outcome for outcome in plan.evict if outcome.target == name]
-    if coming:
-        words = [f"{o.pod.key} ({units.cores(o.pod.pod.request_milli())} CPUs)" for o in coming[:COMING_SHOWN]]
-        more = f" and {len(coming) - COMING_SHOWN} more" if len(coming) > COMING_SHOWN else ""
-        listed = ", ".join(words)
-        text = f"comes with the plan: {listed}{more}. Their CPUs are chosen when they start; the numbers count them."
-        yield el("p", text, class_="note", style="overflow-wrap:anywhere")
 
 
 def _zones(change: NodeChange) -> Markup:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from descheduler.framework import NodeView
-from descheduler.plan import Outcome
+from descheduler.plan import NodeChange, Outcome, ZoneChange
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.topology import NUMANode
 from koordlite.report.html.page import Markup, el
 
 _CELL, _GAP, _COLUMNS, _LABEL = 26, 4, 16, 92
@@ -27,18 +27,65 @@ def draw(node: NodeView, wrong: Iterable[Outcome]) -> Markup:
     outcomes = list(wrong)
     hard = [o for o in outcomes if o.main.severity == "hard"]
     holders = {o.pod.key: held(o) for o in hard or outcomes}
-    tops, bottom = _tops(node)
-    columns = min(_COLUMNS, max((len(zone.cpus) for zone in node.topology.nodes), default=1))
-    width = _LABEL + max(1, columns) * _STEP
-    rows = [_zone(zone, node, holders, top) for zone, top in zip(node.topology.nodes, tops, strict=True)]
+    zones = [(zone.id, [_cpu(cpu, node, holders) for cpu in zone.cpus]) for zone in node.topology.nodes]
+    return _drawing(f"CPUs of {node.name} by NUMA node", zones)
+
+
+def counted(change: NodeChange, coming: Sequence[Outcome]) -> Markup:
+    """A node's CPUs after the plan, as many cells of each use as there will be; which ones these are, nobody knows yet.
+    `coming`: the pods that the plan counts on this node for."""
+    return _drawing(
+        f"number of CPUs of {change.node} by NUMA node after the plan",
+        [(zone.zone, list(_uses(zone, change.node, coming))) for zone in change.zones],
+    )
+
+
+def _uses(zone: ZoneChange, node: str, coming: Sequence[Outcome]) -> Iterator[_Cell]:
+    """Reserved, pods' own, pods' own that come, shared."""
+    arrive = [(o.pod.key, _booked(o, node, zone.zone)) for o in coming]
+    stay = max(0, zone.after.exclusive - sum(count for _, count in arrive))
+    cells = [_Cell("reserved")] * zone.reserved + [_Cell("exclusive")] * stay
+    for pod, count in arrive:
+        cells += [_Cell("exclusive", f"comes: {pod}", "var(--good)")] * count
+    yield from (*cells, *[_Cell("shared")] * zone.after.shared)
+
+
+def _booked(outcome: Outcome, node: str, zone: int) -> int:
+    """CPUs of a NUMA node that the plan counts on for this pod."""
+    places = outcome.search.places if outcome.search else ()
+    bookings = next((place.bookings for place in places if place.node == node), ())
+    return sum(amounts["cpu"].value for number, amounts in bookings if number == zone and "cpu" in amounts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cell:
+    """One CPU as it is drawn."""
+
+    use: str
+    words: str = ""
+    ring: str = ""
+    """Colour of what is drawn around it; empty: nothing, and the cell is pale."""
+    number: str = ""
+
+
+def _drawing(label: str, zones: Sequence[tuple[int, Sequence[_Cell]]]) -> Markup:
+    """Cells in rows, NUMA node under NUMA node."""
+    columns = min(_COLUMNS, max((len(cells) for _, cells in zones), default=1))
+    width, top, rows = _LABEL + max(1, columns) * _STEP, 4, []
+    for zone, cells in zones:
+        rows.append(el("text", f"NUMA {zone}", x=0, y=top + _CELL / 2 + 4, font_size=13, fill="var(--soft)"))
+        for place, cell in enumerate(cells):
+            row, column = divmod(place, _COLUMNS)
+            rows.append(_drawn(cell, _LABEL + column * _STEP, top + row * _STEP))
+        top += max(1, -(-len(cells) // _COLUMNS)) * _STEP + _ZONE_GAP
     return el(
         "svg",
         rows,
-        viewBox=f"0 0 {width} {bottom}",
+        viewBox=f"0 0 {width} {top}",
         width=width,
-        height=bottom,
+        height=top,
         role="img",
-        aria_label=f"CPUs of {node.name} by NUMA node",
+        aria_label=label,
         style="max-width:100%;height:auto;display:block",
     )
 
@@ -49,36 +96,19 @@ def held(outcome: Outcome) -> CPUSet:
     return cpuset.union(c.cpuset for c in outcome.pod.containers if c.container in blamed or "*" in blamed)
 
 
-def _tops(node: NodeView) -> tuple[list[int], int]:
-    """Where each zone's first row starts, and how high the drawing is."""
-    tops, top = [], 4
-    for zone in node.topology.nodes:
-        tops.append(top)
-        rows = max(1, -(-len(zone.cpus) // _COLUMNS))
-        top += rows * _STEP + _ZONE_GAP
-    return tops, top
+def _cpu(cpu: int, node: NodeView, holders: Mapping[str, CPUSet]) -> _Cell:
+    pods, use = ", ".join(pod for pod, cpus in holders.items() if cpu in cpus), use_of(cpu, node)
+    return _Cell(use, f"CPU {cpu}: {use}{f', held by {pods}' if pods else ''}", "var(--bad)" if pods else "", str(cpu))
 
 
-def _zone(zone: NUMANode, node: NodeView, holders: Mapping[str, CPUSet], top: int) -> Iterator[Markup]:
-    middle = top + _CELL / 2 + 4
-    yield el("text", f"NUMA {zone.id}", x=0, y=middle, font_size=13, fill="var(--soft)")
-    for place, cpu in enumerate(zone.cpus):
-        row, column = divmod(place, _COLUMNS)
-        pods = ", ".join(pod for pod, cpus in holders.items() if cpu in cpus)
-        yield _cell(cpu, use_of(cpu, node), pods, _LABEL + column * _STEP, top + row * _STEP)
-
-
-def _cell(cpu: int, use: str, pods: str, x: int, y: int) -> Markup:
-    title = f"CPU {cpu}: {use}{f', held by {pods}' if pods else ''}"
+def _drawn(cell: _Cell, x: int, y: int) -> Markup:
     place = {"x": x, "y": y, "width": _CELL, "height": _CELL, "rx": 4}
-    box = el("rect", fill=COLOURS[use], fill_opacity=1 if pods else 0.35, **place)
-    ring = el("rect", fill="none", **place, **_RING) if pods else None
+    box = el("rect", fill=COLOURS[cell.use], fill_opacity=1 if cell.ring else 0.35, **place)
+    ring = el("rect", fill="none", stroke=cell.ring, stroke_width=3, **place) if cell.ring else None
     middle = {"x": x + _CELL / 2, "y": y + _CELL / 2 + 4}
-    number = el("text", cpu, font_size=11, text_anchor="middle", fill="var(--card)" if pods else "var(--ink)", **middle)
-    return el("g", el("title", title), box, ring, number)
-
-
-_RING: dict[str, str | int] = {"stroke": "var(--bad)", "stroke_width": 3}
+    ink = "var(--card)" if cell.ring else "var(--ink)"
+    number = el("text", cell.number, font_size=11, text_anchor="middle", fill=ink, **middle) if cell.number else None
+    return el("g", el("title", cell.words or cell.use), box, ring, number)
 
 
 def use_of(cpu: int, node: NodeView) -> str:
@@ -90,8 +120,10 @@ def use_of(cpu: int, node: NodeView) -> str:
     return "shared with BE" if cpu in node.be_pool else "shared"
 
 
-def legend() -> Markup:
-    """What the colours mean."""
+def legend(*, coming: bool = False) -> Markup:
+    """What the colours mean; with `coming`, that of `counted` as well."""
     items = [el("li", el("span", class_="box", style=f"background:{colour}"), use) for use, colour in COLOURS.items()]
-    ring = el("span", class_="box", style="border:3px solid var(--bad)")
-    return el("ul", items, el("li", ring, "held by a pod that has to move"), class_="legend")
+    rings = {"held by a pod that has to move": "var(--bad)"}
+    rings |= {"for a pod that comes": "var(--good)"} if coming else {}
+    items += [el("li", el("span", class_="box", style=f"border:3px solid {c}"), words) for words, c in rings.items()]
+    return el("ul", items, class_="legend")

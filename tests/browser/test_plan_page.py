@@ -1,0 +1,104 @@
+"""The page of an eviction plan in a real browser: its filter, the links of its groups, the node that receives pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chromium import Browser, has_axe
+
+from descheduler.report import html, html_nodes
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.nrt import ContainerPlacement
+from tests.descheduler.conftest import Cluster
+
+pytestmark = pytest.mark.xdist_group("browser")
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+  - name: p
+    pluginConfig:
+      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
+    plugins: {deschedule: {enabled: [ReservedCPUs, RemovePodsHavingTooManyRestarts]}}
+"""
+SHOWN = "[...document.querySelectorAll('#evict [data-item]')].filter(each => !each.hidden).length"
+SAID = "document.querySelector('#evict [role=status]').textContent"
+
+
+def made() -> Cluster:
+    """A pod on reserved CPUs of n-1 that has to move to n-10, and eleven restarting pods of owners rs-0 to rs-10."""
+    cluster, reserved = Cluster(), {"reservedCPUs": "0-1"}
+    cluster.node("n-1", reservation=reserved)
+    cpus = CPUSet.parse("0-3")
+    placed = ContainerPlacement(
+        "default", "db-0", "uid-db-0", "main", source="koordinator", exclusive=True, promised_cpus=cpus, cpuset=cpus
+    )
+    cluster.report("n-1", reservation=reserved, containers=[placed])
+    cluster.node("n-10", cpu="64")
+    cluster.report("n-10")
+    cluster.pinned("db-0", "n-1", "0-3", owner="db")
+    for number in range(11):
+        pod = cluster.pod(f"checkout-{number:05}", "n-10" if number % 2 else "n-1", cpu="1", owner=f"rs-{number}")
+        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
+        pod["status"]["containerStatuses"] = [state]
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path: Path = tmp_path_factory.mktemp("plan") / "plan.html"
+    path.write_text(html.render(made().plan(POLICY)), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])
+def test_it_fits_and_everyone_can_use_it(chromium: Browser, page: str, width: int, dark: bool) -> None:
+    chromium.open(page, width=width, dark=dark)
+    chromium.value("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    assert chromium.value("document.documentElement.scrollWidth") <= width
+    assert chromium.complaints == []
+    if has_axe():
+        assert chromium.inaccessible() == []
+
+
+def test_what_is_typed_into_the_filter_hides_the_rest(chromium: Browser, page: str) -> None:
+    chromium.open(page, width=1280)
+    assert chromium.value(SHOWN) == 12
+    chromium.press_in("#evict input", "RS-1")
+    assert (chromium.value(SHOWN), chromium.value(SAID)) == (2, "2 of 12"), "rs-1 and rs-10"
+    chromium.press_in("#evict input", "0 checkout")
+    assert (chromium.value(SHOWN), chromium.value(SAID)) == (1, "1 of 12")
+
+
+def test_a_group_leads_to_its_pods_and_to_no_others(chromium: Browser, page: str) -> None:
+    chromium.open(page, width=1280, height=500)
+    chromium.value("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    chromium.click("a[data-find='owner:ReplicaSet/default/rs-1']")
+    assert chromium.value("document.querySelector('#evict input').value") == "owner:ReplicaSet/default/rs-1"
+    assert chromium.value(SHOWN) == 1
+    assert chromium.value("location.hash") == "#evict"
+    assert -1 < chromium.value("document.querySelector('#evict').getBoundingClientRect().top") < 500
+    chromium.click("a[data-find='node:n-1']")
+    assert chromium.value(SAID) == "7 of 12", "n-10 is another node"
+    chromium.click("a[data-find='namespace:default']")
+    assert chromium.value(SAID) == "12 of 12"
+    assert chromium.complaints == []
+
+
+def test_the_receiving_node_is_drawn_as_the_plan_leaves_it(chromium: Browser, page: str) -> None:
+    chromium.open(page, width=1280)
+    drawn = "document.querySelector('svg[aria-label=\"number of CPUs of n-10 by NUMA node after the plan\"]')"
+    comes = f"[...{drawn}.querySelectorAll('title')].filter(t => t.textContent === 'comes: default/db-0').length"
+    assert chromium.value(comes) == 4
+    assert chromium.value(f"{drawn}.querySelectorAll('g').length") == 16
+    row = "[...document.querySelectorAll('#nodes tbody tr')].find(row => row.cells[0].textContent === 'n-10')"
+    assert "default/db-0: 4.0 CPUs, from n-1" in chromium.value(f"{row}.textContent")
+
+
+def test_drawings_of_large_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_nodes, "CELLS_SHOWN", 32)
+    shown = html.render(made().plan(POLICY))
+    assert shown.count("CPUs of n-1 by NUMA node") == 2, "before and after"
+    assert "CPUs of n-10 by NUMA node" not in shown and "and 1 more nodes: plan.json has them all" in shown
