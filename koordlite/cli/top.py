@@ -1,5 +1,5 @@
 """`koordlite top`: a running agent, live. The agent draws the node, so that one frame costs this process next to
-nothing; the library for keys and tables is imported in a terminal only."""
+nothing; the library for keys and tables is imported in a terminal only, behind a first frame of the agent's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from koordlite.report.pods import PodRow
+    from koordlite.report.pod_rows import PodRow
 
 LEAST_SECONDS = 0.2
 WHOLE_LINES = 48
@@ -32,11 +32,28 @@ def top(args: argparse.Namespace) -> int:
     if args.once or not sys.stdout.isatty() or not sys.stdin.isatty() or os.environ.get("TERM") in _NO_SCREEN:
         print(printable.lines(agent.whole(width, max(height, WHOLE_LINES)), colors=True), end="")
         return 0
-    agent.frame(width, height)  # Without an agent the terminal stays as it is.
-    from koordlite.report.terminal.top_app import TopApp
+    first = agent.whole(width, height)  # Without an agent the terminal stays as it is.
+    return _live(agent, args.interval, first.splitlines()[:height])
 
-    TopApp(agent, args.interval).run()
+
+def _live(agent: _Agent, seconds: float, first: list[str]) -> int:
+    """Until `q` or Ctrl-C. The lines of `first` are there while the library loads: longer than the agent takes."""
+    try:
+        sys.stdout.write(_ENTER + printable.lines("\n".join(first), colors=True))
+        sys.stdout.flush()
+        from koordlite.report.terminal.top_app import TopApp
+
+        TopApp(agent, seconds).run()
+    except KeyboardInterrupt:
+        sys.stdout.write(_LEAVE)
+    except BaseException:
+        sys.stdout.write(_LEAVE)
+        raise
     return 0
+
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H", "\x1b[?25h\x1b[?1049l"
+"""The terminal's other screen, without a cursor, as the library uses it; and back."""
 
 
 class _Agent:
@@ -55,9 +72,9 @@ class _Agent:
 
     def pods(self) -> tuple[PodRow, ...]:
         """The pods of the node."""
-        from koordlite.report import pods
+        from koordlite.report import pod_rows
 
-        return pods.read(asking.get(f"{self._url}/pods"))
+        return pod_rows.read(asking.get(f"{self._url}/pods"))
 
     def explain(self, subject: str) -> str:
         """As `koordlite explain`."""

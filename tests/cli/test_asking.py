@@ -25,6 +25,8 @@ from emulated import Emulated
 Answer = Any
 COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:[34][0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m")
 """A colour other than the terminal's own, which is 39 and 49."""
+ENTER, LEAVE = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"
+"""The terminal's other screen, and back with the cursor shown."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -131,6 +133,14 @@ def test_top_fills_a_terminal_and_leaves_it_on_ctrl_c(url: str, columns: int, co
     for part in ("enforcing", "NUMA 0", "BE may request"):
         assert part in shown
     assert bool(COLOUR.search(screen)) is colours, "the letters carry it all without colours"
+    before, first, _ = screen.split(ENTER, 2)
+    assert before == "" and "NUMA 0" in first, "the agent's frame is there before the library has loaded"
+    assert len(first.splitlines()) <= 30
+
+
+def test_ctrl_c_while_the_library_loads_leaves_the_terminal_as_it_was(url: str) -> None:
+    screen = watch(["top", "--url", url], columns=80, lines=30, colours=True, frames=1)
+    assert screen.startswith(ENTER) and screen.endswith(LEAVE)
 
 
 @contextlib.contextmanager
@@ -143,8 +153,8 @@ def heard(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def watch(words: list[str], *, columns: int, lines: int, colours: bool) -> str:
-    """What the command writes to a terminal of this size until Ctrl-C."""
+def watch(words: list[str], *, columns: int, lines: int, colours: bool, frames: int = 2) -> str:
+    """What the command writes to a terminal of this size until Ctrl-C, after so many frames."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color"}
     environment |= {} if colours else {"NO_COLOR": "1"}
@@ -155,9 +165,12 @@ def watch(words: list[str], *, columns: int, lines: int, colours: bool) -> str:
     ):
         os.close(theirs)
         screen = b""
-        while screen.count(b"NUMA 0") < 2 and select.select([ours], [], [], 20)[0]:
+        while screen.count(b"NUMA 0") < frames and select.select([ours], [], [], 20)[0]:
             screen += os.read(ours, 1 << 16)
         process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # When the command has ended there is nothing to read from.
+            while more := os.read(ours, 1 << 16):
+                screen += more
         assert process.wait(timeout=20) == 0
     os.close(ours)
     return screen.decode(errors="replace")

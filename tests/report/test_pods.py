@@ -17,9 +17,9 @@ from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
-from koordlite.report import pods, tick
+from koordlite.report import pod_rows, pods, tick
 from koordlite.report.history import DecisionEvent
-from koordlite.report.pods import PodRow
+from koordlite.report.pod_rows import PodRow
 from koordlite.report.tick import Tick
 
 BE, CRUNCH = "kubepods/besteffort", "kubepods/besteffort/podb1"
@@ -119,16 +119,16 @@ def test_rows_are_ordered_and_filtered_by_every_column() -> None:
         PodRow(name="a/y", qos="BE", cpu=100, memory=None, cpus="0-3", decided="would shrink"),
         PodRow(name="c/z", qos="BE", cpu=900, memory=9),
     )
-    assert [r.name for r in pods.ordered(rows, "cpu")] == ["c/z", "a/y", "b/x"]
-    assert [r.name for r in pods.ordered(rows, "cpu", backwards=True)] == ["a/y", "b/x", "c/z"]
-    assert [r.name for r in pods.ordered(rows, "name")] == ["a/y", "b/x", "c/z"]
-    assert [r.name for r in pods.ordered(rows, "memory")] == ["c/z", "b/x", "a/y"]
-    for column in pods.COLUMNS:
-        assert len(pods.ordered(rows, column.key)) == 3
+    assert [r.name for r in pod_rows.ordered(rows, "cpu")] == ["c/z", "a/y", "b/x"]
+    assert [r.name for r in pod_rows.ordered(rows, "cpu", backwards=True)] == ["a/y", "b/x", "c/z"]
+    assert [r.name for r in pod_rows.ordered(rows, "name")] == ["a/y", "b/x", "c/z"]
+    assert [r.name for r in pod_rows.ordered(rows, "memory")] == ["c/z", "b/x", "a/y"]
+    for column in pod_rows.COLUMNS:
+        assert len(pod_rows.ordered(rows, column.key)) == 3
     with pytest.raises(KeyError):
-        pods.ordered(rows, "colour")
-    assert [r.name for r in pods.matching(rows, "be SHRINK")] == ["a/y"]
-    assert len(pods.matching(rows, "")) == 3
+        pod_rows.ordered(rows, "colour")
+    assert [r.name for r in pod_rows.matching(rows, "be SHRINK")] == ["a/y"]
+    assert len(pod_rows.matching(rows, "")) == 3
 
 
 def test_names_that_are_no_names_stay_on_one_line(picture: Snapshot) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from koordlite.report import pods
+from koordlite.report import pod_rows
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
-from koordlite.report.pods import PodRow
+from koordlite.report.pod_rows import PodRow
 
 SHOWN = 12
 """Pods of the table that is open."""
@@ -30,15 +30,15 @@ def section(rows: Sequence[PodRow], *, link: str = "", shown: int = SHOWN, longe
 
 
 def _table(rows: Sequence[PodRow], link: str, longest: int) -> Markup:
-    heads = [f"{column.title}{'#' if column.is_number else ''}" for column in pods.COLUMNS]
+    heads = [f"{column.title}{'#' if column.is_number else ''}" for column in pod_rows.COLUMNS]
     return page.table(
         heads, [_cells(row, link, longest) for row in rows], empty="no pod runs here", stacked=True, labelled=True
     )
 
 
 def _cells(row: PodRow, link: str, longest: int) -> list[Child]:
-    shown: dict[str, Child] = {column.key: column.show(row) for column in pods.COLUMNS}
+    shown: dict[str, Child] = {column.key: column.show(row) for column in pod_rows.COLUMNS}
     if link:
         shown["name"] = el("a", row.name, href=f"{link}{row.name}")
-    shown["decided"] = textwrap.shorten(pods.decided(row), longest, placeholder=" …")
+    shown["decided"] = textwrap.shorten(pod_rows.decided(row), longest, placeholder=" …")
     return list(shown.values())

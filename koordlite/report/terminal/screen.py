@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from koordlite.model import printable
-from koordlite.report import pods, units, view
+from koordlite.report import pod_rows, units, view
 from koordlite.report.history import DecisionEvent
-from koordlite.report.pods import PodRow
+from koordlite.report.pod_rows import PodRow
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence
 from koordlite.report.terminal import canvas
@@ -110,14 +110,14 @@ def _pods(rows: Sequence[PodRow], width: int, height: int) -> Table | None:
     if not rows or height < _HIGH:
         return None
     grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width, header_style="dim")
-    for column in pods.COLUMNS:
+    for column in pod_rows.COLUMNS:
         justify: Literal["left", "right"] = "right" if column.is_number else "left"
-        last = column is pods.COLUMNS[-1]
+        last = column is pod_rows.COLUMNS[-1]
         grid.add_column(
             column.title, justify=justify, no_wrap=True, overflow="ellipsis", ratio=1 if last else None, max_width=_LONG
         )
     for row in rows[: height // 5]:
-        grid.add_row(*(Text(column.show(row)) for column in pods.COLUMNS))
+        grid.add_row(*(Text(column.show(row)) for column in pod_rows.COLUMNS))
     return grid
 
 

@@ -15,8 +15,8 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from koordlite.model import printable
 from koordlite.model.errors import KoordliteError
-from koordlite.report import pods
-from koordlite.report.pods import PodRow
+from koordlite.report import pod_rows
+from koordlite.report.pod_rows import PodRow
 
 HELP = """\
 ↑ ↓ PgUp PgDn  choose a pod
@@ -77,7 +77,7 @@ class Table(DataTable[Text]):
 
     def on_mount(self) -> None:
         """The columns that every medium has."""
-        for column in pods.COLUMNS:
+        for column in pod_rows.COLUMNS:
             self.add_column(Text(column.title, justify="right" if column.is_number else "left"), key=column.key)
         self._names: list[str] = []
 
@@ -190,11 +190,11 @@ class TopApp(App[None]):
         self._note()
 
     def _fill(self) -> None:
-        found = pods.matching(self._rows, self._filter)
+        found = pod_rows.matching(self._rows, self._filter)
         table = self.query_one(Table)
         table.display = self._view != "node"
         self.query_one("#node").display = self._view != "pods"
-        table.fill(pods.ordered(found, self._key, backwards=self._backwards))
+        table.fill(pod_rows.ordered(found, self._key, backwards=self._backwards))
         self._note()
 
     def _note(self) -> None:
@@ -213,7 +213,7 @@ class TopApp(App[None]):
 
     def action_sort(self, step: int) -> None:
         """By the next column, or by the one before."""
-        keys = [column.key for column in pods.COLUMNS]
+        keys = [column.key for column in pod_rows.COLUMNS]
         self._key, self._backwards = keys[(keys.index(self._key) + step) % len(keys)], False
         self._fill()
 
@@ -286,8 +286,8 @@ class TopApp(App[None]):
 
 def _cells(row: PodRow) -> list[Text]:
     """As texts: a string would be read as markup."""
-    return [Text(column.show(row), justify="right" if column.is_number else "left") for column in pods.COLUMNS]
+    return [Text(column.show(row), justify="right" if column.is_number else "left") for column in pod_rows.COLUMNS]
 
 
-def _column(key: str) -> pods.Column:
-    return next(column for column in pods.COLUMNS if column.key == key)
+def _column(key: str) -> pod_rows.Column:
+    return next(column for column in pod_rows.COLUMNS if column.key == key)

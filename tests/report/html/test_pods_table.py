@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from koordlite.report.html import page, pods_table
-from koordlite.report.pods import PodRow
+from koordlite.report.pod_rows import PodRow
 
 
 def test_the_busiest_are_open_and_the_others_behind_one_line(read_html: Callable[[str], Any]) -> None:

@@ -13,10 +13,10 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from koordlite.model.errors import KoordliteError
-from koordlite.report import pods
+from koordlite.report import pod_rows
 from koordlite.report.history import History
 from koordlite.report.past import Past
-from koordlite.report.pods import PodRow
+from koordlite.report.pod_rows import PodRow
 from koordlite.report.terminal.top_app import Table, TopApp, Words
 from koordlite.report.web.endpoints import Endpoints
 
@@ -38,7 +38,7 @@ class Agent:
         return self._get("/status", view="node", width=str(width), height=str(height))
 
     def pods(self) -> tuple[PodRow, ...]:
-        return pods.read(self._get("/pods"))
+        return pod_rows.read(self._get("/pods"))
 
     def explain(self, subject: str) -> str:
         return self._get("/explain", subject=subject)
