@@ -56,7 +56,7 @@ man: $(READY)
 # The documentation as a site: out/site/index.html. Every link has to lead somewhere.
 site: $(VENV)-site/.ready
 	@echo "building the documentation"
-	@$(VENV)-site/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-site/bin/mkdocs build --strict --quiet
 	@echo "wrote out/site/index.html"
 
 $(VENV)-site/.ready: docs/requirements.txt

@@ -22,7 +22,8 @@ from koordlite.host.journal import journal
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.kubelet import configz
 from koordlite.model import printable
-from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.entry import Entry
+from koordlite.model.errors import ConfigError, InputError, JournalDenied, Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.ports import Cluster
 from koordlite.report.terminal import text
@@ -35,10 +36,17 @@ def undo(args: argparse.Namespace) -> int:
         raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
     settings, files = machines.settings(args), RealFiles()
     boot = procfs.boot_id(files)
-    entries = journal.read(settings.agent.state_dir, boot_id=boot)
+    entries: Sequence[Entry] = ()
+    denied = None
+    try:
+        entries = journal.read(settings.agent.state_dir, boot_id=boot)
+    except JournalDenied as error:
+        denied = error
     emulated = asking.emulated_node() if not entries and asking.names_nothing(args) else None
     if emulated:
         return rehearsal.restore(pathlib.Path(emulated.state), emulated.machine, dry_run=args.dry_run)
+    if denied:
+        raise denied
     if journal.is_emulated(settings.agent.state_dir) and not (args.cluster or args.kubeconfig):
         print(
             printable.lines(

@@ -103,6 +103,10 @@ class JournalError(KoordliteError):
     """The undo journal exists but cannot be read, so nothing may be written over what it might describe."""
 
 
+class JournalDenied(JournalError):
+    """Only another user may read the undo journal."""
+
+
 class EvictionRefused(KoordliteError):
     """The cluster does not let this pod go at present; `why` is its own words."""
 

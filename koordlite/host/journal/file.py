@@ -14,7 +14,7 @@ from koordlite import changes
 from koordlite.changes import cgroup, resctrl_group
 from koordlite.host import beneath, state_folder
 from koordlite.model.entry import Entry
-from koordlite.model.errors import JournalError
+from koordlite.model.errors import JournalDenied, JournalError
 from koordlite.model.place import Place
 
 NAME = "journal.json"
@@ -103,7 +103,7 @@ def _content(path: Path) -> _Content | None:
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise JournalError(
+        raise JournalDenied(
             f"the undo journal {path} cannot be read: {error}; ask as its owner, most often root"
         ) from error
     except (OSError, msgspec.DecodeError) as error:

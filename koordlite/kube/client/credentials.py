@@ -177,5 +177,5 @@ def _from_surroundings(settings: Configuration) -> None:
             _from_file(settings, named, None)
             return
         tried = f"the service account of this pod: {error}; the environment variable KUBECONFIG: not set"
-        do = "name one with --kubeconfig, or run inside a cluster"
+        do = "name one with --kubeconfig, run inside a cluster, or name files (--cluster, --snapshot)"
         raise ConfigError(Problem("API server access", "kubeconfig", "", f"tried {tried}", do)) from error

@@ -86,7 +86,8 @@ def _about(place: Place, pod: str, tick: Tick, past: Remembered) -> Iterator[str
 def _nothing(path: str, tick: Tick, past: Remembered) -> Sequence[str]:
     """Also an answer: then another program wrote it."""
     return [
-        f"{path}: no strategy asks for it and this agent has not written it in this run; another program changed it",
+        f"{path}: no strategy asks for it and this agent has not written it in this run; "
+        "if it changed, another program changed it",
         *_some(known(tick, past)),
     ]
 

@@ -27,7 +27,7 @@ from koordlite.host import state_folder
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.errors import JournalError
+from koordlite.model.errors import JournalDenied, JournalError
 from koordlite.model.wire.objects import ZoneResource
 
 BOOT = "boot-1"
@@ -154,7 +154,7 @@ def test_a_journal_of_another_user_is_theirs_to_read(tmp_path: Path) -> None:
     if before == 0:
         os.seteuid(65534)
     try:
-        with pytest.raises(JournalError, match=r"Permission denied.*; ask as its owner, most often root"):
+        with pytest.raises(JournalDenied, match=r"Permission denied.*; ask as its owner, most often root"):
             file.load(tmp_path / file.NAME, BOOT)
     finally:
         os.seteuid(before)
