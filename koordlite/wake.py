@@ -29,10 +29,8 @@ from koordlite.observe.new_groups import NewGroups
 
 LOG = logging.getLogger(__name__)
 
-CPU_PERCENT = 0.3
-"""Of one core, at most, for sampling, unless more is granted."""
 _AIMED = 0.8
-"""Part of that which the period is chosen for: the cost of a sample varies."""
+"""Part of the granted share of a core that the period is chosen for: the cost of a sample varies."""
 _FIRST_PERIOD_SECONDS = 0.05
 """Until the first second has shown what a sample costs here."""
 _PIECE_SECONDS = 0.5
@@ -67,7 +65,7 @@ class Waker:
         trigger: PressureTrigger | None = None,
         new_groups: NewGroups | None = None,
         hertz: float = 50.0,
-        cpu_percent: float = CPU_PERCENT,
+        cpu_percent: float = 0.3,
         why: str = "",
         missing: bool = False,
     ) -> None:
@@ -280,7 +278,7 @@ class Waker:
             )
 
 
-def open_waker(host: Host, setting: Setting, *, hertz: float, cpu_percent: float = CPU_PERCENT) -> Waker:
+def open_waker(host: Host, setting: Setting, *, hertz: float, cpu_percent: float) -> Waker:
     """The best way there is on this machine. `required` takes what there is as well, and `state` says what is missing.
 
     An emulated or recorded machine has none with `automatic`: its time passes only while something waits. `required`
