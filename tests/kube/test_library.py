@@ -27,6 +27,8 @@ assert kubernetes.__path__
 from kubernetes import client, config, watch
 assert config.load_kube_config and kubernetes.informer and client.V1Pod and kubernetes.utils.parse_quantity
 assert not hasattr(kubernetes, "no_such_name")
+import urllib3
+assert kubernetes.__version__ and urllib3.__version__ and urllib3.PoolManager and urllib3.http2.inject_into_urllib3
 """
 
 OPENID = """
@@ -53,6 +55,7 @@ def test_what_is_never_used_is_not_imported(tmp_path: Path) -> None:
     loaded = set(json.loads(run(LEAN, str(kubeconfig(tmp_path / "k", "http://127.0.0.1:1")))))
     assert "urllib3" in loaded
     assert not loaded & {"oauthlib", "requests", "requests_oauthlib", "websocket", "jsonschema", "pydantic", "dateutil"}
+    assert not loaded & {"zipfile", "csv"}, "urllib3 looks for a library for HTTP/2"
 
 
 def test_who_asks_for_a_name_of_the_package_gets_all_of_it() -> None:

@@ -1,7 +1,8 @@
 """The official client without what this program does not use.
 
 Importing any module of it runs the package's own module, which imports informers, web sockets, OAuth and JSON Schema:
-12 MiB. Here its packages are entered as they are on disk, and run only when a name of theirs is asked for. Its reader
+12 MiB. Here its packages are entered as they are on disk, and run only when a name of theirs is asked for. So is the
+part of urllib3 for HTTP/2, which looks for the version of a library that is not used, by 0.6 MiB of modules. The reader
 of kubeconfigs imports OAuth and the client with pydantic, 14 MiB, to renew the tokens of OpenID Connect: both are put
 off until a kubeconfig has such a user.
 """
@@ -14,7 +15,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-PACKAGES = ("kubernetes", "kubernetes.utils", "kubernetes.config", "kubernetes.client")
+PACKAGES = ("urllib3", "urllib3.http2", "kubernetes", "kubernetes.utils", "kubernetes.config", "kubernetes.client")
 """Packages with modules that are needed and a module of their own that is not."""
 _KEPT_IN = {"kubernetes.client.Configuration": "kubernetes.client.configuration"}
 """Names of a package that need only one of its modules."""
@@ -77,7 +78,7 @@ def _enter(name: str) -> None:
     loader, module = spec.loader, importlib.util.module_from_spec(spec)
 
     def run(wanted: str) -> Any:
-        if wanted.startswith("__"):
+        if wanted.startswith("__") and wanted != "__version__":
             raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
         if f"{name}.{wanted}" in _KEPT_IN:
             return getattr(importlib.import_module(_KEPT_IN[f"{name}.{wanted}"]), wanted)
