@@ -34,13 +34,13 @@ class _Field:
     item: Any
     """Type of the items; None where the value is always written whole."""
 
-    def items(self, value: Any) -> tuple[bytes, list[Any]] | None:
+    def items(self, value: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
         """What says that the order is the same, and the items; None where the value is written whole."""
         if self.item is None:
             return None
         if isinstance(value, Mapping):
-            return codec.encode(list(value)), list(value.values())
-        return len(value).to_bytes(4, "little"), list(value)
+            return (tuple(value), tuple(map(type, value))), list(value.values())
+        return (len(value),), list(value)
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def _item(hint: Any) -> Any:
 class _Written:
     value: Any
     mark: bytes = b""
-    order: bytes = b""
+    order: tuple[Any, ...] = ()
     items: list[Any] = dataclasses.field(default_factory=list)
     marks: list[bytes] = dataclasses.field(default_factory=list)
 
@@ -101,7 +101,7 @@ def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Writ
         # When a container begins, nearly all items stay the same objects: `before` keeps them, so no id is used again.
         known = {id(old): mark for old, mark in zip(before.items, before.marks, strict=True)} if before else {}
         marks = [known.get(id(each)) or _mark(codec.encode(each, dump)) for each in now]
-        return _Written(value, b"", order, now, marks), whole
+        return _Written(value, order=order, items=now, marks=marks), whole
     marks, changed = list(before.marks), {}
     for at, (each, old) in enumerate(zip(now, before.items, strict=True)):
         if each is old:
@@ -110,7 +110,7 @@ def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Writ
         mark = _mark(part)
         if mark != marks[at]:
             marks[at], changed[at] = mark, msgspec.Raw(part)
-    return _Written(value, b"", order, now, marks), changed
+    return _Written(value, order=order, items=now, marks=marks), changed
 
 
 def _mark(raw: bytes) -> bytes:

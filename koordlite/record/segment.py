@@ -28,8 +28,11 @@ FRAME_HEAD_BYTES = 2 * _NUMBER_BYTES
 LONGEST_FRAME = 1 << 24
 """A length beyond it is no length: the text of MARK, read as one, is far beyond."""
 LONGEST_CONTENT = 1 << 28
-_WINDOW_LOG = 21
-"""How far the compression looks back: 2 MiB, some fifty moments of 110 pods. Writing takes about 3 MiB of memory."""
+_WINDOW_LOG = 19
+"""How far the compression looks back: 512 KiB, some fourteen moments of 110 pods. Writing takes 1.6 MiB of memory; with
+a window of 2 MiB it is 3.1, for 6 % fewer bytes."""
+_WIDEST_LOG = 21
+"""What a reader takes: earlier records look back 2 MiB."""
 _LEVEL = 6
 _HASH_LOG, _CHAIN_LOG = 17, 16
 """Tables of a quarter of the level's own size: 1.9 MiB and a third of the time less, for 2 % more bytes."""
@@ -73,7 +76,7 @@ class Parser:
     """Takes one piece apart, frame by frame. `head` is there once the first frame was read."""
 
     def __init__(self) -> None:
-        limit = zstandard.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
+        limit = zstandard.ZstdDecompressor(max_window_size=1 << _WIDEST_LOG)
         self._decompress = limit.decompressobj()
         self._moments = difference.Reader()
         self.head: Head | None = None

@@ -155,6 +155,15 @@ def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
         Record(tmp_path)
 
 
+def test_a_piece_that_looks_back_as_far_as_formerly_is_read(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "_WINDOW_LOG", 21)
+    start = Writer(head).start
+    parser = Parser()
+    for _, body in segment.bodies(start, segment.check_start(start, 0, "piece")):
+        parser.take(body)
+    assert parser.head == head
+
+
 @pytest.mark.parametrize("size", [100_000, 1 << 30], ids=["some", "a gigabyte of zeros"])
 def test_a_frame_that_grows_beyond_all_bounds_is_damage(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment, "LONGEST_CONTENT", 1000)
