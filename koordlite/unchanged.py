@@ -7,18 +7,26 @@ last one. What was worked out of objects holds as long as these are the same obj
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from koordlite.model.snapshot import Snapshot
 
 S = TypeVar("S")
 T = TypeVar("T")
+K = TypeVar("K")
+H = TypeVar("H", bound=Hashable)
 
 
 def kept_if_equal(kept: object, value: T) -> T:
     """`kept` where it is of the type of `value` and equal to it, else `value`."""
     return kept if isinstance(kept, type(value)) and kept == value else value
+
+
+def with_equal_shared(values: Mapping[K, H]) -> dict[K, H]:
+    """`values` with one object for all that are equal: thousands of groups are alike."""
+    shared: dict[H, H] = {}
+    return {key: shared.setdefault(value, value) for key, value in values.items()}
 
 
 class Unchanged:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import errno
 import os
 import resource
@@ -54,7 +53,7 @@ class RealFiles(LocalFiles):
         """`kept` bounds the descriptors held, as does half of the process's own limit, which is raised as far as it may
         be. The kernel holds a page for each: 250 pods of two containers need 20 MiB of it."""
         self._capacity = max(1, min(kept, _descriptors(2 * kept) // 2))
-        self._kept: collections.OrderedDict[str, int] = collections.OrderedDict()
+        self._kept: dict[str, int] = {}
 
     def read(self, path: str) -> bytes:
         """The whole content; OSError with the path where the kernel refuses."""
@@ -121,7 +120,7 @@ class RealFiles(LocalFiles):
         if fd is not None:
             return fd
         if len(self._kept) >= self._capacity:
-            os.close(self._kept.popitem(last=False)[1])
+            os.close(self._kept.pop(next(iter(self._kept))))
         # The journal names many of the same files, and a path is longer than all else that is kept of them.
         fd = self._kept[sys.intern(path)] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return fd

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from koordlite.changes import cgroup, core_cookie, oom_score, system_file
 from koordlite.model.place import Place
+from koordlite.unchanged import with_equal_shared
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,12 +29,12 @@ class Held:
     def of(cls, found: Collection[Place]) -> Held:
         """From the places of the undo journal."""
         files = [place for place in found if place.kind is cgroup.PLACE]
+        by_group = itertools.groupby(sorted(files, key=_group), _group)
         return cls(
             groups=frozenset(place.part("cgroup") for place in files),
-            fields={
-                group: frozenset(place.part("field") for place in theirs)
-                for group, theirs in itertools.groupby(sorted(files, key=_group), _group)
-            },
+            fields=with_equal_shared(
+                {group: frozenset(place.part("field") for place in theirs) for group, theirs in by_group}
+            ),
             settings=any(place.kind is system_file.PLACE for place in found),
             scores=any(place.kind is oom_score.PLACE for place in found),
             cookies=any(place.kind is core_cookie.COOKIE for place in found),

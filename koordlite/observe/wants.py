@@ -15,7 +15,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.observe import connections as connection_counts
 from koordlite.observe.crane_promises import Wanted
 from koordlite.strategies import Strategy, cpu_suppress, cpuset_pools, crane_cpu_manager, numa_affinity
-from koordlite.unchanged import Unchanged
+from koordlite.unchanged import Unchanged, with_equal_shared
 
 Pods = tuple[Pod, ...]
 
@@ -45,12 +45,12 @@ class Wants:
     def fields_of(self, places: Mapping[str, PodGroups], ours: Mapping[str, Set[str]]) -> Mapping[str, frozenset[str]]:
         """By group, those that are to be found there besides: what is asked for of its pod, and what holds values of
         `ours` that may have to be given back."""
-        found = {group: frozenset(fields) & NUMBERS.keys() for group, fields in ours.items()}
+        found = {group: frozenset(fields & NUMBERS.keys()) for group, fields in ours.items()}
         for uid, fields in self.pod_reads.items():
             place = places.get(uid)
             for group in (place.group, *place.containers.values()) if place else ():
                 found[group] = found.get(group, frozenset()) | (fields & NUMBERS.keys())
-        return found
+        return with_equal_shared(found)
 
 
 LOG = logging.getLogger(__name__)

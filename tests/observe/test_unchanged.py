@@ -9,7 +9,7 @@ from emulated import Emulated
 
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer
-from koordlite.unchanged import Unchanged, WatchedSnapshot
+from koordlite.unchanged import Unchanged, WatchedSnapshot, with_equal_shared
 
 STEADY = (
     "node", "notes", "slo", "topology", "reserved", "system_qos", "kubelet", "layout", "pods", "places", "cgroups",
@@ -108,3 +108,10 @@ def test_a_limit_that_somebody_changes_is_another_picture_of_the_groups(node: Em
     assert after.cgroups[group] == dataclasses.replace(before.cgroups[group], quota_us=50_000)
     same = {name for name, state in before.cgroups.items() if after.cgroups[name] is state}
     assert same == set(before.cgroups) - {group}
+
+
+def test_equal_values_of_a_mapping_become_one_object() -> None:
+    one, other = frozenset(["a", "b"]), frozenset(["b", "a"])
+    found = with_equal_shared({"x": one, "y": other, "z": frozenset()})
+    assert found == {"x": one, "y": one, "z": frozenset()}
+    assert found["x"] is found["y"]

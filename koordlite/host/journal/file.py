@@ -56,6 +56,9 @@ class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
     @property
     def place(self) -> Place:
         """The place as `CgroupChange` and `SchemataChange` name it."""
+        if self.field in cgroup.FIELDS:
+            # By far the most, and a text to parse would be kept for each.
+            return cgroup.PLACE.place(self.group, self.field)
         try:
             return changes.parse(f"{self.group}/{self.field}")
         except ValueError:
