@@ -144,7 +144,7 @@ class NodeChange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PluginAnswer:
-    """What a plugin says of one pod that somebody asks about."""
+    """What a plugin says of the one pod that an explanation is for."""
 
     plugin: str
     kind: Literal["found", "fine", "not judged", "not chosen"]

@@ -97,7 +97,7 @@ class Objects:
     def change(self, kind: str, before: Objects, changed: Mapping[tuple[str, str], Any]) -> None:
         """Take over a kind from the last cycle, but for the objects that changed; None stands for one that is gone.
 
-        `before` changes with it: what a watch has told once it does not tell again, whatever becomes of this cycle.
+        `before` changes with it: a watch reports a change once, whatever becomes of this cycle.
         """
         kept = before.by_kind[kind]
         if len(before.log(kind)) > len(kept):  # Who reads another log looks at all objects.

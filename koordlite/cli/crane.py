@@ -58,7 +58,7 @@ def assign(args: argparse.Namespace) -> int:
         node, present = scene.pod.spec.node_name, pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
         commandline.print_json("koordlite-crane", pod=pod.key, node=node, present=present, verdict=found)
     else:
-        print(printable.lines("\n".join(told(pod, scene.pod.spec.node_name, found))))
+        print(printable.lines("\n".join(lines(pod, scene.pod.spec.node_name, found))))
     if keys.CRANE_TOPOLOGY_RESULT in pod.annotations:
         return 0
     if not found.annotation:
@@ -86,7 +86,7 @@ def judge(scene: Scene) -> Verdict:
     return scheduling.verdict(asked, scene.topology, given)
 
 
-def told(pod: Pod, node: str, found: Verdict) -> Sequence[str]:
+def lines(pod: Pod, node: str, found: Verdict) -> Sequence[str]:
     """The answer in lines."""
     present = pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
     if present is not None:

@@ -15,8 +15,8 @@
 /folders   where this agent keeps its record and its state on its machine, and whether that machine is emulated
 /loglevel  which decisions are logged; a PUT of {"level": "debug", "strategy": "cpuSuppress"} changes that
 
-What draws screens, pages and explanations is imported when somebody asks for one: most agents are asked only for health
-and metrics.
+What draws screens, pages and explanations is imported when one is requested: most agents are asked only for health and
+metrics.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ for (const button of document.querySelectorAll("button[data-policy]"))
         headers: {"Authorization": "Bearer " + document.getElementById("token").value.trim(),
           "Content-Type": "application/json"},
         body: JSON.stringify({status: button.dataset.status})});
-      const told = await answer.json();
+      const reply = await answer.json();
       if (answer.ok) location.reload();
-      else said.textContent = told.code + ": " + told.data.reason;
+      else said.textContent = reply.code + ": " + reply.data.reason;
     } catch (error) { said.textContent = "no answer: " + error.message; }
   });
 """
