@@ -7,12 +7,11 @@ import contextlib
 import logging
 import os
 import pathlib
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from koordlite.clock import SignalEvent
+from descheduler.cli.wakeable import Wakeable
 from koordlite.model.errors import ConfigError, InputError, Problem
 
 if TYPE_CHECKING:
@@ -59,6 +58,28 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--report", metavar="DIR", help="write plan.txt, plan.json and plan.html there after each cycle"
     )
+    _serving_options(command)
+    command.add_argument(
+        "--state-dir", metavar="DIR", help="keep the last good policy there, for a restart while the file is broken"
+    )
+    command.add_argument(
+        "--log-format", "--logging-format", choices=("text", "json"), default="text", help="form of the log on stderr"
+    )
+    command.add_argument("--verbose", action="store_true", help="log decisions that stay the same, too")
+    command.add_argument(
+        "--memory-namespace",
+        metavar="NAMESPACE",
+        default="kube-system",
+        help="where the ConfigMap descheduler-memory keeps past evictions, when pods are evicted. Default kube-system",
+    )
+    command.add_argument("--no-events", action="store_true", help="write no Events about evictions")
+    leader_election.add_options(command)
+    upstream.add_options(command)
+    command.set_defaults(run=run)
+
+
+def _serving_options(command: argparse.ArgumentParser) -> None:
+    """Where metrics, health and report are answered, to whom, and over which certificate."""
     command.add_argument(
         "--listen",
         metavar="ADDRESS:PORT",
@@ -81,53 +102,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
         default="",
         help="key of that certificate. Default: it is in the same file",
     )
-    command.add_argument(
-        "--state-dir", metavar="DIR", help="keep the last good policy there, for a restart while the file is broken"
-    )
-    command.add_argument(
-        "--log-format", "--logging-format", choices=("text", "json"), default="text", help="form of the log on stderr"
-    )
-    command.add_argument("--verbose", action="store_true", help="log decisions that stay the same, too")
-    command.add_argument(
-        "--memory-namespace",
-        metavar="NAMESPACE",
-        default="kube-system",
-        help="where the ConfigMap descheduler-memory keeps past evictions, when pods are evicted. Default kube-system",
-    )
-    command.add_argument("--no-events", action="store_true", help="write no Events about evictions")
-    leader_election.add_options(command)
-    upstream.add_options(command)
-    command.set_defaults(run=run)
-
-
-class Wakeable:
-    """Waits that a stop ends for good, and a request to reload ends early."""
-
-    def __init__(self) -> None:
-        self.stop = SignalEvent()
-        self._woken = SignalEvent()
-
-    def listen(self) -> None:
-        """Take SIGTERM and SIGINT for a stop, and SIGHUP for a request to reload: the policy, and so a cycle at
-        once."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self.end())
-        signal.signal(signal.SIGHUP, lambda *_: self.wake())
-
-    def end(self) -> None:
-        """Stop."""
-        self.stop.set()
-        self._woken.set()
-
-    def wake(self) -> None:
-        """End the wait that is, or the next one."""
-        self._woken.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Pass so many seconds, or fewer; True when it is time to stop."""
-        self._woken.wait(seconds)
-        self._woken.clear()
-        return self.stop.is_set()
 
 
 def run(args: argparse.Namespace) -> int:
