@@ -15,16 +15,24 @@ def controller(command: argparse.ArgumentParser) -> None:
     """The service by itself."""
     _cluster(command)
     shared(command)
+    health_listen(command)
+    token_audience(command, "with --health-listen: ")
+    command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+
+
+def health_listen(command: argparse.ArgumentParser) -> None:
+    """Where a program of the scheduler's side answers kubelet and Prometheus."""
     command.add_argument(
         "--health-listen",
         metavar="ADDRESS:PORT",
         default="",
         help="answer health there, for kubelet's probes, and /metrics to tokens that may get it",
     )
-    command.add_argument(
-        "--token-audience", metavar="NAME", default="", help="with --health-listen: what tokens have to be bound to"
-    )
-    command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+
+
+def token_audience(command: argparse.ArgumentParser, when: str = "") -> None:
+    """Which tokens count; `when` begins the help."""
+    command.add_argument("--token-audience", metavar="NAME", default="", help=f"{when}what tokens have to be bound to")
 
 
 def shared(command: argparse.ArgumentParser) -> None:

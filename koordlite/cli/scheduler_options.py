@@ -21,12 +21,7 @@ def extender(command: argparse.ArgumentParser) -> None:
         default=LISTEN,
         help=f"where the scheduler asks; beyond loopback only with --client-ca-file. Default {LISTEN}",
     )
-    command.add_argument(
-        "--health-listen",
-        metavar="ADDRESS:PORT",
-        default="",
-        help="also answer health there, for kubelet's probes, and /metrics to tokens that may get it",
-    )
+    reservation_options.health_listen(command)
     command.add_argument(
         "--client-ca-file", metavar="FILE", default="", help="who signs the certificates that schedulers show"
     )
@@ -91,9 +86,7 @@ def _shared(command: argparse.ArgumentParser, *, audience: str, token: str) -> N
     callers; `token` is what --state-dir is for."""
     command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
     command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
-    command.add_argument(
-        "--token-audience", metavar="NAME", default="", help=f"{audience}what tokens have to be bound to"
-    )
+    reservation_options.token_audience(command, audience)
     command.add_argument("--tls-cert-file", metavar="FILE", default="", help="serve HTTPS with this certificate (PEM)")
     command.add_argument("--tls-private-key-file", metavar="FILE", default="", help="its key (default: same file)")
     command.add_argument(
