@@ -67,6 +67,18 @@ def parser() -> argparse.ArgumentParser:
     resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither of them writes")
     commandline.add_output(resctrl)
     _machine(resctrl)
+    _scheduler_side(commands)
+    _numa(commands.add_parser("numa", help="why a pod is or is not aligned to NUMA nodes, with the numbers"))
+    _numa_exporter(
+        commands.add_parser("numa-exporter", help="metrics of NUMA nodes for Prometheus, without deciding or writing")
+    )
+    commands.add_parser("default-config", help="print koordlite.yaml with every option at its default, commented")
+    commandline.add_completion(commands.add_parser("completion", help="print a script that completes commands"))
+    return top
+
+
+def _scheduler_side(commands: argparse._SubParsersAction[commandline.CommandParser]) -> None:
+    """The commands that run beside a kube-scheduler, or ask one that does."""
     scheduler_options.extender(
         commands.add_parser("scheduler-extender", help="the scheduler's side: answer a stock kube-scheduler")
     )
@@ -82,13 +94,6 @@ def parser() -> argparse.ArgumentParser:
     reservation_options.reservation(
         commands.add_parser("reservation", help="list and explain Reservations of the cluster; read-only")
     )
-    _numa(commands.add_parser("numa", help="why a pod is or is not aligned to NUMA nodes, with the numbers"))
-    _numa_exporter(
-        commands.add_parser("numa-exporter", help="metrics of NUMA nodes for Prometheus, without deciding or writing")
-    )
-    commands.add_parser("default-config", help="print koordlite.yaml with every option at its default, commented")
-    commandline.add_completion(commands.add_parser("completion", help="print a script that completes commands"))
-    return top
 
 
 def _machine(command: argparse.ArgumentParser) -> None:
