@@ -119,27 +119,18 @@ def build(
 
     A text in `because` says that the agent is degraded, and why.
     """
-    usage, threshold = snapshot.usage, snapshot.slo.threshold
-    capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
     enforced = [decision for decision in decisions if modes.get(decision.strategy) == "enforce"]
     done = present.landed(enforced, {step.place: step.ok for step in applied})
     cpus = present.best_effort_cpus(snapshot, done)
     observed = would.would(snapshot, decisions, modes, done)
-    return Tick(
+    return dataclasses.replace(
+        _seen(snapshot),
         time=snapshot.time - started,
         wall=wall,
-        node=snapshot.node.name if snapshot.node else "",
         status="degraded" if because else "paused" if pause else _status(modes),
         because=because,
-        capacity_milli=capacity,
-        threshold_milli=capacity * threshold.cpu_suppress_threshold_percent // 100 if threshold.enable else None,
-        node_cpu=usage.node.cpu if usage.node else None,
-        node_memory=usage.node.memory if usage.node else None,
-        prod_cpu=present.prod_cpu(snapshot),
-        be_cpu=usage.best_effort_cpu,
         be_limit=present.best_effort_limit(snapshot, cpus, done),
         be_budget=_budget(decisions),
-        be_policy="cfsQuota" if threshold.cpu_suppress_policy == "cfsQuota" else "cpuset",
         batch_cpu=present.node_resource(snapshot, keys.BATCH_CPU, done),
         batch_memory=present.node_resource(snapshot, keys.BATCH_MEMORY, done),
         would_limit=observed.limit,
@@ -149,12 +140,31 @@ def build(
         ls_pool=present.shared_pool(snapshot, keys.LS_SHARED_POOLS, decisions),
         be_pool=present.shared_pool(snapshot, keys.BE_SHARED_POOLS, decisions),
         schemata=present.schemata_lines(snapshot, done),
-        cache_use=resctrl_use.rows(snapshot),
         cpus=tuple(present.cpu_map(snapshot, cpus or EMPTY)),
         decisions=tuple(decisions),
         modes=dict(modes),
         applied=tuple(applied),
         foreign=tuple(foreign),
+        tick_seconds=tick_seconds,
+        pause=pause,
+    )
+
+
+def _seen(snapshot: Snapshot) -> Tick:
+    """What was there, before anything was decided."""
+    usage, threshold = snapshot.usage, snapshot.slo.threshold
+    capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
+    return Tick(
+        time=snapshot.time,
+        node=snapshot.node.name if snapshot.node else "",
+        capacity_milli=capacity,
+        threshold_milli=capacity * threshold.cpu_suppress_threshold_percent // 100 if threshold.enable else None,
+        node_cpu=usage.node.cpu if usage.node else None,
+        node_memory=usage.node.memory if usage.node else None,
+        prod_cpu=present.prod_cpu(snapshot),
+        be_cpu=usage.best_effort_cpu,
+        be_policy="cfsQuota" if threshold.cpu_suppress_policy == "cfsQuota" else "cpuset",
+        cache_use=resctrl_use.rows(snapshot),
         pressure=present.by_subject(snapshot, snapshot.pressure),
         numa_memory=present.by_subject(snapshot, snapshot.numa_memory),
         node_percentiles=snapshot.node_percentiles,
@@ -162,8 +172,6 @@ def build(
         slo=snapshot.slo,
         ages=dict(snapshot.ages),
         watches=snapshot.watches,
-        tick_seconds=tick_seconds,
-        pause=pause,
         picture=snapshot,
     )
 
