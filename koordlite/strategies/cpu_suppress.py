@@ -21,7 +21,7 @@ from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
-from koordlite.strategies.shared import be_budget, usable_cpus
+from koordlite.strategies.shared import be_budget, be_cpus, usable_cpus
 from koordlite.strategies.shared.be_budget import Evidence, Memory
 
 UNLIMITED = -1
@@ -86,7 +86,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     budget = Budget(budget_milli, _followed(seen, config, memory, budget_milli))
     if budget.followed_milli != budget.milli:
         evidence["followed_milli"] = budget.followed_milli
-    if not _allowed(seen):
+    if not be_cpus.allowed(seen):
         yield _remembering(seen, memory, budget, _least(seen, evidence, budget))
     elif seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
         yield _remembering(seen, memory, budget, _by_quota(seen, evidence, budget))
@@ -170,7 +170,7 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budge
         count=suppress.cpu_target(budget_milli=budget.followed_milli, present=len(present), cpus=len(cpus)),
         cpus=cpus,
         lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
-        forbidden=_forbidden(seen),
+        forbidden=be_cpus.forbidden(seen),
         held=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
@@ -186,7 +186,7 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budge
 def _least(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
     """No CPU may be given to best effort, and an empty set is no set: it keeps its set, and almost no time on it."""
     root = seen.cgroups[seen.layout.besteffort]
-    evidence = {**evidence, "forbidden": str(_forbidden(seen)), "cpuset": str(_usable(root))}
+    evidence = {**evidence, "forbidden": str(be_cpus.forbidden(seen)), "cpuset": str(_usable(root))}
     if root.quota_us is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
     least, count = suppress.MIN_QUOTA_US, len(_usable(root))
@@ -202,7 +202,7 @@ def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[Cgroup
     """The groups that differ. Under kubelet's static policy only containers are narrowed."""
     wanted = dict.fromkeys(_tree(seen), target)
     if seen.kubelet.cpu_manager_policy == "static":
-        wanted = {group: target if _is_container(seen, group) else _above_containers(seen) for group in wanted}
+        wanted = {group: target if _is_container(seen, group) else be_cpus.above_containers(seen) for group in wanted}
     wanted |= {group: promise & target or target for group, promise in _promises(seen, config).items()}
     return tuple(
         CgroupChange(group, "cpuset.cpus", value)
@@ -285,7 +285,7 @@ def _quota_beside_set(seen: NodeSnapshot, evidence: Evidence, budget: Budget) ->
 
     It is lifted when it has grown to all those CPUs.
     """
-    allowed = _allowed(seen)
+    allowed = be_cpus.allowed(seen)
     if 0 < len(allowed) <= suppress.MIN_CPUS:
         found = _by_quota(seen, evidence, budget)
         quota_us = _wanted_quota(seen, budget)
@@ -323,7 +323,7 @@ def _release(seen: Snapshot, config: Config, reason: str, evidence: Evidence) ->
 
 
 def _full_set(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
-    allowed = _allowed(seen)
+    allowed = be_cpus.allowed(seen)
     changes = _set_changes(seen, config, allowed) if allowed else ()
     numbers = {**evidence, "cpuset": str(allowed)}
     return Decision("besteffort/cpuset", "release" if changes else "hold", reason, numbers, changes)
@@ -338,35 +338,6 @@ def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
     if place in seen.ours and isinstance(found, int) and present not in (None, found):
         changes = (CgroupChange(group, "cpu.quota", found), *_quotas_below(seen, found))
         yield Decision("besteffort/quota", "release", reason, {"quota_us": found}, changes)
-
-
-def _forbidden(seen: Snapshot) -> CPUSet:
-    """Reserved CPUs, CPUs of SYSTEM pods alone, of LSE pods, and those a pod has alone from kubelet or by Crane's
-    annotations."""
-    return cpuset.union([_owned(seen), seen.system_qos.exclusive_cpus, seen.reserved.cpus])
-
-
-def _owned(seen: Snapshot) -> CPUSet:
-    lse = [pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSE]
-    return cpuset.union([*lse, seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)])
-
-
-def _allowed(seen: Snapshot) -> CPUSet:
-    return cpu_select.be_full_set(
-        cpus=usable_cpus.pod_cpus(seen),
-        reserved=seen.reserved.cpus,
-        system_exclusive=seen.system_qos.exclusive_cpus,
-        lse=_owned(seen),
-    )
-
-
-def _above_containers(seen: Snapshot) -> CPUSet:
-    """The set of pods and of their QoS group under kubelet's static policy.
-
-    Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that where a
-    group above has fewer CPUs, and the container does not start; so these groups keep what kubelet's top group has.
-    """
-    return usable_cpus.pod_cpuset(seen) if seen.layout.version == 1 else _allowed(seen)
 
 
 def _tree(seen: Snapshot) -> list[str]:
