@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from koordlite import config, plan, reflex, strategies, wake
-from koordlite.apply import Applier, Watching, log_restored
+from koordlite.apply import Applier, Watching, log_refused, log_restored
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
-from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.run_state import RunState
@@ -61,7 +60,7 @@ class Agent:
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()
-        self._refused: dict[Place, str] = {}
+        self._refused: Mapping[Place, str] = {}
         self._remembered: dict[str, Mapping[str, float]] = {}
         self._answers, self._early = strategies.Answers(), strategies.Answers()
         self._said: dict[str, str] = {}
@@ -370,7 +369,7 @@ class Agent:
             self._say("apply", f"nothing was written: {error}")
             return (), f"nothing was written: {error}"
         self._said.pop("apply", None)
-        self._tell_refusals(applied)
+        self._refused = log_refused(applied, self._refused)
         return applied, degraded.refusals(applied)
 
     def _say(self, about: str, text: str) -> None:
@@ -378,17 +377,6 @@ class Agent:
         if self._said.get(about) != text:
             LOG.error(text)
         self._said[about] = text
-
-    def _tell_refusals(self, applied: tuple[AppliedStep, ...]) -> None:
-        """A refusal is logged when it comes up, not each tick it lasts; once for all places that share it."""
-        fresh: dict[str, list[AppliedStep]] = {}
-        for step in applied:
-            if not step.ok and self._refused.get(step.place) != step.error:
-                fresh.setdefault(step.error, []).append(step)
-        for error, (first, *others) in fresh.items():
-            more = f" and {len(others)} more" if others else ""
-            LOG.warning("refused: %s = %s%s: %s", first.place, printable.shortened(first.value), more, error)
-        self._refused = {step.place: step.error for step in applied if not step.ok}
 
     def _blind(self, because: str, seconds: float) -> Tick:
         clock = self._host.clock

@@ -1,8 +1,9 @@
 """Plan → writes: journal first, step by step, and back again."""
 
 from koordlite.apply.applier import Applier
+from koordlite.apply.refusals import log as log_refused
 from koordlite.apply.restore import log as log_restored
 from koordlite.apply.restore import restore, undo_list
 from koordlite.apply.watching import Watching
 
-__all__ = ["Applier", "Watching", "log_restored", "restore", "undo_list"]
+__all__ = ["Applier", "Watching", "log_refused", "log_restored", "restore", "undo_list"]
