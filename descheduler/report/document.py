@@ -75,7 +75,7 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
             "sparedBy": dict(plan.spared_by),
             "plugins": list(plan.plugins),
         },
-        "plugins": by_plugin(plan),
+        "plugins": ({**one, **outcomes.said_once(one["name"])} for one in by_plugin(plan)),
         "evict": map(outcomes.of, plan.evict),
         "spare": map(outcomes.of, plan.spare),
         "owners": outcomes.owners(),
@@ -99,7 +99,6 @@ def _failed(why: str) -> Object:
 
 def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
     """What each plugin found, in the order of the policy."""
-    shared = common(plan)
     found = {name: Counter[str]() for name in plan.plugins}
     pods = {name: Counter[str]() for name in plan.plugins}
     for outcome in plan.outcomes:
@@ -110,15 +109,11 @@ def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
     for name in plan.plugins:
         notes = sum(note.plugin == name for note in plan.notes)
         counts = {"evict": pods[name]["evict"], "spare": pods[name]["spare"], "notes": notes}
-        own = {reason: same for (plugin, reason), same in sorted(shared.items()) if plugin == name}
-        cures = {reason: same.cure for reason, same in own.items() if same.cure}
-        evidence = {reason: same.evidence for reason, same in own.items() if same.evidence}
-        findings = dict(sorted(found[name].items()))
-        yield {"name": name, "findings": findings, "cures": cures, "evidence": evidence, **counts}
+        yield {"name": name, "findings": dict(sorted(found[name].items())), **counts}
 
 
 @dataclasses.dataclass(slots=True)
-class Common:
+class _Common:
     """What all findings of one plugin with one reason say, and so the report says once."""
 
     cure: str
@@ -128,11 +123,14 @@ class Common:
     findings: int = 1
 
 
-def common(plan: EvictionPlan) -> Mapping[tuple[str, str], Common]:
+def _common(plan: EvictionPlan) -> Mapping[tuple[str, str], _Common]:
     """By plugin and reason."""
-    found: dict[tuple[str, str], Common] = {}
+    found: dict[tuple[str, str], _Common] = {}
     for finding in (finding for outcome in plan.outcomes for finding in outcome.findings):
-        known = found.setdefault((finding.plugin, finding.reason), Common(finding.cure, dict(finding.evidence), 0))
+        known = found.get((finding.plugin, finding.reason))
+        if known is None:
+            found[finding.plugin, finding.reason] = _Common(finding.cure, dict(finding.evidence))
+            continue
         known.findings += 1
         if known.cure != finding.cure:
             known.cure = ""
@@ -161,9 +159,15 @@ class _Outcomes:
 
     def __init__(self, plan: EvictionPlan) -> None:
         self._many = len(plan.view.nodes) > MANY_NODES
-        self._common = common(plan)
+        self._common = _common(plan)
         self._owners: dict[str, Object] = {}
         self._numbers: dict[tuple[str, Group], int] = {}
+
+    def said_once(self, plugin: str) -> Object:
+        """By reason, what `of` leaves out of the plugin's findings because all of them say it."""
+        own = {reason: same for (name, reason), same in sorted(self._common.items()) if name == plugin}
+        cures = {reason: same.cure for reason, same in own.items() if same.cure}
+        return {"cures": cures, "evidence": {reason: same.evidence for reason, same in own.items() if same.evidence}}
 
     def of(self, outcome: Outcome) -> Object:
         """One pod's answer."""
