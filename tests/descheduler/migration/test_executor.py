@@ -375,6 +375,6 @@ def test_a_pod_that_was_replaced_keeps_its_own_cost(world: World, told: list[Pro
     made = ordered(world)
     other = dataclasses.replace(made.view.by_uid[made.deletion_costs[0].pod].pod, uid="another")
     view = made.view.by_uid[made.deletion_costs[0].pod]
-    assert deletion_costs._patch(world.api, dataclasses.replace(view, pod=other), "3", told.append)
+    assert deletion_costs._patch(world.api, msgspec.structs.replace(view, pod=other), "3", told.append)
     assert notes(world, "web-0") == {}
     assert told == []
