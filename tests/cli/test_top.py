@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answering import answering
 from emulated import Emulated
-from prometheus_client import CollectorRegistry
 from terminal import terminal
 
 from koordlite.http.server import Server
-from koordlite.report.history import History
-from koordlite.report.past import Past
-from koordlite.report.web.endpoints import Endpoints
 
 COMMAND = [sys.executable, "-m", "koordlite", "top"]
 SIZES = ((80, 24), (60, 15), (120, 40))
@@ -27,15 +24,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("cluster"))
     node.pod("web", "LS", "2")
     node.pod("crunch", "BE", "greedy")
-    past, run, endpoints = Past(), History({}, {}), Endpoints(period_seconds=1.0, registry=CollectorRegistry())
-    with node.journal() as journal:
-        agent = node.agent(journal)
-        for _ in range(20):
-            tick = agent.tick()
-            past.add(tick, run.add(tick))
-            node.sandbox.advance(1.0)
-    endpoints.publish(tick, past.remembered())
-    server = Server("127.0.0.1", 0, endpoints.answer)
+    server = Server("127.0.0.1", 0, answering(node, ticks=20).answer)
     server.start()
     yield server.url
     server.close()

@@ -7,15 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from answering import answering
 from emulated import Emulated
-from prometheus_client import CollectorRegistry
 from textual.pilot import Pilot
 from textual.widgets import Static
 
 from koordlite.model.errors import KoordliteError
 from koordlite.report import pod_rows
-from koordlite.report.history import History
-from koordlite.report.past import Past
 from koordlite.report.pod_rows import PodRow
 from koordlite.report.terminal.top_app import Table, TopApp, Words
 from koordlite.report.web.endpoints import Endpoints
@@ -53,15 +51,7 @@ def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Endpoints:
     node.pod("web", "LS", "2")
     for number in range(30):
         node.pod(f"crunch-{number}", "BE", "greedy")
-    past, run, served = Past(), History({}, {}), Endpoints(period_seconds=1.0, registry=CollectorRegistry())
-    with node.journal() as journal:
-        agent = node.agent(journal)
-        for _ in range(5):
-            tick = agent.tick()
-            past.add(tick, run.add(tick))
-            node.sandbox.advance(1.0)
-    served.publish(tick, past.remembered())
-    return served
+    return answering(node, ticks=5)
 
 
 @pytest.fixture
