@@ -8,6 +8,7 @@ thought of.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -33,6 +34,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: item.get_closest_marker("kernel") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays until the end: garbage collection need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
