@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import pathlib
 from typing import Any
 
@@ -31,6 +32,13 @@ def known(version: str) -> bool:
 
 def judged(item: dict[str, Any], version: str) -> str:
     """What is wrong with an object; empty when nothing is."""
+    return _judged(json.dumps(item), version)
+
+
+@functools.cache
+def _judged(text: str, version: str) -> str:
+    """The same of an object as JSON: overlays have most of their objects in common."""
+    item = json.loads(text)
     if item["apiVersion"].partition("/")[0] in ELSEWHERE:
         return ""
     if item["kind"].startswith("MutatingAdmissionPolicy") and version < SINCE[item["apiVersion"]]:
