@@ -55,7 +55,8 @@ def check_claims(flavour: str, command: str, environment: Mapping[str, str]) -> 
 def _printed(flavour: str, command: str, environment: Mapping[str, str]) -> tuple[list[Any], str]:
     ended = subprocess.run(
         [str(pathlib.Path(RIG) / "run.sh"), flavour, str(REPOSITORY), command],
-        env={**os.environ, **environment},
+        # The repository does not change meanwhile: guests need not ask for each file again at each start of koordlite.
+        env={"CACHE9P": "loose", **os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
