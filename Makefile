@@ -14,7 +14,7 @@ SET_UP := command -v $(PYTHON) >/dev/null || { \
 		echo "there is no $(PYTHON): on Debian or Ubuntu, as root: apt-get install python3 python3-venv"; exit 1; }; \
 		$(PYTHON) scripts/set-up
 
-.PHONY: run test test-all test-long lint perf man site chart wheel sbom image clean
+.PHONY: run test test-all test-long lint lint-types lint-style lint-imports perf man site chart wheel sbom image clean
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -29,10 +29,18 @@ test-all: $(READY) lint
 test-long: $(READY)
 	KOORDLITE_TESTS=all $(PYTEST) -m "long or sliced or hypothesis" $(PYTEST_ARGS)
 
+# mypy takes one processor for most of the time: the others go on beside it.
 lint: $(READY)
+	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-types lint-style lint-imports
+
+lint-types:
+	$(BIN)/mypy
+
+lint-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+
+lint-imports:
 	$(BIN)/lint-imports
 
 $(READY): requirements.txt pyproject.toml
