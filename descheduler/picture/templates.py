@@ -150,7 +150,11 @@ def _labelled(
                 found[value].append(template)
             else:
                 found[value] = [one for one in found[value] if one is not template]
-    return {**known, **{value: tuple(templates) for value, templates in found.items()}}
+    follows = {**known, **{value: tuple(templates) for value, templates in found.items()}}
+    for value, templates in found.items():
+        if not templates:
+            del follows[value]
+    return follows
 
 
 Groups = Mapping[SpecKey, SpecGroup]
@@ -173,11 +177,6 @@ def grouped(came: Iterable[PodView], left: Iterable[PodView] = (), before: Group
         if group:
             found[key] = group
     return dict(sorted(found.items(), key=lambda one: place(one[1].first)))
-
-
-def gather(pods: Iterable[PodView]) -> tuple[SpecGroup, ...]:
-    """The groups of `pods`, in the order of their first pods."""
-    return tuple(grouped(pods).values())
 
 
 def pods_of(templates: Iterable[Template]) -> list[PodView]:

@@ -11,7 +11,7 @@ from descheduler.framework import NodeView, PodView
 from descheduler.picture import node_index
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import NodeIndex
-from descheduler.picture.templates import gather
+from descheduler.picture.templates import grouped
 from koordlite.model import label_selectors, node, node_selectors
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
@@ -66,13 +66,13 @@ def test_the_index_of_labels_finds_what_the_selector_selects(
     all_labels: list[dict[str, str]], wanted: wire.LabelSelector
 ) -> None:
     pods = pods_with(all_labels)
-    found = LabelIndex(gather(pods)).select(wanted)
+    found = LabelIndex(list(grouped(pods).values())).select(wanted)
     assert {p.uid for p in found} == {p.uid for p in pods if label_selectors.labels_match(wanted, p.pod.labels)}
     assert len(found) == len({p.uid for p in found})
 
 
 def test_a_missing_selector_selects_nobody() -> None:
-    assert LabelIndex(gather(pods_with([{"a": "x"}]))).select(None) == []
+    assert LabelIndex(list(grouped(pods_with([{"a": "x"}])).values())).select(None) == []
 
 
 @given(st.lists(labels, min_size=1, max_size=6), labels, st.lists(terms | by_name, max_size=2) | st.none())

@@ -13,7 +13,7 @@ import pytest
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import PodView, View
-from descheduler.picture.templates import Template, gather, pods_of
+from descheduler.picture.templates import Template, grouped, pods_of
 from descheduler.rules.pod_filter import chosen_groups
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
@@ -89,7 +89,7 @@ def test_pods_that_share_nothing_are_templates_of_their_own(cluster: Any) -> Non
         msgspec.convert(copy.deepcopy(msgspec.to_builtins(p.object)), wire.PodObject) for p in cluster.view().pods()
     ]
     apart = [PodView(pod_reader.from_wire(obj), obj, obj.spec.node_name, None) for obj in objects]
-    found = [template for group in gather(apart) for template in group.templates]
+    found = [template for group in grouped(apart).values() for template in group.templates]
     assert [names(one.pods) for one in found] == [["z"], ["x"], ["y"]]
     assert pods_of(found) == apart
 
@@ -145,3 +145,20 @@ def test_no_module_knows_objects_by_their_addresses() -> None:
         if isinstance(node, ast.Name) and node.id == "id" and isinstance(node.ctx, ast.Load)
     ]
     assert calls == []
+
+
+def test_a_group_follows_its_pods_and_forgets_labels_that_are_gone(cluster: Any) -> None:
+    cluster.node("a")
+    for number in range(4):
+        cluster.pod(f"p{number}", "a", labels={"app": "x", "own": str(number)})
+    pods = list(cluster.view().pods())
+    before = grouped(pods)
+    (group,) = before.values()
+    assert sorted(group.by_label("own")) == ["0", "1", "2", "3"]
+    (after,) = grouped((), pods[:2], before).values()
+    assert [pod.pod.name for pod in after.pods] == ["p2", "p3"]
+    assert after.first is pods[2]
+    assert {value: names(one.pods) for value, (one,) in after.by_label("own").items()} == {"2": ["p2"], "3": ["p3"]}
+    assert sorted(group.by_label("own")) == ["0", "1", "2", "3"]
+    assert grouped((), (), before) is before
+    assert grouped((), pods, before) == {}
