@@ -18,7 +18,10 @@ _PACKAGE = "koordlite."
 
 
 def share() -> None:
-    """Let every dataclass of ours that is loaded by now use the shared methods where its own were generated."""
+    """Let every dataclass of ours that is loaded by now use the shared methods where its own were generated.
+
+    At the start of a run: what is freed once all is loaded leaves holes that nothing fills, and the agent stays large.
+    """
     for cls in _loaded():
         share_in(cls)
 
