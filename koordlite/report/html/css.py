@@ -50,7 +50,7 @@ code { font: 13px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
 .facts { display: grid; grid-template-columns: minmax(7em, max-content) 1fr; gap: 4px 18px; margin: 0;
   font-size: 14px; }
 .facts dt { color: var(--soft); } .facts dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
-td .badge { margin-right: 6px; }
+td .badge { margin-right: 6px; } td .note { margin: 0; } .word { white-space: nowrap; }
 .badge { display: inline-block; border-radius: 999px; padding: 0 9px; font-size: 13px; background: var(--mark);
   white-space: nowrap; }
 .badge.good { color: var(--good); } .badge.warn { color: var(--warn); } .badge.bad { color: var(--bad); }

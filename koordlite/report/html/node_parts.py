@@ -39,6 +39,13 @@ def use_lines(rows: Sequence[Row]) -> list[Line]:
     return lines
 
 
+def measured(rows: Sequence[Row]) -> Sequence[Row]:
+    """Rows from the first on in which the use of the node was known: before it nothing could be limited, and what held
+    was left by others. All of them where it never was."""
+    first = next((number for number, row in enumerate(rows) if row.node_cpu is not None), 0)
+    return rows[first:]
+
+
 def offer_tile(tick: Tick) -> Markup:
     """What best effort may request; where that is only observed and nothing is offered, what would be."""
     if tick.batch_cpu is None and tick.would_batch_cpu is not None:
@@ -76,7 +83,12 @@ def decision_row(event: DecisionEvent) -> tuple[Child, ...]:
     verdict = page.badge(decision.verdict, view.VERDICT_TONES.get(decision.verdict, ""))
     cause = el("div", event.because, class_="note") if event.because else None
     why = [sentence(decision), cause, numbers(decision)]
-    return units.clock(event.time), decision.subject, page.join(verdict, decision.reason), why
+    return (
+        units.clock(event.time),
+        decision.subject,
+        page.join(verdict, el("span", decision.reason, class_="word")),
+        why,
+    )
 
 
 def numbers(decision: Decision) -> Markup | None:

@@ -23,7 +23,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
     tick, summary = history.last, history.summary()
     if tick is None:
         return page.page(title, page.section("Nothing happened", el("p", "The run ended before its first tick.")))
-    rows = thinned(measured(history.rows), MAX_POINTS)
+    rows = thinned(node_parts.measured(history.rows), MAX_POINTS)
     return page.page(
         title,
         _tiles(tick, summary),
@@ -38,13 +38,6 @@ def document(history: History, *, title: str = "koordlite run") -> str:
         foot="Made by koordlite. All numbers are also in the JSON report next to this page.",
         script=filters.SCRIPT,
     )
-
-
-def measured(rows: Sequence[Row]) -> Sequence[Row]:
-    """Rows from the first on in which the use of the node was known: before it nothing could be limited, and what held
-    was left by others. All of them where it never was."""
-    first = next((number for number, row in enumerate(rows) if row.node_cpu is not None), 0)
-    return rows[first:]
 
 
 def thinned(rows: Sequence[Row], limit: int) -> list[Row]:

@@ -13,7 +13,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.history import History
-from koordlite.report.html import decisions, page, run_report
+from koordlite.report.html import decisions, node_parts, page, run_report
 from koordlite.report.html import filter as filters
 from koordlite.report.tick import Tick
 
@@ -102,6 +102,6 @@ def test_what_held_before_anything_was_measured_is_no_part_of_the_scale(read_htm
     run = History({}, {})
     for second, (used, limit) in enumerate([(None, 32000), (1000, 4000), (2000, 6000)]):
         run.add(Tick(time=float(second), node_cpu=used, be_limit=limit, capacity_milli=8000))
-    assert [row.time for row in run_report.measured(run.rows)] == [1.0, 2.0]
+    assert [row.time for row in node_parts.measured(run.rows)] == [1.0, 2.0]
     assert "4.0 – 6.0" in read_html(run_report.document(run)).text
-    assert run_report.measured(run.rows[:1]) == run.rows[:1], "where nothing ever was, all is shown"
+    assert node_parts.measured(run.rows[:1]) == run.rows[:1], "where nothing ever was, all is shown"
