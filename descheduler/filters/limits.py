@@ -46,8 +46,6 @@ class Budget:
         """`going`: node and namespace of pods that earlier cycles evict in the background; they count as well."""
         self._limits = limits
         self._view = view
-        self._unlimited = (limits.total, limits.per_node, limits.per_namespace, limits.per_owner) == (None,) * 4
-        """Only budgets limit."""
         self._taken: Counter[str] = Counter()
         for node, namespace in going:
             self._taken.update((f"{TOTAL}/", f"{PER_NODE}/{node}", f"{PER_NAMESPACE}/{namespace}"))
@@ -74,9 +72,6 @@ class Budget:
 
     def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int | None, str]]:
         limits = self._limits
-        if self._unlimited:
-            yield from self._budgets(pod)
-            return
         of_all = "maxNoOfPodsToEvictTotal is {limit}, and so many go before it"
         if limits.total_first:
             yield TOTAL, "", limits.total, of_all
@@ -93,9 +88,6 @@ class Budget:
             given = "{limit}" if most == limits.per_owner else f"{limits.per_owner} ({{limit}})"
             words = f"maxNoOfPodsToEvictPerOwner is {given}, and so many of {pod.owner} go before it"
             yield "LimitPerOwner", pod.owner, most, words
-        yield from self._budgets(pod)
-
-    def _budgets(self, pod: PodView) -> Iterator[tuple[str, str, int | None, str]]:
         for budget in self._view.budgets_by_pod.get(pod.uid, ()):
             words = f"PodDisruptionBudget {budget.key} allows {{limit}} disruptions, and none is left"
             yield "DisruptionBudget", budget.key, budget.allowed, words
