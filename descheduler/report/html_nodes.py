@@ -15,9 +15,9 @@ from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
 
 NODES_SHOWN = 100
-MAPS_SHOWN, CELLS_SHOWN = 40, 1200
+MAPS_SHOWN, CELLS_SHOWN = 40, 1000
 """Nodes that are drawn, and CPUs in all drawings together: a cell takes 250 bytes of the page."""
-MOVES_SHOWN = 10
+MOVES_SHOWN = 5
 _WIDTH, _HEIGHT = 150, 9
 
 
