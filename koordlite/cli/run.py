@@ -20,7 +20,7 @@ from typing import TextIO
 from koordlite import __version__, commandline
 from koordlite.agent import Agent
 from koordlite.changes import container_kill
-from koordlite.cli import asking, numa_exporter, recording, serving, shared_methods
+from koordlite.cli import asking, numa_exporter, recording, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
@@ -64,7 +64,6 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=level, handlers=[handler])
     _keep_files_open()
     heap.keep_small()
-    shared_methods.share()
     stop = ended_by_signals()
     with _folders(args, machines.settings(args)) as settings:
         return _run(args, settings, machines.machine(args, settings, stop))
