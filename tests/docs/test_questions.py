@@ -41,7 +41,8 @@ pytestmark = pytest.mark.xdist_group("questions")
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment beside an agent on an emulated node and its demonstration cluster, and of this test alone."""
+    """The environment beside an agent on an emulated node and its demonstration cluster, and of this test alone:
+    questions and `restore` never see an agent that this machine really has."""
     words = ["run", "--sandbox", "intel-2s-ht", "--mode", "enforce", "--speed", "20", "--port", "0", "--quiet"]
     command = [sys.executable, "-m", "koordlite", *words]
     environment = {**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("tmp"))}
@@ -54,7 +55,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         time_out = time.monotonic() + 60
         while len(rows(found[0])) < 70 and time.monotonic() < time_out:
             time.sleep(0.2)
-        yield {**environment, "KOORDLITE_URL": found[0]}
+        config = tmp_path_factory.mktemp("machine") / "koordlite.yaml"
+        config.write_text(f"agent: {{stateDir: {config.parent}}}\n")
+        yield {**environment, "KOORDLITE_URL": found[0], "KOORDLITE_CONFIG": str(config)}
         process.send_signal(signal.SIGTERM)
 
 
