@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
+import msgspec
+
 from descheduler.arguments.evictor import Args
 from descheduler.evictors import dry_run, eviction_api
 from descheduler.filters import limits
@@ -50,7 +52,7 @@ def evicted(given: Any, expect: Any) -> tuple[Any, Any]:
     failure_events = bool(given.get("evictionFailureEventNotification"))
     reason, text = Budget(_limits(given), view).refusal(pod)
     if reason:
-        spared = dataclasses.replace(outcome, verdict="spare", reasons=(Refusal(reason, text),))
+        spared = msgspec.structs.replace(outcome, verdict="spare", reasons=(Refusal(reason, text),))
         told = events.of_limit(spared, _limits(given)) if failure_events else None
         return _result(_ERRORS[reason], told, 0), _wanted(expect)
     plan = EvictionPlan(view=view, evict=(outcome,), spare=(), notes=(), nodes=())

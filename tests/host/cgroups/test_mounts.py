@@ -59,7 +59,7 @@ def test_v2(machine: Rooted, mounts: str) -> None:
         pytest.param({"/proc/self/mounts": "proc /proc proc rw 0 0\n"}, "no cgroup file system", id="none mounted"),
         pytest.param(
             {"/proc/self/mounts": UNIFIED, f"{ROOT}/unified/cgroup.controllers": "\n"},
-            "offers only nothing",
+            "offers nothing",
             id="v2 without controllers",
         ),
         pytest.param({}, "neither cpu", id="nothing known at all"),
