@@ -170,8 +170,8 @@ def _followed(
 def _moved(
     requested: Mapping[str, int], moves: tuple[Iterable[PodView], Iterable[PodView]]
 ) -> Mapping[str, int] | None:
-    """What pods request after some left and some came; None when nobody may be left who requests some resource, so that
-    it would have to be missing."""
+    """What pods request after some left and some came; None when the last pod that requests some resource may have
+    left: then the resource would have to be missing."""
     total = dict(requested)
     for several, sign in zip(moves, (-1, 1), strict=True):
         for pod in several:
