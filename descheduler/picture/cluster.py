@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
 
 from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
@@ -16,12 +15,11 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, Reservation
 from koordlite.model.nrt import CPUManagerPolicy
+from koordlite.model.once import Once
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,8 +52,9 @@ NOTHING_RESERVED = ReservedCPUs()
 
 
 @dataclasses.dataclass(frozen=True)
-class NodeView:
-    """A node with its pods and its topology report."""
+class NodeView(Once):
+    """A node with its pods and its topology report. What is worked out `once` for it holds for all cycles in which it
+    stays the same."""
 
     node: Node
     object: objects.NodeObject
@@ -126,15 +125,6 @@ class NodeView:
             known[key] = wanted, tuple(filter(wanted, self.all_pods))
         return known[key][1]
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, worked out once for this node, and so once for all cycles in which it stays the same. It
-        must follow from the node alone: not from the time, from other nodes, or from what a plan does."""
-        known: dict[Hashable, Any] = self.__dict__.setdefault("_known", {})
-        if key not in known:
-            known[key] = make()
-        found: T = known[key]
-        return found
-
     @functools.cached_property
     def ready(self) -> bool:
         """Its condition Ready is True, or there are no conditions to go by."""
@@ -184,8 +174,8 @@ def _moved(
     return total
 
 
-class NodeGroup(tuple[NodeView, ...]):
-    """Some nodes, whose names and indices are gathered once however many pods are asked about them."""
+class NodeGroup(Once, tuple[NodeView, ...]):
+    """Some nodes, whose names and index are gathered once however many pods are asked about them."""
 
     @functools.cached_property
     def names(self) -> frozenset[str]:

@@ -40,10 +40,7 @@ def fingerprint(*rules: object) -> bytes:
 
 def index_of(nodes: NodeGroup) -> NodeIndex:
     """The index of these nodes, made once for all who ask about the same group."""
-    known: dict[str, NodeIndex] = nodes.__dict__
-    if "_index" not in known:
-        known["_index"] = NodeIndex(nodes)
-    return known["_index"]
+    return nodes.once(NodeIndex, lambda: NodeIndex(nodes))
 
 
 class NodeIndex:

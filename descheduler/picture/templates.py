@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from descheduler.picture.pods import PodView, SpecKey, TemplateKey
-
-T = TypeVar("T")
+from koordlite.model.once import Once
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -37,17 +35,14 @@ class Template(msgspec.Struct, frozen=True):
         return cls(pods, first, first.pod.namespace, first.pod.labels)
 
 
-class SpecGroup:
+class SpecGroup(Once):
     """Pods with the same `SpecKey`, by template. Never changed: when some of its pods change, another group follows it,
     which takes over what was worked out for the templates that stay."""
-
-    __slots__ = ("_by_key", "_by_label", "_known", "first")
 
     def __init__(self, by_key: Mapping[TemplateKey, Template], first: PodView | None = None) -> None:
         """`by_key`: at least one template; `first`: the first of their pods, where that is known."""
         self._by_key = by_key
         self._by_label: dict[str, Mapping[str, tuple[Template, ...]]] = {}
-        self._known: dict[Hashable, Any] = {}
         self.first = first or min([template.first for template in by_key.values()], key=place)
         """The pod that speaks for all of them as far as their `SpecKey` goes: the first in the order of the picture."""
 
@@ -83,14 +78,6 @@ class SpecGroup:
     def size(self) -> int:
         """How many pods there are."""
         return self.once("size", lambda: sum([len(template.pods) for template in self._by_key.values()]))
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, worked out once for this group. It must follow from its pods alone: not from the time,
-        from nodes, or from what a plan does."""
-        if key not in self._known:
-            self._known[key] = make()
-        found: T = self._known[key]
-        return found
 
     def by_label(self, key: str) -> Mapping[str, tuple[Template, ...]]:
         """Templates that have the label, by its value."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Hashable, Mapping
 
 from koordlite.model import keys
+from koordlite.model.once import Once
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.resource_spec import NO_PREFERENCE, ResourceSpec
 from koordlite.model.pod.values import Pod
@@ -28,8 +28,6 @@ from koordlite.numa.koordinator.values import (
     Refusal,
     refuse,
 )
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ DEFAULTS = Settings()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PodAsk:
+class PodAsk(Once):
     """What a pod asks for: equal asks get equal answers on equal nodes."""
 
     requests: Amounts
@@ -80,17 +78,6 @@ class PodAsk:
     def count(self) -> int:
         """Whole CPUs in the request."""
         return self.cpu_milli // 1000
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, worked out once for this ask."""
-        if key not in self._memo:
-            self._memo[key] = make()
-        found: T = self._memo[key]
-        return found
-
-    @functools.cached_property
-    def _memo(self) -> dict[Hashable, Any]:
-        return {}
 
     @functools.cached_property
     def key(self) -> Hashable:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import Node, parse_reservation, parse_system_qos
 from koordlite.model.nrt import CPUManagerPolicy
+from koordlite.model.once import Once
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
@@ -65,7 +66,7 @@ NO_REPORT = NodeTopology()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeState:
+class NodeState(Once):
     """A node with what its pods hold."""
 
     name: str = ""
@@ -101,17 +102,6 @@ class NodeState:
         """After one more pod was allocated."""
         pods = (*self.held.pods.values(), allocation)
         return dataclasses.replace(self, held=Held.of(self.topology.machine, pods))
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, worked out once for this node."""
-        if key not in self._memo:
-            self._memo[key] = make()
-        found: T = self._memo[key]
-        return found
-
-    @functools.cached_property
-    def _memo(self) -> dict[Hashable, Any]:
-        return {}
 
     @functools.cached_property
     def bind_policy(self) -> str:
