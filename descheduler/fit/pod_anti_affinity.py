@@ -65,12 +65,7 @@ class PodAntiAffinity:
         """The pods that a term selects."""
         for group in view.groups:
             for term in anti_affinity_terms(group.first):
-                held = self._held_for(term, group.namespace)
-                values = self._values(term.topology_key)
-                for pod in group.pods:
-                    value = values.get(pod.node)
-                    if value is not None:
-                        held.holders[value].add(pod.uid)
+                self._hold(self._held_for(term, group.namespace), [(pod.uid, pod.node) for pod in group.pods])
 
     def blocked(self, pod: PodView) -> Blocked:
         """Where the pod may not be, by its own terms and by those of others."""
@@ -82,12 +77,12 @@ class PodAntiAffinity:
             # Terms of a pod that has ended are nobody's business: unless others have them, they were never looked at.
             held = self._held.get(_key(term, pod.pod.namespace))
             if held:
-                held.holders[self._value(node, term.topology_key) or ""].discard(pod.uid)
+                held.holders[self._values(term.topology_key).get(node, "")].discard(pod.uid)
 
     def came(self, pod: PodView, node: str) -> None:
         """Note that a pod like `pod` is expected on `node`."""
         for term in anti_affinity_terms(pod):
-            self._hold(self._held_for(term, pod.pod.namespace), pod, node)
+            self._hold(self._held_for(term, pod.pod.namespace), [(pod.uid, node)])
 
     def _held_for(self, term: objects.PodAffinityTerm, namespace: str) -> _Held:
         key = _key(term, namespace)
@@ -97,10 +92,13 @@ class PodAntiAffinity:
             self._file(held)
         return held
 
-    def _hold(self, held: _Held, pod: PodView, node: str) -> None:
-        value = self._value(node, held.term.topology_key)
-        if value is not None:
-            held.holders[value].add(pod.uid)
+    def _hold(self, held: _Held, pods: Iterable[tuple[str, str]]) -> None:
+        """`pods`: uid and node."""
+        values = self._values(held.term.topology_key)
+        for uid, node in pods:
+            value = values.get(node)
+            if value is not None:
+                held.holders[value].add(uid)
 
     def _file(self, held: _Held) -> None:
         """Under the label it asks for that fewest others ask for, so that few terms are looked at for a pod."""
@@ -111,9 +109,6 @@ class PodAntiAffinity:
             self._by_label[wanted].append(held)
         else:
             self._unlabelled.append(held)
-
-    def _value(self, node: str, key: str) -> str | None:
-        return self._values(key).get(node)
 
     def _values(self, key: str) -> Mapping[str, str]:
         """Value of a label by node; a node without it is missing."""

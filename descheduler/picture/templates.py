@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from descheduler.picture.pods import PodView, SpecKey, TemplateKey
 from koordlite.model.once import Once
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -88,10 +91,7 @@ class SpecGroup(Once):
 
     def changed(self, left: Iterable[PodView], came: Iterable[PodView]) -> SpecGroup | None:
         """The group without the pods that `left`, and with those that `came`; None when no pod is in it."""
-        moves: dict[TemplateKey, tuple[list[PodView], list[PodView]]] = defaultdict(lambda: ([], []))
-        for several, number in ((left, 0), (came, 1)):
-            for pod in several:
-                moves[pod.template][number].append(pod)
+        moves = _moves_by(lambda pod: pod.template, left, came)
         by_key = dict(self._by_key)
         before, after = list[Template](), list[Template]()
         for key, (gone, new) in moves.items():
@@ -107,6 +107,17 @@ class SpecGroup(Once):
         follows = SpecGroup(by_key, first)
         follows._by_label = {key: _labelled(known, key, after, before) for key, known in self._by_label.items()}
         return follows
+
+
+def _moves_by(
+    key: Callable[[PodView], K], left: Iterable[PodView], came: Iterable[PodView]
+) -> Mapping[K, tuple[list[PodView], list[PodView]]]:
+    """The pods that left and those that came, by what they share."""
+    found: dict[K, tuple[list[PodView], list[PodView]]] = defaultdict(lambda: ([], []))
+    for several, number in ((left, 0), (came, 1)):
+        for pod in several:
+            found[key(pod)][number].append(pod)
+    return found
 
 
 def _changed(pods: list[PodView], left: Iterable[PodView], came: Iterable[PodView]) -> list[PodView]:
@@ -151,10 +162,7 @@ Groups = Mapping[SpecKey, SpecGroup]
 def grouped(came: Iterable[PodView], left: Iterable[PodView] = (), before: Groups | None = None) -> Groups:
     """The groups of `before`, without the pods that `left` and with those that `came`. A group that keeps its pods
     stays the same object."""
-    moves: dict[SpecKey, tuple[list[PodView], list[PodView]]] = defaultdict(lambda: ([], []))
-    for several, number in ((left, 0), (came, 1)):
-        for pod in several:
-            moves[pod.template.spec][number].append(pod)
+    moves = _moves_by(lambda pod: pod.template.spec, left, came)
     if not moves and before is not None:
         return before
     found = dict(before or {})
@@ -166,9 +174,9 @@ def grouped(came: Iterable[PodView], left: Iterable[PodView] = (), before: Group
     return dict(sorted(found.items(), key=lambda one: place(one[1].first)))
 
 
-def pods_of(templates: Iterable[Template]) -> list[PodView]:
+def pods_of(several: Iterable[Template | SpecGroup]) -> list[PodView]:
     """Their pods in the order of the picture."""
-    lists = [template.pods for template in templates]
+    lists = [one.pods for one in several]
     if len(lists) == 1:
         return list(lists[0])
     return sorted((pod for pods in lists for pod in pods), key=place)

@@ -12,7 +12,7 @@ import itertools
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.pods import anti_affinity_terms, least_important_first
-from descheduler.picture.templates import place
+from descheduler.picture.templates import pods_of
 from descheduler.rules.anti_affinity_violations import Conflict, Conflicts
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups, indices
 
@@ -34,8 +34,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that is with one it must not be with, the least important of each node first."""
     present = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
     conflicts = Conflicts(handle.nodes, indices(view, present), view.namespaces)
-    asking = [group for group in present if anti_affinity_terms(group.first) and conflicts.possible(group)]
-    declaring = sorted((pod for group in asking for pod in group.pods), key=place)
+    declaring = pods_of(group for group in present if anti_affinity_terms(group.first) and conflicts.possible(group))
     for _, pods in itertools.groupby(declaring, key=lambda pod: pod.node):
         for pod in sorted(pods, key=least_important_first):
             conflict = conflicts.of(pod)

@@ -13,7 +13,7 @@ from typing import Literal
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture.node_index import NodeIndex, index_of, node_affinity
-from descheduler.picture.templates import SpecGroup, place
+from descheduler.picture.templates import SpecGroup, place, pods_of
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups
 
 NAME = "RemovePodsViolatingNodeAffinity"
@@ -82,8 +82,7 @@ def _judge_required(groups: Sequence[SpecGroup], index: NodeIndex, config: Confi
 
 
 def _judge_preferred(groups: Sequence[SpecGroup], index: NodeIndex, view: View, handle: Handle) -> Conversation:
-    prefer = [pod for group in groups if node_affinity(group.first).preferred for pod in group.pods]
-    for pod in sorted(prefer, key=place):
+    for pod in pods_of(group for group in groups if node_affinity(group.first).preferred):
         finding = _better(pod, view.nodes[pod.node], index, handle)
         verdict = (yield finding) if finding else None
         if verdict and verdict.stop == "total":
