@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 
 from koordlite import __version__, commandline
-from koordlite.cli import reservation_options, scheduler_options, times
+from koordlite.cli import scheduler_options, times
 
 SHAPES = (
     "intel-2s-ht, amd-ccd, arm, small, anolis, intel-cdp, intel-mbps, intel-unmounted, intel-1s, intel-nomba, "
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither of them writes")
     commandline.add_output(resctrl)
     _machine(resctrl)
-    _scheduler_side(commands)
+    scheduler_options.add_commands(commands)
     _numa(commands.add_parser("numa", help="why a pod is or is not aligned to NUMA nodes, with the numbers"))
     _numa_exporter(
         commands.add_parser("numa-exporter", help="metrics of NUMA nodes for Prometheus, without deciding or writing")
@@ -75,25 +75,6 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("default-config", help="print koordlite.yaml with every option at its default, commented")
     commandline.add_completion(commands.add_parser("completion", help="print a script that completes commands"))
     return top
-
-
-def _scheduler_side(commands: argparse._SubParsersAction[commandline.CommandParser]) -> None:
-    """The commands that run beside a kube-scheduler, or ask one that does."""
-    scheduler_options.extender(
-        commands.add_parser("scheduler-extender", help="the scheduler's side: answer a stock kube-scheduler")
-    )
-    scheduler_options.numa_api(
-        commands.add_parser("numa-api", help="NUMA nodes of the whole cluster: monitoring page and REST interface")
-    )
-    scheduler_options.scheduler(
-        commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
-    )
-    reservation_options.controller(
-        commands.add_parser("reservation-controller", help="Koordinator's Reservations without Koordinator's scheduler")
-    )
-    reservation_options.reservation(
-        commands.add_parser("reservation", help="list and explain Reservations of the cluster; read-only")
-    )
 
 
 def _machine(command: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Options of `koordlite scheduler-extender` and `koordlite scheduler`."""
+"""The commands of the scheduler's side, with the options of all but `koordlite reservation…`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,23 @@ PORT = 9318
 LISTEN = f"127.0.0.1:{PORT}"
 NUMA_LISTEN = "127.0.0.1:9320"
 STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes")
+
+
+def add_commands(commands: argparse._SubParsersAction[commandline.CommandParser]) -> None:
+    """The commands of the scheduler's side: that run beside a kube-scheduler, or ask one that does."""
+    extender(commands.add_parser("scheduler-extender", help="the scheduler's side: answer a stock kube-scheduler"))
+    numa_api(
+        commands.add_parser("numa-api", help="NUMA nodes of the whole cluster: monitoring page and REST interface")
+    )
+    scheduler(
+        commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
+    )
+    reservation_options.controller(
+        commands.add_parser("reservation-controller", help="Koordinator's Reservations without Koordinator's scheduler")
+    )
+    reservation_options.reservation(
+        commands.add_parser("reservation", help="list and explain Reservations of the cluster; read-only")
+    )
 
 
 def extender(command: argparse.ArgumentParser) -> None:
