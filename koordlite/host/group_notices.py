@@ -37,7 +37,7 @@ class GroupNotices:
         """OSError where there is no inotify, or the user has no instance of it left."""
         self._cgroups, self._most = cgroups, most
         self._inotify = Inotify()
-        # Waited for many times a second: epoll(7) keeps between two calls what select(2) is told and sets up each time.
+        # Waited for many times a second: epoll(7) keeps between two calls what select(2) sets up each time.
         self._epoll = select.epoll()
         self._epoll.register(self._inotify.fileno(), select.EPOLLIN)
         self._groups: dict[int, str] = {}

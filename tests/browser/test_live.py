@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 AT = "document.querySelector('h1').textContent"
 
 
-class Told:
+class Changing:
     """A server whose page counts how often it was asked for, and which can go away and come back."""
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    made = Told()
+def served() -> Iterator[Changing]:
+    made = Changing()
     yield made
     made.server.close()
 
@@ -74,9 +74,9 @@ def status(chromium: Browser) -> str:
 
 
 def test_it_changes_in_place_and_keeps_what_is_opened_typed_focused_and_scrolled_to(
-    chromium: Browser, told: Told
+    chromium: Browser, served: Changing
 ) -> None:
-    chromium.open(told.server.url, width=1280, height=500)
+    chromium.open(served.server.url, width=1280, height=500)
     chromium.value("window.first = document.querySelector('main section')")
     chromium.value("[...document.querySelectorAll('details')].forEach(each => { each.open = true })")
     chromium.value("document.querySelectorAll('details.group')[0].open = false")
@@ -85,28 +85,28 @@ def test_it_changes_in_place_and_keeps_what_is_opened_typed_focused_and_scrolled
     before = chromium.value("[scrollY, document.querySelector('tr').getBoundingClientRect().top]")
     next_answer(chromium)
     assert chromium.value("first.isConnected"), "the page was not loaded again"
-    assert chromium.value("document.querySelector('#coloured').textContent") == str(told.asked)
+    assert chromium.value("document.querySelector('#coloured').textContent") == str(served.asked)
     assert chromium.value("[...document.querySelectorAll('details')].map(each => each.open)") == [False, True, True]
     assert chromium.value("document.activeElement.tagName") == "INPUT"
     assert chromium.value("[scrollY, document.querySelector('tr').getBoundingClientRect().top]") == before
-    assert chromium.value("document.title") == f"at {told.asked}"
+    assert chromium.value("document.title") == f"at {served.asked}"
     assert chromium.complaints == []
 
 
-def test_the_style_of_each_answer_comes_through_the_policy(chromium: Browser, told: Told) -> None:
-    chromium.open(told.server.url, width=1280)
+def test_the_style_of_each_answer_comes_through_the_policy(chromium: Browser, served: Changing) -> None:
+    chromium.open(served.server.url, width=1280)
     colour = "getComputedStyle(document.querySelector('#coloured')).color"
-    assert chromium.value(colour) == f"rgb({told.asked}, 0, 0)"
+    assert chromium.value(colour) == f"rgb({served.asked}, 0, 0)"
     next_answer(chromium)
-    assert chromium.value(colour) == f"rgb({told.asked}, 0, 0)"
+    assert chromium.value(colour) == f"rgb({served.asked}, 0, 0)"
     assert chromium.complaints == []
 
 
-def test_what_comes_above_and_what_goes_moves_nothing_else(chromium: Browser, told: Told) -> None:
-    chromium.open(told.server.url, width=1280)
+def test_what_comes_above_and_what_goes_moves_nothing_else(chromium: Browser, served: Changing) -> None:
+    chromium.open(served.server.url, width=1280)
     chromium.value("document.querySelectorAll('details.group')[1].open = true")
     chromium.value("document.querySelectorAll('details.group summary')[1].focus()")
-    told.above, told.groups = 2, ("zero", "two", "three")
+    served.above, served.groups = 2, ("zero", "two", "three")
     next_answer(chromium)
     shown = "[...document.querySelectorAll('details.group')].map(g => [g.querySelector('b').textContent, g.open])"
     assert chromium.value(shown) == [["zero", False], ["two", True], ["three", False]]
@@ -114,17 +114,17 @@ def test_what_comes_above_and_what_goes_moves_nothing_else(chromium: Browser, to
     assert chromium.value("[...document.querySelectorAll('h2')].map(each => each.textContent)") == [
         "new 0", "new 1", "A list", "More",
     ]  # fmt: skip
-    told.above = 0
+    served.above = 0
     next_answer(chromium)
     assert chromium.value("document.querySelectorAll('h2').length") == 2
 
 
-def test_a_typed_filter_stays_and_holds_for_what_comes(chromium: Browser, told: Told) -> None:
-    chromium.open(told.server.url, width=1280)
+def test_a_typed_filter_stays_and_holds_for_what_comes(chromium: Browser, served: Changing) -> None:
+    chromium.open(served.server.url, width=1280)
     chromium.press_in("input", "two row-7")
     said = "document.querySelector('section [role=status]').textContent"
     assert chromium.value(said) == "1 of 120"
-    told.groups = ("one", "two", "two again")
+    served.groups = ("one", "two", "two again")
     next_answer(chromium)
     assert chromium.value("document.querySelector('input').value") == "two row-7"
     assert chromium.value(said) == "2 of 180"
@@ -134,38 +134,38 @@ def test_a_typed_filter_stays_and_holds_for_what_comes(chromium: Browser, told: 
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_says_since_when_the_server_is_gone_and_recovers(chromium: Browser, told: Told, dark: bool) -> None:
-    chromium.open(told.server.url, width=390, dark=dark)
-    told.server.close()
+def test_it_says_since_when_the_server_is_gone_and_recovers(chromium: Browser, served: Changing, dark: bool) -> None:
+    chromium.open(served.server.url, width=390, dark=dark)
+    served.server.close()
     until(lambda: status(chromium).startswith("Not reachable since "))
     first, shown = status(chromium), chromium.value(AT)
     assert chromium.value("document.documentElement.scrollWidth") <= 390
     assert chromium.inaccessible() == []
-    told.status = 503
-    told.start()
+    served.status = 503
+    served.start()
     until(lambda: status(chromium).startswith("The server answers 503 since "))
     assert status(chromium).partition("since")[2] == first.partition("since")[2]
     assert chromium.value(AT) == shown
-    told.status = 200
+    served.status = 200
     until(lambda: status(chromium) == "")
-    assert chromium.value(AT) == f"at {told.asked}"
+    assert chromium.value(AT) == f"at {served.asked}"
     assert chromium.value("getComputedStyle(document.querySelector('[data-refresh]')).display") == "none"
 
 
-def test_a_hidden_tab_asks_nothing_until_it_is_seen_again(chromium: Browser, told: Told) -> None:
-    chromium.open(told.server.url, width=1280)
+def test_a_hidden_tab_asks_nothing_until_it_is_seen_again(chromium: Browser, served: Changing) -> None:
+    chromium.open(served.server.url, width=1280)
     next_answer(chromium)
     with chromium.another_tab():
         until(lambda: chromium.value("document.hidden"))
-        asked = told.asked
+        asked = served.asked
         chromium.value("window.waited = 0; setTimeout(() => { waited = 1 }, 2500)")
         until(lambda: chromium.value("waited"))
-        assert told.asked <= asked + 1, "one may have been on its way"
-        asked = told.asked
-    until(lambda: told.asked > asked)
+        assert served.asked <= asked + 1, "one may have been on its way"
+        asked = served.asked
+    until(lambda: served.asked > asked)
 
 
-def test_without_scripts_it_is_loaded_again(chromium: Browser, told: Told) -> None:
+def test_without_scripts_it_is_loaded_again(chromium: Browser, served: Changing) -> None:
     with chromium.without_scripts():
-        chromium.open(told.server.url, width=1280)
-        until(lambda: told.asked > 2)
+        chromium.open(served.server.url, width=1280)
+        until(lambda: served.asked > 2)

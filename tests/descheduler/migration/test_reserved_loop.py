@@ -159,7 +159,7 @@ def without_controller(loop: Loop) -> None:
     [
         pytest.param(nowhere, "Timeout", 400, id="no node has room"),
         pytest.param(node_gone, "ReservationExpired", 0, id="the node of the place goes"),
-        pytest.param(reservation_deleted, "MissingReservation", 0, id="somebody deletes the reservation"),
+        pytest.param(reservation_deleted, "MissingReservation", 0, id="the reservation is deleted"),
         pytest.param(pod_gone, "MissingPod", 0, id="the pod goes by itself"),
         pytest.param(taken_by_another, "ForbiddenMigratePod", 0, id="another pod of the workload takes the place"),
         pytest.param(blocked, "Timeout", 400, id="a disruption budget never lets it go"),
