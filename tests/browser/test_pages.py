@@ -40,7 +40,8 @@ def agent(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> tuple[str, 
     node.pod("web", "LS", "2")
     node.pod("db", "LSR", "2", request="2", status='{"cpuset":"2-3"}')
     node.pod("crunch", "BE", "greedy")
-    args = parser().parse_args(["run", "--sandbox", "intel-2s-ht", "--cluster", str(node.folder)])
+    # A run that ends by itself keeps no pace with the clock on the wall.
+    args = parser().parse_args(["run", "--sandbox", "intel-2s-ht", "--cluster", str(node.folder), "--for", "60"])
     settings = machines.settings(args)
     machine = machines.machine(args, settings)
     agent, past, run = Agent(machine.host, machine.cluster, settings), Past(), History({}, {})
@@ -98,6 +99,7 @@ def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page
     assert ground not in ("rgba(0, 0, 0, 0)", "transparent"), "the styles came through the policy"
 
 
+@pytest.mark.sliced
 @pytest.mark.skipif(not has_axe(), reason="axe-core-python is not installed: make test")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)

@@ -32,6 +32,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])
 def test_it_fits(chromium: Browser, page: str, width: int, dark: bool) -> None:

@@ -15,8 +15,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import slices
+
 Object = dict[str, Any]
 BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_AXE = """
+async alike => {
+  const seen = {}, texts = [...document.body.querySelectorAll('*')].filter(each => {
+    const own = [...each.childNodes].some(child => child.nodeType === Node.TEXT_NODE && child.data.trim())
+    if (!own && !each.matches('input, select, textarea')) return false
+    const style = getComputedStyle(each)
+    let kind = [style.color, style.backgroundColor, style.fontSize, style.fontWeight].join()
+    for (let at = each; at; at = at.parentElement) kind += ` ${at.tagName}.${at.className}`
+    return (seen[kind] = (seen[kind] || 0) + 1) <= alike
+  })
+  // Without `resultTypes` axe also describes each place where a rule holds: most of its time on a long page.
+  const options = {resultTypes: ['violations']}, contrast = 'color-contrast'
+  const found = [
+    await axe.run({...options, rules: {[contrast]: {enabled: false}}}),
+    await axe.run(texts, {...options, runOnly: [contrast]}),
+  ].flatMap(result => result.violations)
+  return found.map(v => `${v.id}: ${v.nodes[0].failureSummary}${v.nodes[0].html}`)
+}
+"""
+"""Contrast takes axe most of its time. It is looked at for `alike` texts of each kind: of the same colours and font, in
+elements of the same names and classes."""
 _FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe")
 
 
@@ -91,15 +114,14 @@ class Browser:
             self._ask("Emulation.setScriptExecutionDisabled", value=False)
 
     def inaccessible(self) -> list[str]:
-        """What axe-core finds wrong with the page for people who see little, or use no mouse: rule, and first place."""
+        """What axe-core finds wrong with the page for people who see little, or use no mouse: rule, and first place.
+
+        Of texts that look alike a slice is looked at for contrast: tests of long pages have the marker `sliced`.
+        """
         found = importlib.util.find_spec("axe_core_python")
         assert found and found.origin, "axe-core-python is not installed"
         self._ask("Runtime.evaluate", expression=(Path(found.origin).parent / "axe.min.js").read_text())
-        # Without `resultTypes` axe also describes each place where a rule holds: most of its time on a long page.
-        ask = (
-            "axe.run({resultTypes: ['violations']})"
-            ".then(r => r.violations.map(v => v.id + ': ' + v.nodes[0].failureSummary + v.nodes[0].html))"
-        )
+        ask = f"({_AXE})({slices.amount(10_000, 2)})"
         answer = self._ask("Runtime.evaluate", expression=ask, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         violations: list[str] = answer["result"]["value"]
