@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apiserver import ApiServer
 from koordletnode import Left, same
 
@@ -35,11 +35,11 @@ class Fleet:
     def __init__(self, left: Left, server: ApiServer, folder: pathlib.Path) -> None:
         self.left, self.server, self.folder = left, server, folder
         crds = ("noderesourcetopologies.yaml", "koordinator/nodemetrics.yaml")
-        server.objects.load(*[yaml.safe_load((CRDS / name).read_text()) for name in crds])
+        server.objects.load(*[cyaml.safe_load((CRDS / name).read_text()) for name in crds])
         for name in ("koordinator-system", "ns"):
             server.objects.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for path in sorted(left.node.folder.glob("*.yaml")):
-            made = yaml.safe_load(path.read_text())
+            made = cyaml.safe_load(path.read_text())
             if made["kind"] == "Node":
                 for amounts in made["status"].values():
                     amounts[BATCH] = "1234"  # koord-manager's.

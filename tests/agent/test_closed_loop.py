@@ -90,13 +90,13 @@ def test_observing_with_a_journal_at_hand_writes_nothing_either(node: Emulated) 
 @pytest.mark.sliced
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
 def test_steady_load_writes_nothing(node: Emulated, policy: str) -> None:
-    """±1 % around a third of the node for ten minutes (in a quick run two), after two to settle."""
+    """±1 % around a third of the node for ten minutes (in a quick run forty seconds), after two to settle."""
     node.slo(policy=policy)
     node.pod("web", "LS", f"wave(low={node.cpus * 333}m,high={node.cpus * 333 + 1}m,period=60,noise=0.01)")
     with node.journal() as journal:
         agent = node.agent(journal)
         node.ticks(agent, 120)
-        assert kernel_writes(node.ticks(agent, slices.amount(600, 120))) == []
+        assert kernel_writes(node.ticks(agent, slices.amount(600, 40))) == []
 
 
 def test_our_own_writes_are_not_taken_for_somebody_elses(node: Emulated) -> None:

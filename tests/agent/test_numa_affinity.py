@@ -7,8 +7,8 @@ import itertools
 from pathlib import Path
 
 import cranepods
+import cyaml
 import pytest
-import yaml
 from emulated import Emulated
 
 from koordlite import config
@@ -56,7 +56,7 @@ class Shop:
         meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "annotations": notes, "labels": labels}
         spec = {"nodeName": "node-a", "containers": [{"name": "main", "resources": amounts}]}
         content = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": "Running"}}
-        (self.node.folder / f"pod-{name}.yaml").write_text(yaml.safe_dump(content))
+        (self.node.folder / f"pod-{name}.yaml").write_text(cyaml.safe_dump(content))
 
     def agent(self, journal: Journal | None, **settings: object) -> Agent:
         """An agent that counts every four seconds and wants two counts in a row."""
@@ -229,7 +229,7 @@ def test_declared_groups_need_no_count(tmp_path: Path) -> None:
 def resource(shop: Shop, kind: str, name: str, spec: object) -> None:
     meta = {"name": name, "namespace": "tcs"}
     body = {"apiVersion": "resource.sop.huawei.com/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
-    (shop.node.folder / f"{kind}.yaml").write_text(yaml.safe_dump(body))
+    (shop.node.folder / f"{kind}.yaml").write_text(cyaml.safe_dump(body))
 
 
 def test_oenuma_says_where_and_the_whitelist_says_who(tmp_path: Path) -> None:

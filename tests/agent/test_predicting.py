@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import cyaml
 import pytest
-import yaml
 from emulated import Emulated
 
 from koordlite import strategies
@@ -24,9 +24,9 @@ def node(tmp_path: Path) -> Emulated:
     made.slo(resctrl=False)
     made.pod("web", "LS", "500m", request="2", memory="1Gi")
     path = made.folder / "pod-web.yaml"
-    described = yaml.safe_load(path.read_text())
+    described = cyaml.safe_load(path.read_text())
     described["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z"
-    path.write_text(yaml.safe_dump(described))
+    path.write_text(cyaml.safe_dump(described))
     return made
 
 

@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 
 from tests.apiserver.recorded_player import CRD, RESTRICTED, Outcome, Player
 
@@ -148,7 +148,7 @@ def _common(player: Player) -> None:
     player.server.objects.load(
         head | {"kind": "ClusterRole", "rules": RIGHTS},
         head | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": [who]},
-        *yaml.safe_load_all(CRD.read_text()),
+        *cyaml.safe_load_all(CRD.read_text()),
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cyaml
 import pytest
-import yaml
 
 from koordlite import cli
 
@@ -44,7 +44,7 @@ def apply(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, s
 def test_the_pod_is_printed_as_it_would_be_admitted_and_why(folder, capsys):
     code, out, _ = apply(folder, capsys)
     assert code == 0
-    assert yaml.safe_load(out)["spec"]["containers"][0]["resources"] == {
+    assert cyaml.safe_load(out)["spec"]["containers"][0]["resources"] == {
         "limits": {"kubernetes.io/batch-cpu": "250", "kubernetes.io/batch-memory": "1Gi"},
         "requests": {"kubernetes.io/batch-cpu": "250", "kubernetes.io/batch-memory": "1Gi"},
     }
@@ -57,7 +57,7 @@ def test_a_given_priority_class_counts(folder, capsys):
     with (folder / "profile.yaml").open("a") as file:
         file.write("---\nkind: PriorityClass\nmetadata: {name: koord-batch}\nvalue: 5001\n")
     _, out, _ = apply(folder, capsys)
-    assert yaml.safe_load(out)["spec"]["priority"] == 5001
+    assert cyaml.safe_load(out)["spec"]["priority"] == 5001
     assert "assumed" not in out
 
 
@@ -65,7 +65,7 @@ def test_a_pod_that_no_profile_takes_is_printed_as_it_is(folder, capsys):
     (folder / "pod.yaml").write_text(POD.replace("night", "day"))
     code, out, _ = apply(folder, capsys)
     assert code == 0
-    assert yaml.safe_load(out) == yaml.safe_load(POD.replace("night", "day"))
+    assert cyaml.safe_load(out) == cyaml.safe_load(POD.replace("night", "day"))
     assert out.startswith("# taken by no profile")
 
 
@@ -76,7 +76,7 @@ def test_a_line_end_in_a_value_does_not_end_the_comment(folder, capsys):
         + PROFILE.replace("night-batch", "other").replace("qosClass: BE", 'annotations: {a: "one\\nkind: Service"}')
     )
     _, out, _ = apply(folder, capsys)
-    assert yaml.safe_load(out)["kind"] == "Pod"
+    assert cyaml.safe_load(out)["kind"] == "Pod"
     assert "two\\nlines -> one\\nkind: Service" in out
 
 
@@ -139,8 +139,8 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 def test_the_tour_holds_the_pod_of_its_deployment_as_admitted(capsys):
     colocated = str(CONFIGS / "colocated.yaml")
     assert cli.main(["profile", "apply", "--profile", colocated, colocated]) == 0
-    made = yaml.safe_load(capsys.readouterr().out)
-    held = yaml.safe_load((CONFIGS / "tour/7-admitted.yaml").read_text())
+    made = cyaml.safe_load(capsys.readouterr().out)
+    held = cyaml.safe_load((CONFIGS / "tour/7-admitted.yaml").read_text())
     for placed in ("uid", "creationTimestamp"):
         del held["metadata"][placed]
     assert held.pop("status") == {"phase": "Running"}
@@ -157,10 +157,10 @@ def test_a_workload_without_a_template_is_named(folder, capsys):
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"])
 def test_the_pod_of_a_workload_is_admitted(folder, capsys, kind):
-    pod = yaml.safe_load(POD)
+    pod = cyaml.safe_load(POD)
     owner = {"kind": kind, "metadata": {"name": "d", "namespace": "night"}, "spec": {"template": {"spec": pod["spec"]}}}
-    (folder / "pod.yaml").write_text(yaml.safe_dump(owner))
+    (folder / "pod.yaml").write_text(cyaml.safe_dump(owner))
     code, out, _ = apply(folder, capsys)
-    made = yaml.safe_load(out)
+    made = cyaml.safe_load(out)
     assert code == 0
     assert (made["metadata"]["name"], made["metadata"]["labels"]) == ("d-1", {"koordinator.sh/qosClass": "BE"})

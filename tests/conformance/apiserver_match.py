@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
+import cyaml
 
 from tests.conformance.apiserver_symbols import Symbols
 
@@ -61,7 +61,7 @@ class Matcher:
     def _body(self, wanted: Any, text: str, *, mode: frozenset[str]) -> list[str]:
         if isinstance(wanted, str):
             if wanted.startswith(("apiVersion:", "kind:")):
-                return list(self._value(yaml.safe_load(wanted), yaml.safe_load(text), "", mode=mode))
+                return list(self._value(cyaml.safe_load(wanted), cyaml.safe_load(text), "", mode=mode))
             return [] if text == wanted else [f"text {text[:80]!r}"]
         found = _parsed(text)
         if isinstance(wanted, list) and isinstance(found, dict):
@@ -73,7 +73,7 @@ class Matcher:
     def _stream(self, wanted: list[Any], text: str) -> list[str]:
         lines = [_parsed(line) for line in text.splitlines() if line]
         if wanted and isinstance(wanted[0], str):
-            return list(self._value(yaml.safe_load(wanted[0]), yaml.safe_load(text), "", mode=_EXACT))
+            return list(self._value(cyaml.safe_load(wanted[0]), cyaml.safe_load(text), "", mode=_EXACT))
         return list(self._list(wanted, lines, "stream", mode=_UNORDERED))
 
     def _value(self, wanted: Any, found: Any, path: str, *, mode: frozenset[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
+import cyaml
 
 from descheduler import plugins
 from descheduler.arguments.evictor import SYSTEM_CRITICAL
@@ -29,7 +29,7 @@ def never_evicted_in_a_run(given: Any, wanted: Any, found: Any) -> bool:
 
 def arguments_missing(given: Any, wanted: Any, found: Any) -> bool:
     """A plugin that is enabled and cannot work without arguments is a mistake of the file."""
-    profiles = (yaml.safe_load(given["policy"]) or {}).get("profiles") or ()
+    profiles = (cyaml.safe_load(given["policy"]) or {}).get("profiles") or ()
     return found == "refused" and any(name for profile in profiles for name in _without_arguments(profile))
 
 

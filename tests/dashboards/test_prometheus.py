@@ -15,9 +15,9 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import dashboards
 import pytest
-import yaml
 from apiserver import ApiServer
 
 # One Prometheus is enough for all of these.
@@ -58,7 +58,7 @@ def objects() -> Iterator[dict[str, Any]]:
     """The tour with thresholds that are exceeded."""
     for folder in ("manifests/crds", "configs/tour"):
         for path in sorted((ROOT / folder).glob("*.yaml")):
-            for item in yaml.safe_load_all(path.read_text()):
+            for item in cyaml.safe_load_all(path.read_text()):
                 if item and item["kind"] not in ("Kustomization", "NodeResourceTopology"):
                     if item["kind"] == "ConfigMap":
                         item["data"]["resource-threshold-config"] = json.dumps(THRESHOLDS)
@@ -152,7 +152,7 @@ def _documented(port: int) -> list[dict[str, Any]]:
     (text,) = re.findall(r"```yaml\n(scrape_configs:.*?)```", page, re.DOTALL)
     held, count = re.subn(r"numa-exporter\.volcano-system\.svc:9201", f"127.0.0.1:{port}", text)
     assert count == 1
-    found: list[dict[str, Any]] = yaml.safe_load(held)["scrape_configs"]
+    found: list[dict[str, Any]] = cyaml.safe_load(held)["scrape_configs"]
     return found
 
 

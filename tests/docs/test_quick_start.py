@@ -11,6 +11,9 @@ import sys
 
 import pytest
 
+from descheduler import cli as descheduler_cli
+from koordlite import cli
+
 ROOT = pathlib.Path(__file__).parents[2]
 _RUN = re.compile(r"^```sh run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = tuple(
@@ -18,6 +21,7 @@ BLOCKS = tuple(
 )
 SHORTER = {"--for 60": "--for 20", "--for 120": "--for 70"}
 """What a reader waits for, a test need not."""
+PROGRAMS = {"koordlite": cli.main, "descheduler": descheduler_cli.main}
 
 
 @pytest.fixture
@@ -33,27 +37,39 @@ def test_there_are_commands_to_run() -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block[0][:60])
-def test_they_end_well_and_say_something(folder: pathlib.Path, block: tuple[str, ...]) -> None:
+def test_they_end_well_and_say_something(
+    folder: pathlib.Path,
+    block: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The commands of one step, in their order: a later one may need what an earlier one wrote."""
+    monkeypatch.chdir(folder)
     for line in block:
-        done = run(folder, line)
-        assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-        assert done.stdout or " run " in line, line
+        program, *words = shlex.split(shorter(line))
+        if words[0] == "run":
+            run(folder, program, words)
+        else:
+            code = PROGRAMS[program](words)
+            said = capsys.readouterr()
+            assert code == 0, f"{line}\n{said.out[-2000:]}\n{said.err[-2000:]}"
+            assert said.out, line
 
 
-def run(folder: pathlib.Path, line: str) -> subprocess.CompletedProcess[str]:
-    """One command, as short as it may be, and beside other agents on this machine."""
+def shorter(line: str) -> str:
+    """A command as short as it may be, and beside other agents on this machine."""
     if line.startswith("koordlite run") and "--no-http" not in line:
         line += " --port 0"
     for long, short in SHORTER.items():
         line = line.replace(long, short)
-    program, *arguments = shlex.split(line)
-    return subprocess.run(
-        [sys.executable, "-m", program, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
+    return line
+
+
+def run(folder: pathlib.Path, program: str, words: list[str]) -> None:
+    """What runs has a process of its own, which it changes to its liking: signals, limits, memory."""
+    command = [sys.executable, "-m", program, *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
+    assert done.returncode == 0, f"{words}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apiserver import ApiServer
 
 from koordlite.kube.client import access
@@ -130,7 +130,7 @@ def certified(tmp_path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path, Calla
 def documents(folder: str) -> list[dict[str, Any]]:
     """The objects of a folder of manifests."""
     texts = [path.read_text() for path in sorted((ROOT / folder).glob("*.yaml"))]
-    return [item for text in texts for item in yaml.safe_load_all(text) if item]
+    return [item for text in texts for item in cyaml.safe_load_all(text) if item]
 
 
 @contextlib.contextmanager

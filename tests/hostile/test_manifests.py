@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 
 from koordlite import config
 
@@ -25,7 +25,7 @@ def objects(folder: str) -> tuple[Object, ...]:
     if kubectl is None:
         pytest.skip("kubectl is not installed: nothing here can be rendered")
     done = subprocess.run([kubectl, "kustomize", folder], capture_output=True, text=True, check=True, timeout=60)
-    return tuple(yaml.safe_load_all(done.stdout))
+    return tuple(cyaml.safe_load_all(done.stdout))
 
 
 def agent(folder: pathlib.Path) -> Object:
@@ -39,7 +39,7 @@ def with_component(name: str, folder: pathlib.Path) -> Object:
     made = folder / "manifests/overlays/made"
     made.mkdir()
     document = {"kind": "Kustomization", "resources": ["../observe"], "components": [f"../../components/{name}"]}
-    (made / "kustomization.yaml").write_text(yaml.safe_dump(document))
+    (made / "kustomization.yaml").write_text(cyaml.safe_dump(document))
     return agent(made)
 
 

@@ -56,9 +56,12 @@ def window(kubepods: Tree) -> Window:
 
 
 def assert_followed(kubepods: Tree) -> None:
-    """The middle one of three windows decides: other work on this machine may starve a single one."""
-    windows = [window(kubepods) for _ in range(3)]
-    assert statistics.median(one.excess for one in windows) <= 1, windows
+    """The middle one of three windows decides: other work on this machine may starve a single one. Where the first two
+    agree the third is not looked at."""
+    windows = [window(kubepods) for _ in range(2)]
+    if len({one.excess <= 1 for one in windows}) > 1:
+        windows.append(window(kubepods))
+    assert sorted(one.excess for one in windows)[1] <= 1, windows
 
 
 @pytest.fixture

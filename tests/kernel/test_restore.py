@@ -20,7 +20,7 @@ from realnode.waiting import until
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
-KILLS = slices.amount(50, 8)
+KILLS = slices.amount(50, 5)
 SEED = 20_240_607
 Start = Callable[..., Command]
 

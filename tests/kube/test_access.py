@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apiserver import ApiServer
 from apiserver.users import ADMIN
 from hypothesis import given
@@ -300,10 +300,10 @@ def test_an_exec_plugin_without_credentials_is_named_and_nobody_asks_without(
     version = "client.authentication.k8s.io/v1"
     granted = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}})
     path = kubeconfig(tmp_path / "k", "http://127.0.0.1:7")
-    document = yaml.safe_load(path.read_text())
+    document = cyaml.safe_load(path.read_text())
     plugin = {"apiVersion": version, "command": "/bin/sh", "args": ["-c", script.replace("{}", granted)]}
     document["users"][0]["user"] = {"exec": plugin | {"interactiveMode": "Never"}}
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(cyaml.safe_dump(document))
     expected = contextlib.nullcontext() if works else pytest.raises(ConfigError, match="exec plugin = '/bin/sh'")
     with expected:
         access.connect(str(path), None, user_agent="x")
@@ -332,9 +332,9 @@ def test_a_token_file_is_read_again_when_its_token_may_have_been_replaced(
     token.parent.mkdir(exist_ok=True)
     token.write_text("old\n")
     with ApiServer(tokens={"old": ADMIN, "new": ADMIN}) as server:
-        document = yaml.safe_load(server.kubeconfig("old"))
+        document = cyaml.safe_load(server.kubeconfig("old"))
         document["users"][0]["user"] = {"tokenFile": named}
-        path.write_text(yaml.safe_dump(document))
+        path.write_text(cyaml.safe_dump(document))
         api = access.connect(str(path), None, user_agent="test")
         assert api.request("GET", "/api/v1/nodes").status == 200
         del server._tokens["old"]

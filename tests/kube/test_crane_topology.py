@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import yaml
+import cyaml
 from jsonschema import Draft202012Validator
 
 from koordlite.kube.client.access import ApiError
@@ -112,7 +112,7 @@ def test_the_node_as_cranes_scheduler_reads_it() -> None:
 
 
 def test_it_is_what_the_shipped_kind_allows() -> None:
-    crd = yaml.safe_load((ROOT / "manifests/crds/crane/noderesourcetopologies.yaml").read_text())
+    crd = cyaml.safe_load((ROOT / "manifests/crds/crane/noderesourcetopologies.yaml").read_text())
     (version,) = crd["spec"]["versions"]
     server = Server()
     write(server, seen(), parts=True)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import yaml
+import cyaml
 from tinyapi import Reply, Request, kubeconfig, serving
 
 LEAN = """
@@ -72,7 +72,7 @@ def test_a_token_of_openid_connect_is_renewed_with_the_real_libraries(tmp_path: 
         issuer = server.url
         given = {"idp-issuer-url": issuer, "client-id": "me", "client-secret": "s", "refresh-token": "r"}
         file = kubeconfig(tmp_path / "k", issuer)
-        document = yaml.safe_load(file.read_text())
+        document = cyaml.safe_load(file.read_text())
         document["users"][0]["user"] = {"auth-provider": {"name": "oidc", "config": {**given, "id-token": EXPIRED}}}
         file.write_text(json.dumps(document))
         assert run(OPENID, str(file)).strip() == "Bearer fresh"

@@ -6,8 +6,8 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apibench import Bench
 from tinyapi import Reply
 from tinyapi import status as refusal
@@ -133,7 +133,7 @@ def test_numa_nodes_share_the_systems_cpu_as_they_share_the_nodes() -> None:
     assert second == {"numaNodeID": 3, "nodeUsage": {"resources": {"cpu": "1000m", "memory": str(2 * GIB)}}}
 
 
-CRD = yaml.safe_load((pathlib.Path(__file__).parents[2] / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
+CRD = cyaml.safe_load((pathlib.Path(__file__).parents[2] / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
 
 
 def test_an_api_server_takes_the_status_and_keeps_what_the_controller_wrote(bench: Bench) -> None:

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 
 ROOT = pathlib.Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -37,7 +37,7 @@ def rendered(folder: str) -> tuple[Object, ...]:
     """The objects that `kubectl apply -k` would send."""
     done = subprocess.run([kubectl(), "kustomize", folder], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    return tuple(item for item in yaml.safe_load_all(done.stdout) if item)
+    return tuple(item for item in cyaml.safe_load_all(done.stdout) if item)
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +62,7 @@ def render(tmp_path: pathlib.Path) -> Render:
         head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
         paths = [f"../../components/{name}" for name in components]
         document = head | {"resources": [f"../../{folder}"], "components": paths}
-        (made / "kustomization.yaml").write_text(yaml.safe_dump(document))
+        (made / "kustomization.yaml").write_text(cyaml.safe_dump(document))
         rendered.cache_clear()
         return list(rendered(str(made)))
 

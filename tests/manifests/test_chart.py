@@ -9,8 +9,8 @@ import subprocess
 import sys
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 
 from koordlite import __version__
 from tests.manifests.conftest import OVERLAYS, kubectl, rendered
@@ -51,7 +51,7 @@ def filled(template: str, overlay: str) -> list[Any]:
         "{{- end }}": "",
         '{{ "{{" }}': "{{",
     }
-    return list(yaml.safe_load_all(re.sub("|".join(map(re.escape, values)), lambda m: values[m[0]], "\n".join(lines))))
+    return list(cyaml.safe_load_all(re.sub("|".join(map(re.escape, values)), lambda m: values[m[0]], "\n".join(lines))))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -61,7 +61,7 @@ def test_each_overlay_is_a_template_with_the_same_objects(chart: pathlib.Path, o
 
 
 def test_the_default_observes_and_the_kinds_come_with_it(chart: pathlib.Path) -> None:
-    assert yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))["overlay"] == "observe"
+    assert cyaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))["overlay"] == "observe"
     assert (chart / "crds" / "noderesourcetopologies.yaml").exists()
 
 
@@ -80,7 +80,7 @@ def test_helm_makes_the_same(chart: pathlib.Path, overlay: str) -> None:
     ]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
     wanted = by_name(rendered(str(ROOT / "manifests" / "overlays" / overlay)))
-    assert by_name(yaml.safe_load_all(done.stdout)) == wanted
+    assert by_name(cyaml.safe_load_all(done.stdout)) == wanted
 
 
 @NEEDS_HELM

@@ -6,8 +6,8 @@ import pathlib
 import subprocess
 import sys
 
+import cyaml
 import pytest
-import yaml
 from apibench import NODE, config
 from apiserver import ApiServer
 
@@ -15,7 +15,7 @@ from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError
 
 ROOT = pathlib.Path(__file__).parents[2]
-CRD = yaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
+CRD = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
 FOLDER = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
 

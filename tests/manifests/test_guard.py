@@ -11,14 +11,14 @@ import json
 import pathlib
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 
 from koordlite.model import keys
 
 ROOT = pathlib.Path(__file__).parents[2]
 GUARD = ROOT / "manifests/components/enforce/guard.yaml"
-DOCUMENTS = list(yaml.safe_load_all(GUARD.read_text()))
+DOCUMENTS = list(cyaml.safe_load_all(GUARD.read_text()))
 POLICIES = {item["metadata"]["name"]: item["spec"] for item in DOCUMENTS if item["kind"].endswith("Policy")}
 AGENT = "system:serviceaccount:koordlite-system:koordlite"
 NODE_CLAIM = "authentication.kubernetes.io/node-name"

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 
+import cyaml
 import pytest
-import yaml
 
 from koordlite import __version__
 
@@ -85,7 +85,7 @@ def test_its_labels_name_the_version_of_the_code():
 
 def test_the_manifests_name_the_version_of_the_code():
     for path in (ROOT / "manifests").glob("**/kustomization.yaml"):
-        images = (yaml.safe_load(path.read_text()) or {}).get("images", [])
+        images = (cyaml.safe_load(path.read_text()) or {}).get("images", [])
         assert {image["newTag"] for image in images if image["name"] == "koordlite"} <= {__version__}, path
 
 

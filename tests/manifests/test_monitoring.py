@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
+import cyaml
 import pytest
-import yaml
 
 from descheduler import cli as descheduler_cli
 from koordlite import cli, config
@@ -24,14 +24,14 @@ def pod(objects, find, kind, name):
 def audiences(objects, find):
     """What tokens must be bound to, by program."""
     maps = [item for item in objects if item["kind"] == "ConfigMap" and "koordlite.yaml" in item["data"]]
-    (held,) = [yaml.safe_load(item["data"]["koordlite.yaml"]) for item in maps]
+    (held,) = [cyaml.safe_load(item["data"]["koordlite.yaml"]) for item in maps]
     _, *words = pod(objects, find, "Deployment", "descheduler")["containers"][0]["command"]
     return held["http"]["tokenAudience"], descheduler_cli.parser().parse_args(words).token_audience
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_the_token_of_prometheus_is_bound_to_what_both_programs_accept(render, find, base):
-    prometheus = yaml.safe_load((MANIFESTS / "monitoring/prometheus.yaml").read_text())["spec"]
+    prometheus = cyaml.safe_load((MANIFESTS / "monitoring/prometheus.yaml").read_text())["spec"]
     (volume,), (mount,) = prometheus["volumes"], prometheus["volumeMounts"]
     (token,) = [source["serviceAccountToken"] for source in volume["projected"]["sources"]]
     assert volume["name"] == mount["name"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apibench import CRD, until
 from apiserver import ApiServer
 from apiserver.users import User
@@ -53,7 +53,7 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
         *_config_map(NUMA_DISTANCE, "{}"),
     ]
     with ApiServer(tokens={NAME: user, "reader": User("reader")}) as server:
-        server.objects.load(yaml.safe_load(CRD.read_text()), *held, *found)
+        server.objects.load(cyaml.safe_load(CRD.read_text()), *held, *found)
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(NAME))
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
         watches = Watches(api, Cluster(Settings(), monotonic=time.monotonic), monotonic=time.monotonic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 
-import yaml
+import cyaml
 
 from koordlite import cli, config
 
@@ -13,7 +13,7 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "numa.md"
 
 
 def test_the_document_s_service_monitor_and_scrape_configuration_find_the_service(render, find):
-    blocks = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)]
+    blocks = [cyaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)]
     monitor, scrapes, *_ = blocks
     service = find(render("overlays/observe", "numa-exporter"), "Service", "numa-exporter")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apibench import NODE, NoFiles, config, pod, until
 from apiserver import ApiServer, Fault
 from apiserver.users import User
@@ -113,8 +113,8 @@ def scene(render, tmp_path) -> Iterator[Scene]:
     objects = [*render("overlays/enforce", *EVERYTHING)]
     tokens = {"koordlite": user("koordlite"), "descheduler": user("descheduler"), "reader": User("reader")}
     with ApiServer(tokens=tokens) as server:
-        crd = yaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
-        nodemetrics = yaml.safe_load((ROOT / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
+        crd = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
+        nodemetrics = cyaml.safe_load((ROOT / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
         namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}]
         server.objects.load(
             crd, *of_others(), nodemetrics, *namespaces, *[item for item in objects if item["kind"] == "Namespace"]
@@ -128,7 +128,7 @@ def scene(render, tmp_path) -> Iterator[Scene]:
 
 def of_others() -> Iterator[dict[str, Any]]:
     """Kinds of Crane and Volcano, whose objects the descheduler reads where there are any."""
-    of_crane = yaml.safe_load((ROOT / "manifests/crds/crane/noderesourcetopologies.yaml").read_text())
+    of_crane = cyaml.safe_load((ROOT / "manifests/crds/crane/noderesourcetopologies.yaml").read_text())
     yield of_crane
     names = {
         "plural": "numatopologies",

@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apibench import until
 from apiserver import ApiServer
 from apiserver.users import User
@@ -53,7 +53,7 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
     """Placed, handed over, annotated, and collected: by the command itself as a process."""
     objects = render("namespace", "reservation-controller")
     roles = [each for each in objects if "rbac" in each["apiVersion"]]
-    definition = yaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
+    definition = cyaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
     admin = User("admin", ("system:masters",))
     with ApiServer(tokens={NAME: USER, "admin": admin, "reader": User("reader")}) as server:
         spaces = [
@@ -106,7 +106,7 @@ def refusals(operation: str, old: Any, new: Any) -> list[str]:
     from celpolicy import Request
 
     policy = next(
-        each for each in yaml.safe_load_all((FOLDER / "guard.yaml").read_text()) if each["kind"].endswith("Policy")
+        each for each in cyaml.safe_load_all((FOLDER / "guard.yaml").read_text()) if each["kind"].endswith("Policy")
     )
     spec = policy["spec"]
     # What is absent is null in the API server, whose `||` does not look at the rest; cel-python looks.

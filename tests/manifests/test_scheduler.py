@@ -6,9 +6,9 @@ import pathlib
 import time
 from typing import Any
 
+import cyaml
 import msgspec
 import pytest
-import yaml
 from apibench import CRD, NODE, until
 from apiserver import ApiServer
 from apiserver.users import User
@@ -69,8 +69,8 @@ FILES = {"ca_file": "ca.crt", "client_cert_file": "tls.crt", "client_key_file": 
 
 
 def test_an_extender_that_is_away_does_not_stop_the_cluster_unless_it_is_asked_for():
-    assert yaml.safe_load(rendering.text("stanza", rendering.Options()))["extenders"][0]["ignorable"] is True
-    asked = yaml.safe_load(rendering.text("stanza", rendering.Options(required=True)))["extenders"][0]
+    assert cyaml.safe_load(rendering.text("stanza", rendering.Options()))["extenders"][0]["ignorable"] is True
+    asked = cyaml.safe_load(rendering.text("stanza", rendering.Options(required=True)))["extenders"][0]
     assert asked["ignorable"] is False
     assert asked["preemptVerb"] == "preempt", "without it the scheduler evicts for pods that the filter refuses"
 
@@ -93,7 +93,7 @@ def test_what_the_scheduler_would_not_start_with_is_refused(options, field):
 KOORDINATOR = [
     found
     for path in sorted((CRD.parent / "koordinator").glob("*.yaml"))
-    for found in yaml.safe_load_all(path.read_text())
+    for found in cyaml.safe_load_all(path.read_text())
     if found["kind"] == "CustomResourceDefinition"
 ]
 
@@ -106,7 +106,7 @@ def test_the_extender_may_do_what_it_does_and_no_more(render, tmp_path, componen
     user = User(name, ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}"))
     ours = [each for each in found if each["roleRef" if "Binding" in each["kind"] else "metadata"]["name"] in OURS]
     with ApiServer(tokens={account: user, "reader": User("reader")}) as server:
-        server.objects.load(yaml.safe_load(CRD.read_text()), *KOORDINATOR, *ours, NODE)
+        server.objects.load(cyaml.safe_load(CRD.read_text()), *KOORDINATOR, *ours, NODE)
         server.objects.load({**POD, "metadata": {"name": "p", "namespace": "default", "uid": "u"}})
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(account))
         ask_everything(access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import kubernetes_validate
 import pytest
 import slices
-import yaml
+from kubernetes_validate import utils
 
 ROOT = pathlib.Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -21,6 +23,14 @@ ELSEWHERE = ("monitoring.coreos.com", "kustomize.config.k8s.io")
 """Groups that Kubernetes itself has no schemas of."""
 SINCE = {"admissionregistration.k8s.io/v1": "1.36", "admissionregistration.k8s.io/v1beta1": "1.34"}
 """First version with MutatingAdmissionPolicy, by API version; its component is for these and newer ones only."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def schemas() -> Iterator[None]:
+    """The library reads its schemas again for each object, among them one of a megabyte."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
+        yield
 
 
 @functools.cache
@@ -54,10 +64,10 @@ def standing_alone() -> dict[str, dict[str, Any]]:
     """Objects that need no kustomize: those that a kustomization lists as resources."""
     found = {}
     for target in MANIFESTS.glob("**/kustomization.yaml"):
-        for name in yaml.safe_load(target.read_text()).get("resources", ()):
+        for name in cyaml.safe_load(target.read_text()).get("resources", ()):
             path = target.parent / name
             if path.is_file():
-                for item in yaml.safe_load_all(path.read_text()):
+                for item in cyaml.safe_load_all(path.read_text()):
                     found[f"{path.relative_to(MANIFESTS)}:{item['kind']}/{item['metadata']['name']}"] = item
     return found
 

@@ -8,8 +8,8 @@ import pathlib
 import re
 import typing
 
+import cyaml
 import pytest
-import yaml
 from emulated import Emulated
 
 from descheduler import cli as descheduler_cli
@@ -65,7 +65,7 @@ def test_the_example_of_cluster_settings_loads_without_a_problem(tmp_path, capsy
 
 
 def test_the_example_has_every_key():
-    keys = set(yaml.safe_load(EXAMPLE.read_text())["data"])
+    keys = set(cyaml.safe_load(EXAMPLE.read_text())["data"])
     assert keys == {*_SECTIONS, "host-application-config"}
 
 
@@ -82,7 +82,7 @@ def test_the_comment_above_host_applications_names_each_field():
 
 
 def test_the_example_sets_nothing_that_is_dangerous():
-    documents = {key: json.loads(text) for key, text in yaml.safe_load(EXAMPLE.read_text())["data"].items()}
+    documents = {key: json.loads(text) for key, text in cyaml.safe_load(EXAMPLE.read_text())["data"].items()}
     assert documents["system-config"]["clusterStrategy"] == {}
     assert not any("vict" in name for name in documents["resource-threshold-config"]["clusterStrategy"])
     assert '"enable": true' not in json.dumps(documents["resource-qos-config"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 
 from koordlite.model import keys
 
 FOLDER = pathlib.Path(__file__).parents[2] / "manifests/components/tenant-guard"
-DOCUMENTS = list(yaml.safe_load_all((FOLDER / "policies.yaml").read_text()))
-TRUST = yaml.safe_load((FOLDER / "trust.yaml").read_text())
+DOCUMENTS = list(cyaml.safe_load_all((FOLDER / "policies.yaml").read_text()))
+TRUST = cyaml.safe_load((FOLDER / "trust.yaml").read_text())
 POLICIES = {item["metadata"]["name"]: item["spec"] for item in DOCUMENTS if item["kind"].endswith("Policy")}
 SCHEDULER = "system:serviceaccount:koordinator-system:koord-scheduler"
 STATUS, RESULT = keys.RESOURCE_STATUS, "scheduling.koordinator.sh/topology-result"

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import cyaml
 import pytest
-import yaml
 from emulated import BOOT, Emulated
 
 from koordlite.agent import Agent
@@ -140,7 +140,7 @@ class Life:
 
     def _quality(self) -> None:
         """Memory QoS for all classes, of an amount that changes, in the ConfigMap besides what is there."""
-        config = yaml.safe_load((self.node.folder / "config.yaml").read_text())["data"]
+        config = cyaml.safe_load((self.node.folder / "config.yaml").read_text())["data"]
         quality = json.loads(config["resource-qos-config"])
         for name in ("lsClass", "beClass"):
             least = self._random.randrange(0, 100)

@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apiserver import ApiServer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +77,7 @@ def test_open_and_close_are_inverse(tiers: list[list[str]], indent: str):
         lines += [f"{indent}- plugins:", *(f"{indent}  - name: {name}" for name in tier)]
     text = "\n".join(lines) + "\n"
     made = volcano_conf.opened(text)
-    assert yaml.safe_load(made)["tiers"][-1]["plugins"][-1] == {"name": "numa-aware"}
+    assert cyaml.safe_load(made)["tiers"][-1]["plugins"][-1] == {"name": "numa-aware"}
     assert volcano_conf.closed(made) == text
 
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apibench import CRD, until
 from apiserver import ApiServer
 
@@ -59,7 +59,7 @@ class Api:
 def world(tmp_path: pathlib.Path) -> Iterator[Api]:
     with ApiServer(seed=1) as server:
         made = Api(server, tmp_path)
-        made.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(CRD.read_text()))
+        made.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cyaml.safe_load(CRD.read_text()))
         node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}}}
         made.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
         report = builders.report("a", FREE, FREE, policy="none", annotations={keys.CPU_TOPOLOGY: json.dumps(CPUS)})

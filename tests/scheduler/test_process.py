@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 
-import yaml
+import cyaml
 from apibench import CRD, until
 from apiserver import ApiServer
 
@@ -22,7 +22,7 @@ def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}
     ports = _free(), _free()
     with ApiServer(seed=1) as server:
-        server.objects.load(yaml.safe_load(CRD.read_text()), {"apiVersion": "v1", "kind": "Node", **node})
+        server.objects.load(cyaml.safe_load(CRD.read_text()), {"apiVersion": "v1", "kind": "Node", **node})
         (tmp_path / "kubeconfig").write_text(server.kubeconfig("admin"))
         command = [sys.executable, "-m", "koordlite", "scheduler-extender", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
         command += [f"--listen=127.0.0.1:{ports[0]}", f"--health-listen=127.0.0.1:{ports[1]}"]
@@ -45,13 +45,13 @@ def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None
 
 def test_the_numa_page_is_served_and_a_policy_switched_by_who_reads_the_state_folder(tmp_path: pathlib.Path) -> None:
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}
-    settings = yaml.safe_load(SETTINGS.read_text())
+    settings = cyaml.safe_load(SETTINGS.read_text())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings["metadata"]["namespace"]}}
     port, state = _free(), tmp_path / "state"
     state.mkdir(mode=0o700)
     with ApiServer(seed=1) as server:
         node = {"apiVersion": "v1", "kind": "Node", **node}
-        server.objects.load(yaml.safe_load(CRD.read_text()), node, namespace, settings)
+        server.objects.load(cyaml.safe_load(CRD.read_text()), node, namespace, settings)
         (tmp_path / "kubeconfig").write_text(server.kubeconfig("admin"))
         command = [sys.executable, "-m", "koordlite", "numa-api", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
         command += [f"--listen=127.0.0.1:{port}", "--allow-policy-changes", f"--state-dir={state}"]

@@ -16,9 +16,11 @@ FOLDER = Path(__file__).parents[2] / "configs" / "scenarios"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))
 
 
-@pytest.mark.parametrize(
-    "path", [(slices.long if p.stem == "daily-wave" else pytest.param)(p, id=p.stem) for p in SHIPPED]
-)
+LONG = ("daily-wave", "noisy-best-effort", "numa-classes", "spike")
+"""Scenarios of a long run only. docs/quick-start.md plays the spike in every run, and its expectations hold there."""
+
+
+@pytest.mark.parametrize("path", [(slices.long if p.stem in LONG else pytest.param)(p, id=p.stem) for p in SHIPPED])
 def test_everything_comes_out_as_expected(path: Path) -> None:
     run = runner.play(reading.load(path))
     assert run.checks
@@ -46,8 +48,9 @@ def simulated(tmp_path: Path, hashes: str, *words: str) -> tuple[bytes, bytes]:
     return done.stdout, page.read_bytes()
 
 
-def test_two_processes_give_the_same_bytes_and_another_seed_gives_others(tmp_path: Path) -> None:
-    scenario = str(FOLDER / "noisy-best-effort.yaml")
+@pytest.mark.parametrize("name", slices.first(["reservation-added", "noisy-best-effort"]))
+def test_two_processes_give_the_same_bytes_and_another_seed_gives_others(tmp_path: Path, name: str) -> None:
+    scenario = str(FOLDER / f"{name}.yaml")
     first = simulated(tmp_path, "1", scenario, "--seed", "3")
     assert first == simulated(tmp_path, "2", scenario, "--seed", "3")
     assert first[0] != simulated(tmp_path, "1", scenario, "--seed", "4")[0]

@@ -6,15 +6,15 @@ import json
 import pathlib
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 
 Object = dict[str, Any]
 
 
 def policies(path: pathlib.Path) -> dict[str, Object]:
     """The specs of the policies in a file, by name; each is bound by a binding that denies."""
-    documents = list(yaml.safe_load_all(path.read_text()))
+    documents = list(cyaml.safe_load_all(path.read_text()))
     found = {each["metadata"]["name"]: each["spec"] for each in documents if each["kind"].endswith("Policy")}
     bound = {each["spec"]["policyName"]: each["spec"] for each in documents if each["kind"].endswith("Binding")}
     assert bound.keys() == found.keys()

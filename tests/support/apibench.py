@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+import cyaml
 from apiserver import ApiServer
 
 from koordlite.clock import RealClock
@@ -112,6 +112,6 @@ def opened(folder: Path) -> Iterator[Bench]:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(ApiServer())
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}
-        server.objects.load(yaml.safe_load(CRD.read_text()), namespace, NODE)
+        server.objects.load(cyaml.safe_load(CRD.read_text()), namespace, NODE)
         server.objects.load(pod("a"), pod("b"), pod("c", node="n2"), config(k="1"))
         yield Bench(server, folder, stack)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
-import yaml
+import cyaml
 from emulated import Emulated
 
 from koordlite import config
@@ -29,7 +29,7 @@ def kubelet(node: Emulated, policy: str = "none", reserved: str = "") -> None:
         "cpuManagerPolicy": policy,
         **({"reservedSystemCPUs": reserved} if reserved else {}),
     }
-    (node.folder / "kubelet.yaml").write_text(yaml.safe_dump(content))
+    (node.folder / "kubelet.yaml").write_text(cyaml.safe_dump(content))
 
 
 def result(zones: Mapping[int, int]) -> str:
@@ -69,7 +69,7 @@ def pod(
         "spec": {"nodeName": "node-a", "containers": containers},
         "status": {"phase": "Running"},
     }
-    (node.folder / f"pod-{name}.yaml").write_text(yaml.safe_dump(content))
+    (node.folder / f"pod-{name}.yaml").write_text(cyaml.safe_dump(content))
 
 
 def agent(

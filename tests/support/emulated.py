@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+import cyaml
 
 from koordlite import config
 from koordlite.agent import Agent
@@ -124,7 +124,7 @@ class Emulated:
         # A comment of growing length: two writes within one tick of the file system's clock must not look the same.
         self._written += 1
         content = {"apiVersion": version, "kind": kind, "metadata": dict(metadata), **rest}
-        text = f"{yaml.safe_dump(content)}#{'.' * self._written}\n"
+        text = f"{cyaml.safe_dump(content)}#{'.' * self._written}\n"
         (self.folder / f"{file}.yaml").write_text(text)
 
     # ── the agent ──

@@ -9,8 +9,8 @@ import json
 import pathlib
 from typing import Any
 
+import cyaml
 import msgspec
-import yaml
 from apiserver import ApiServer, ManualClock
 
 from descheduler.cycle import planner
@@ -129,7 +129,7 @@ class Loop:
         path.write_text(server.kubeconfig(), encoding="utf-8")
         self.api = access.connect(str(path), None, user_agent="test")
         for kind in KINDS:
-            server.objects.load(yaml.safe_load((CRDS / f"{kind}.yaml").read_text(encoding="utf-8")))
+            server.objects.load(cyaml.safe_load((CRDS / f"{kind}.yaml").read_text(encoding="utf-8")))
         server.objects.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         self.unready: set[str] = set()
         """Apps whose new pods never become ready."""

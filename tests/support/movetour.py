@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import yaml
+import cyaml
 from apiserver import ApiServer, ManualClock
 from migrationloop import ROOT, Loop, Object
 
@@ -41,7 +41,7 @@ class Tour(Loop):
         listed = [
             each
             for path in sorted(self._manifests.glob("*.yaml"))
-            for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+            for each in cyaml.safe_load_all(path.read_text(encoding="utf-8"))
         ]
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         for each in listed:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+import cyaml
 from emulated import RESCTRL, Emulated
 
 from koordlite.agent import Agent
@@ -78,11 +78,11 @@ class Node:
     def wish(self, text: str | None) -> None:
         """The pod's annotation."""
         file = self.emulated.folder / "pod-crunch.yaml"
-        content = yaml.safe_load(file.read_text())
+        content = cyaml.safe_load(file.read_text())
         notes = content["metadata"]["annotations"]
         notes.pop(WISH, None)
         notes.update({} if text is None else {WISH: text})
-        file.write_text(yaml.safe_dump(content) + f"# {text}\n")
+        file.write_text(cyaml.safe_dump(content) + f"# {text}\n")
 
     def groups(self) -> set[str]:
         return {name[:-1] for name in self.files.list(ROOT) if name.endswith("/")} - {"info", "mon_data", "mon_groups"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
+import cyaml
 from emulated import Emulated
 
 from koordlite.model.decision import Decision
@@ -44,7 +44,7 @@ def create(
         "spec": {"nodeName": "node-a", "containers": [{"name": "main", "resources": resources}]},
         "status": {"phase": "Running"},
     }
-    (node.folder / f"{namespace}-{name}.yaml").write_text(yaml.safe_dump(pod))
+    (node.folder / f"{namespace}-{name}.yaml").write_text(cyaml.safe_dump(pod))
 
 
 def about(tick: Tick, strategy: str, pod: str) -> list[Decision]:

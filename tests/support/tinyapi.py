@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import yaml
+import cyaml
 
 from koordlite.kube.client import access
 
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
 def kubeconfig(path: Path, url: str, *, token: str = "secret") -> Path:
     """A kubeconfig for the server at `url`."""
     path.write_text(
-        yaml.safe_dump(
+        cyaml.safe_dump(
             {
                 "apiVersion": "v1",
                 "kind": "Config",

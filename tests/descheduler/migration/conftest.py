@@ -8,8 +8,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apiserver import ApiServer, ManualClock
 
 from descheduler.arguments.migration import MigrationControllerArgs
@@ -43,7 +43,7 @@ class World:
         path.write_text(server.kubeconfig(), encoding="utf-8")
         self.api = access.connect(str(path), None, user_agent="test")
         for kind in ("podmigrationjobs", "reservations"):
-            definition = yaml.safe_load((ROOT / f"manifests/crds/koordinator/{kind}.yaml").read_text("utf-8"))
+            definition = cyaml.safe_load((ROOT / f"manifests/crds/koordinator/{kind}.yaml").read_text("utf-8"))
             self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         for name in ("old", "a", "b"):
             taints = [{"key": "broken", "effect": "NoSchedule"}] if name == "old" else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-import yaml
+import cyaml
 
 from descheduler.arguments.evictor import PriorityThreshold
 from descheduler.arguments.migration import Arbitration, MigrationControllerArgs
@@ -44,7 +44,7 @@ class Recorder:
 
 def given() -> set[tuple[str, str, str]]:
     text = (ROOT / "manifests/components/descheduler-migrate/rbac.yaml").read_text("utf-8")
-    role = next(item for item in yaml.safe_load_all(text) if item["kind"] == "ClusterRole")
+    role = next(item for item in cyaml.safe_load_all(text) if item["kind"] == "ClusterRole")
     return {
         (group, resource, verb)
         for rule in role["rules"]

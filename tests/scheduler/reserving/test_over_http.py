@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import cyaml
 import pytest
-import yaml
 from apibench import until
 from apiserver import ApiServer
 
@@ -105,8 +105,10 @@ def node(name: str) -> dict[str, Any]:
 @pytest.fixture
 def bench(tmp_path: pathlib.Path) -> Iterator[Bench]:
     with ApiServer(seed=1) as server:
-        definition = yaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
-        classes = yaml.safe_load((ROOT / "manifests/components/reservation-controller/priority-class.yaml").read_text())
+        definition = cyaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
+        classes = cyaml.safe_load(
+            (ROOT / "manifests/components/reservation-controller/priority-class.yaml").read_text()
+        )
         spaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}}
             for each in ("shop", "default", "koordinator-system")

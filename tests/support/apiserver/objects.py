@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import cyaml
 import yaml
 
 from apiserver import admission, conversion, definitions, kinds, pods, shapes
@@ -133,7 +134,7 @@ def _each(item: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
     """The objects in a file, without one for kubectl alone, which lies beside the objects and is none."""
     try:
-        documents = [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
+        documents = [item for item in cyaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         why = " ".join(str(error).split())
         raise InputError(Problem(str(path), "$", "", f"it cannot be read: {why}", "fix the file")) from error
