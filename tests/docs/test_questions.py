@@ -10,12 +10,16 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from descheduler import cli as descheduler_cli
+from koordlite import cli
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,6 +40,9 @@ WORDS = {
 }
 """What an answer has to say."""
 
+HERE = ("TMPDIR", "KOORDLITE_URL", "KOORDLITE_CONFIG")
+"""Variables that lead a command to the agent of this test."""
+
 pytestmark = pytest.mark.xdist_group("questions")
 
 
@@ -43,7 +50,7 @@ pytestmark = pytest.mark.xdist_group("questions")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment beside an agent on an emulated node and its demonstration cluster, and of this test alone:
     questions and `restore` never see an agent that this machine really has."""
-    words = ["run", "--sandbox", "intel-2s-ht", "--mode", "enforce", "--speed", "20", "--port", "0", "--quiet"]
+    words = ["run", "--sandbox", "intel-2s-ht", "--mode", "enforce", "--speed", "60", "--port", "0", "--quiet"]
     command = [sys.executable, "-m", "koordlite", *words]
     environment = {**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("tmp"))}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
@@ -68,12 +75,12 @@ def rows(url: str) -> str:
     return ""
 
 
-def as_here(line: str) -> list[str]:
+def as_here(line: str) -> tuple[Callable[[list[str]], int], list[str]]:
     """The command as it stands there; the descheduler has no cluster but the folder that README names for it."""
     program, *words = shlex.split(line)
     if program == "descheduler":
-        words += ["--snapshot", "configs/tour"]
-    return [sys.executable, "-m", program, *words]
+        return descheduler_cli.main, [*words, "--snapshot", "configs/tour"]
+    return cli.main, words
 
 
 def test_there_are_five_with_at_most_two_commands_each() -> None:
@@ -83,10 +90,18 @@ def test_there_are_five_with_at_most_two_commands_each() -> None:
 
 
 @pytest.mark.parametrize("line", [line for commands in QUESTIONS.values() for line in commands])
-def test_the_command_answers(agent: dict[str, str], line: str) -> None:
-    done = subprocess.run(as_here(line), cwd=ROOT, capture_output=True, text=True, timeout=90, check=False, env=agent)
-    assert done.returncode == 0, done.stderr
-    assert WORDS[line] in done.stdout
+def test_the_command_answers(
+    agent: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    for name in HERE:
+        monkeypatch.setenv(name, agent[name])
+    monkeypatch.setattr(tempfile, "tempdir", agent["TMPDIR"])
+    main, words = as_here(line)
+    code = main(words)
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    assert WORDS[line] in said.out
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every journal")
