@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# Three workers on two processors: tests wait for other processes nearly half of their time.
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 OUT ?= out/tour
 SECONDS_SIMULATED ?= 240
 SPEED ?= 8
@@ -13,6 +14,9 @@ OPEN ?=
 SET_UP := command -v $(PYTHON) >/dev/null || { \
 		echo "there is no $(PYTHON): on Debian or Ubuntu, as root: apt-get install python3 python3-venv"; exit 1; }; \
 		$(PYTHON) scripts/set-up
+
+# Tests start some hundred processes, each of which would compile the packages.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-all test-long lint lint-types lint-style lint-imports perf man site chart wheel sbom image clean
 

@@ -37,9 +37,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays until the end: garbage collection need not look through it again."""
+    """What was imported and collected stays until the end: garbage collection need not look through it again, and
+    what a test makes is small: to look through it ten times as rarely as usual saves a tenth of the time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
 
 
 @pytest.fixture(autouse=True)

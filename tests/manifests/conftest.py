@@ -6,6 +6,7 @@ import functools
 import pathlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +34,27 @@ def kubectl() -> str:
 
 
 @functools.cache
-def rendered(folder: str) -> tuple[Object, ...]:
-    """The objects that `kubectl apply -k` would send."""
-    done = subprocess.run([kubectl(), "kustomize", folder], capture_output=True, text=True, check=False, timeout=60)
+def rendered(folder: str, *components: str) -> tuple[Object, ...]:
+    """The objects that `kubectl apply -k` would send for a folder of manifests, with components if some are named."""
+    if not components:
+        return _rendered(MANIFESTS / folder)
+    with tempfile.TemporaryDirectory() as around:
+        # Kustomize takes relative paths only, and nothing from outside a copy.
+        copy = pathlib.Path(around, "manifests")
+        shutil.copytree(MANIFESTS, copy)
+        made = copy / "overlays" / "made"
+        made.mkdir()
+        head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+        paths = [f"../../components/{name}" for name in components]
+        document = head | {"resources": [f"../../{folder}"], "components": paths}
+        (made / "kustomization.yaml").write_text(cyaml.safe_dump(document))
+        return _rendered(made)
+
+
+def _rendered(folder: pathlib.Path) -> tuple[Object, ...]:
+    done = subprocess.run(
+        [kubectl(), "kustomize", str(folder)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return tuple(item for item in cyaml.safe_load_all(done.stdout) if item)
 
@@ -46,27 +65,17 @@ def manifests() -> pathlib.Path:
     return MANIFESTS
 
 
-@pytest.fixture
-def render(tmp_path: pathlib.Path) -> Render:
-    """The objects of a folder of manifests, with components if some are named."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker renders: each would have to do it all for itself."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "render" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("manifests"))
 
-    def objects(folder: str, *components: str) -> list[Object]:
-        if not components:
-            return list(rendered(str(MANIFESTS / folder)))
-        # Kustomize takes relative paths only, and nothing from outside a copy.
-        copy = tmp_path / "manifests"
-        if not copy.exists():
-            shutil.copytree(MANIFESTS, copy)
-        made = copy / "overlays" / "made"
-        made.mkdir(exist_ok=True)
-        head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-        paths = [f"../../components/{name}" for name in components]
-        document = head | {"resources": [f"../../{folder}"], "components": paths}
-        (made / "kustomization.yaml").write_text(cyaml.safe_dump(document))
-        rendered.cache_clear()
-        return list(rendered(str(made)))
 
-    return objects
+@pytest.fixture(scope="session")
+def render() -> Render:
+    """`rendered`, for tests."""
+    return lambda folder, *components: list(rendered(folder, *components))
 
 
 def named(objects: list[Object], kind: str, name: str) -> Object:

@@ -57,7 +57,7 @@ def filled(template: str, overlay: str) -> list[Any]:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_each_overlay_is_a_template_with_the_same_objects(chart: pathlib.Path, overlay: str) -> None:
     found = filled((chart / "templates" / f"{overlay}.yaml").read_text(encoding="utf-8"), overlay)
-    assert by_name(found) == by_name(rendered(str(ROOT / "manifests" / "overlays" / overlay)))
+    assert by_name(found) == by_name(rendered(f"overlays/{overlay}"))
 
 
 def test_the_default_observes_and_the_kinds_come_with_it(chart: pathlib.Path) -> None:
@@ -79,7 +79,7 @@ def test_helm_makes_the_same(chart: pathlib.Path, overlay: str) -> None:
         f"overlay={overlay},createNamespace=true",
     ]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
-    wanted = by_name(rendered(str(ROOT / "manifests" / "overlays" / overlay)))
+    wanted = by_name(rendered(f"overlays/{overlay}"))
     assert by_name(cyaml.safe_load_all(done.stdout)) == wanted
 
 
