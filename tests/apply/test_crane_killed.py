@@ -90,6 +90,7 @@ def start(tmp_path: Path, kill_at: int, version: int) -> Emulated:
     return node
 
 
+@pytest.mark.sliced  # A quick run is killed at every third step.
 @pytest.mark.timeout(600)  # Some eighty kills and starts.
 @pytest.mark.parametrize("version", slices.first([2, 1]))
 def test_killed_at_every_step_the_next_run_keeps_each_promise(
@@ -121,5 +122,5 @@ def test_killed_at_every_step_the_next_run_keeps_each_promise(
         present = node.programmed()
         wrong = [p for p in node.changed(found) if p in before and present.get(p) != before[p] and "procs" not in p]
         assert wrong == [], f"killed at step {kill_at}"
-        kill_at += 1
+        kill_at += slices.amount(1, 3)
     assert kill_at > 20, "the run has enough steps to be killed at"

@@ -78,6 +78,7 @@ def start_that_goes_on(node: Emulated, journal: Journal) -> Steps:
     return agent.put_back()
 
 
+@pytest.mark.sliced  # A quick run is killed at every second step.
 @pytest.mark.parametrize("after", [start_that_observes, restored, start_that_goes_on])
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
 @pytest.mark.parametrize("shape", slices.first(["small", "intel-2s-ht", "amd-ccd"]))
@@ -96,7 +97,7 @@ def test_killed_at_every_step_and_restored(
             assert journal.entries == (), f"killed at step {kill_at}"
         assert node.changed(found) == [], f"killed at step {kill_at}"
         assert host.cgroups.exists(host.cgroups.layout.besteffort)
-        kill_at += 1
+        kill_at += slices.amount(1, 2)
     assert kill_at > 10, "the run has enough steps to be killed at"
 
 

@@ -15,8 +15,6 @@ from emulated import Emulated
 
 from koordlite import cli
 
-SECONDS = 60
-
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
@@ -53,12 +51,21 @@ def manifests(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run() -> Callable[..., Answer]:
-    """Run a command in a process of its own, to its end."""
+def run(ask: Callable[..., Answer]) -> Iterator[Callable[..., Answer]]:
+    """Run the agent to its end, in this process, whose signals it takes over for as long."""
+    ours = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield ask
+    for number, handler in ours.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def alone() -> Callable[..., Answer]:
+    """Run a command to its end, in a process of its own: where its streams or its log are what matters."""
 
     def start(*words: object) -> Answer:
         command = [sys.executable, "-m", "koordlite", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         return Answer(done.returncode, done.stdout, done.stderr)
 
     return start

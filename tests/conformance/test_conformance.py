@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance import deviations
+from tests.conformance import __main__, deviations
 
 ROOT = Path(__file__).parents[2]
 CPUS = [[cpu, cpu // 2, 0, 0] for cpu in range(4)]
@@ -28,25 +26,32 @@ UNKNOWN = {"kind": "no.such.kind", "input": {}, "expect": {}}
 MASK = {"cbm": "fff", "start": 0, "end": 50, "mask": "3f", "error": False}
 
 
-def run(folder: Path, cases: list[dict[str, Any]]) -> tuple[int, str]:
-    file = folder / "cases.json"
-    file.write_text(json.dumps(cases))
-    command = [sys.executable, "-m", "tests.conformance", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "support")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert not done.stderr
-    return done.returncode, done.stdout
+Run = Callable[[list[dict[str, Any]]], tuple[int, str]]
 
 
-def test_counts_what_passes_deviates_and_has_no_adapter(tmp_path: Path) -> None:
-    code, text = run(tmp_path, [RIGHT, MASK, DEVIATING, UNKNOWN])
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a file of these cases; gives the exit code and what was printed."""
+
+    def cases(found: list[dict[str, Any]]) -> tuple[int, str]:
+        (tmp_path / "cases.json").write_text(json.dumps(found))
+        code = __main__.main([str(tmp_path)])
+        said = capsys.readouterr()
+        assert not said.err
+        return code, said.out
+
+    return cases
+
+
+def test_counts_what_passes_deviates_and_has_no_adapter(run: Run) -> None:
+    code, text = run([RIGHT, MASK, DEVIATING, UNKNOWN])
     assert "cases.json: 2 passed, 0 failed, 1 deviating, 1 without adapter" in text
     assert "reservation-refused" in text
     assert code == 0
 
 
-def test_a_failure_is_shown_with_both_sides_and_fails_the_run(tmp_path: Path) -> None:
-    code, text = run(tmp_path, [RIGHT, WRONG])
+def test_a_failure_is_shown_with_both_sides_and_fails_the_run(run: Run) -> None:
+    code, text = run([RIGHT, WRONG])
     assert "1 passed, 1 failed" in text
     assert "failed: TakeByTopology made up" in text
     assert "expected CPUSet('2-3'), got CPUSet('0-1')" in text
@@ -60,8 +65,8 @@ def test_a_failure_is_shown_with_both_sides_and_fails_the_run(tmp_path: Path) ->
         pytest.param({**SCOPE, "expect": {"id": ""}}, "expected {'id': ''}, got ", id="a rule"),
     ],
 )
-def test_a_case_that_breaks_something_fails_and_hides_no_other(tmp_path: Path, case: dict[str, Any], why: str) -> None:
-    code, text = run(tmp_path, [case, RIGHT])
+def test_a_case_that_breaks_something_fails_and_hides_no_other(run: Run, case: dict[str, Any], why: str) -> None:
+    code, text = run([case, RIGHT])
     assert "1 passed, 1 failed" in text
     assert why in text
     assert code == 1
