@@ -27,6 +27,17 @@ def test_what_stays_inside_a_pod_counts_for_nothing() -> None:
     assert talks.matched(tables) == ({"a": 0, "b": 0}, {})
 
 
+def test_what_stays_inside_a_pod_is_no_end_for_another_pod() -> None:
+    inside = [("x:1", "x:80"), ("x:80", "x:1")]
+    assert talks.matched({"a": [("x:1", "x:80")], "b": inside}) == ({"a": 1, "b": 0}, {})
+
+
+def test_an_end_is_of_one_connection() -> None:
+    twice = {"a": [("x:1", "y:80")], "b": [("x:1", "y:80")], "c": [("y:80", "x:1")]}
+    wanted = {"a": 1, "b": 1, "c": 1}, {("a", "c"): 1}
+    assert talks.matched(twice) == talks.matched(dict(reversed(twice.items()))) == wanted
+
+
 def test_a_claim_without_the_other_end_is_none() -> None:
     """A pod can name any address as its other side; only what the other pod has too counts."""
     tables = {"liar": [(f"liar:{n}", "victim:80") for n in range(50)], "victim": [("victim:80", "client:1")]}

@@ -17,24 +17,21 @@ def matched(sockets: Mapping[str, Sequence[Socket]]) -> tuple[dict[str, int], di
     whose other side is found under another address: the one names the other's own endpoint, and that one names an
     address that nobody has. Pairs are in the order of their names.
     """
-    distinct = {pod: frozenset(held) for pod, held in sockets.items()}
-    owners: dict[Socket, list[str]] = defaultdict(list)
-    for pod, held in distinct.items():
-        for socket in held:
-            owners[socket].append(pod)
     totals: dict[str, int] = {}
-    pairs: Counter[tuple[str, str]] = Counter()
-    single: list[tuple[str, Socket]] = []
-    for pod, mine in distinct.items():
+    owners: dict[Socket, list[str]] = defaultdict(list)
+    for pod in sorted(sockets):
+        mine = frozenset(sockets[pod])
         leaving = [(own, other) for own, other in mine if (other, own) not in mine]
         totals[pod] = len(leaving)
-        for own, other in leaving:
-            partner = next((each for each in owners.get((other, own), ()) if each != pod), None)
-            if partner is None:
-                single.append((pod, (own, other)))
-            elif pod < partner and owners[own, other][0] == pod:
-                # Each of the two ends sees the other: the connection is counted once.
-                pairs[pod, partner] += 1
+        for socket in leaving:
+            owners[socket].append(pod)
+    pairs: Counter[tuple[str, str]] = Counter()
+    single: list[tuple[str, Socket]] = []
+    for (own, other), pods in owners.items():
+        partners = owners.get((other, own), [])
+        if own < other:  # Each of the two ends sees the other: the connection is counted once.
+            pairs.update((min(ends), max(ends)) for ends in zip(pods, partners, strict=False))
+        single += ((pod, (own, other)) for pod in pods[len(partners) :])
     return totals, dict(sorted((pairs + _rewritten(sorted(single))).items()))
 
 
