@@ -17,7 +17,6 @@ with the guard's reason. Guards say why not, limits how many, fit where to.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
@@ -116,8 +115,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Filled in by the cycle."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(msgspec.Struct, frozen=True, kw_only=True):
     """Something a plugin could not judge, and why."""
 
     node: str
@@ -133,23 +131,20 @@ class Note:
         return f"{self.node or 'all nodes'}: {self.reason} ({self.plugin}): {self.text}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Remember:
+class Remember(msgspec.Struct, frozen=True):
     """What a plugin wants to know again in the next cycle; the last one counts."""
 
     value: object
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cordon:
+class Cordon(msgspec.Struct, frozen=True):
     """A node that is to take no more pods, yielded before its pods are named. Where none of them goes it is opened
     again; in a dry run nothing happens to it."""
 
     node: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeletionCost:
+class DeletionCost(msgspec.Struct, frozen=True):
     """A pod's place in the order in which its owner should remove pods; the lowest goes first. Nothing is evicted."""
 
     pod: str
@@ -214,8 +209,7 @@ Judge = Callable[[View, Any, Handle], Conversation]
 Numbers = Callable[[PodView, View, Any, Handle], str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Plugin:
+class Plugin(msgspec.Struct, frozen=True):
     """A rule found in the package `plugins`, or in the entry point group `descheduler.plugins`."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -20,8 +19,7 @@ Sightings = Mapping[tuple[str, str], int]
 """In how many pictures in a row, this one included, a finding was there: by pod uid and reason."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """Plugins with their arguments, and which pods they may take."""
 
     name: str
@@ -36,8 +34,7 @@ class Profile:
     """Evictions become migration jobs, by these rules; None: the Eviction API is asked."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True):
     """What a policy asks for."""
 
     profiles: tuple[Profile, ...]
@@ -92,8 +89,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(f.cure for f in self.findings if f.severity == self.main.severity))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """A node at one moment of the plan."""
 
     pods: int
@@ -105,8 +101,7 @@ class Load:
     """Pods with a finding that only a move cures."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ZoneLoad:
+class ZoneLoad(msgspec.Struct, frozen=True):
     """A NUMA node at one moment of the plan."""
 
     exclusive: int
@@ -117,8 +112,7 @@ class ZoneLoad:
     """Bytes of containers whose memory the agent reports, and what was booked for pods that come."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ZoneChange:
+class ZoneChange(msgspec.Struct, frozen=True):
     """What the plan does to one NUMA node."""
 
     zone: int
@@ -128,8 +122,7 @@ class ZoneChange:
     after: ZoneLoad
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeChange:
+class NodeChange(msgspec.Struct, frozen=True):
     """What the plan does to one node."""
 
     node: str
@@ -142,8 +135,7 @@ class NodeChange:
     """Of nodes where a pod's place among the NUMA nodes is what is wrong, or where one with a promise is to come."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PluginAnswer:
+class PluginAnswer(msgspec.Struct, frozen=True):
     """What a plugin says of the one pod that an explanation is for."""
 
     plugin: str
@@ -152,8 +144,7 @@ class PluginAnswer:
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodAnswer:
+class PodAnswer(msgspec.Struct, frozen=True):
     """Everything that one profile has to say of one pod, whether or not something is wrong with it."""
 
     pod: str
@@ -168,8 +159,7 @@ class PodAnswer:
     """Which limit of the cycle is used up; empty: none."""
 
 
-@dataclasses.dataclass(frozen=True)
-class EvictionPlan:
+class EvictionPlan(msgspec.Struct, frozen=True):
     """The whole answer. The same picture and policy give the same plan, to the byte of its JSON."""
 
     view: View
@@ -182,9 +172,9 @@ class EvictionPlan:
     """Nodes that change, or have something wrong."""
     plugins: tuple[str, ...] = ()
     grace_period_seconds: int | None = None
-    memory: Mapping[tuple[str, str], object] = dataclasses.field(default_factory=dict)
+    memory: Mapping[tuple[str, str], object] = msgspec.field(default_factory=dict)
     """What plugins want to know again in the next cycle, by profile and plugin."""
-    migration: Mapping[str, MigrationControllerArgs] = dataclasses.field(default_factory=dict)
+    migration: Mapping[str, MigrationControllerArgs] = msgspec.field(default_factory=dict)
     """By which rules evictions of a profile become migration jobs; those of the others are asked for at once."""
     cordon: tuple[str, ...] = ()
     """Nodes that are to take no more pods while they are emptied."""
@@ -207,8 +197,7 @@ class EvictionPlan:
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-@dataclasses.dataclass(frozen=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """What became of one eviction."""
 
     pod: str

@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
+import msgspec
+
 from koordlite import config, plan, reflex, strategies, wake
 from koordlite.apply import Applier, Watching, log_refused, log_restored
 from koordlite.config import Settings
@@ -168,7 +170,7 @@ class Agent:
         applied, because = self._apply(plan.make(decided, seen.cgroups), seen, new=fresh)
         self.seen = seen
         judged = self._moment(seen, decided, applied, recent=before.recent, woken=True)
-        self.judged = dataclasses.replace(judged, new_groups=tuple(sorted(fresh)))
+        self.judged = msgspec.structs.replace(judged, new_groups=tuple(sorted(fresh)))
         tick = self._report(seen, reflex.added(last.decisions, decided), (*last.applied, *applied), began, because)
         tick = self._last = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
         return tick
@@ -239,7 +241,7 @@ class Agent:
         applied, because = self._apply(made, seen)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
         judged = self._moment(seen, decisions, applied, recent=recent)
-        self.judged = dataclasses.replace(judged, still=still, released=released)
+        self.judged = msgspec.structs.replace(judged, still=still, released=released)
         tick = self._report(seen, decisions, applied, began, because)
         problems = (*seen.problems, *self._pauses.problems, *(conflict.problem for conflict in made.conflicts))
         tick = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=self._applier.trouble(seen.time))
@@ -333,7 +335,7 @@ class Agent:
     def _recall(self, time: float, uids: Collection[str]) -> RunState:
         """What this run knows: what it holds, what strategies remember, what became of writes and evictions."""
         state = self._applier.state(time, uids)
-        return dataclasses.replace(state, remembered=dict(self._remembered), refused_writes=self._refused)
+        return msgspec.structs.replace(state, remembered=dict(self._remembered), refused_writes=self._refused)
 
     def _remember(self, decisions: tuple[Decision, ...]) -> None:
         """The last decision of a strategy that wants something remembered wins."""

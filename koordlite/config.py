@@ -8,6 +8,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
+
 from koordlite import strategies
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.defaults import PORT, STATE_DIR
@@ -99,18 +101,17 @@ class FlightRecord:
     """How much it may take; then the oldest goes. 256 MiB hold about a day of 110 busy pods."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything koordlite.yaml can say."""
 
     agent: Agent = Agent()
     http: Http = Http()
-    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
-    publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
+    cluster: ClusterSettings = msgspec.field(default_factory=ClusterSettings)
+    publish: PublishSettings = msgspec.field(default_factory=PublishSettings)
     record: FlightRecord = FlightRecord()
     numa_exporter: NumaExporter = NumaExporter()
-    metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
-    strategies: Mapping[str, StrategySettings] = dataclasses.field(default_factory=dict)
+    metrics: MetricsSettings = msgspec.field(default_factory=MetricsSettings)
+    strategies: Mapping[str, StrategySettings] = msgspec.field(default_factory=dict)
     """Section by strategy name; every strategy has one."""
 
 
@@ -170,7 +171,7 @@ def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = No
         name: dataclasses.replace(section, mode=mode) if _is_meant(name, section, names) else section
         for name, section in settings.strategies.items()
     }
-    return dataclasses.replace(settings, strategies=chosen)
+    return msgspec.structs.replace(settings, strategies=chosen)
 
 
 def off(settings: Settings) -> frozenset[str]:

@@ -5,9 +5,10 @@ What is known to go wrong is answered where it goes wrong. This is only for what
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import types
+
+import msgspec
 
 from koordlite.model.status.faults import Faults
 
@@ -28,7 +29,7 @@ class FaultGuard:
     @property
     def past(self) -> Faults:
         """What was survived before this round, for what it can say of itself."""
-        return dataclasses.replace(self.state, in_a_row=0)
+        return msgspec.structs.replace(self.state, in_a_row=0)
 
     @property
     def hurt(self) -> bool:

@@ -8,9 +8,10 @@ group exists before its schemata, its schemata before its tasks; the cluster com
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import Change
@@ -20,13 +21,12 @@ from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Steps in the order to take them, and the claims that lost because another strategy had the place already."""
 
     steps: tuple[Change, ...] = ()
     conflicts: tuple[PlanConflict, ...] = ()
-    owners: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    owners: Mapping[Place, str] = msgspec.field(default_factory=dict)
     """Which strategy wants the change, by place."""
 
 

@@ -7,9 +7,10 @@ Everything behind `Files` obeys the kernel's rules and raises OSError with the k
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import ClusterChange
@@ -79,8 +80,7 @@ class Clock(Protocol):
         """Pass `seconds`; True when the run was asked to stop meanwhile."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(msgspec.Struct, frozen=True):
     """What the cluster says about this node. Objects that did not change keep their identity from view to view."""
 
     node: objects.NodeObject | None
@@ -89,7 +89,7 @@ class ClusterView:
     """data of the slo-controller-config ConfigMap; None when there is no such ConfigMap."""
     topology: objects.NRTObject | None
     kubelet: Kubelet
-    ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    ages: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Seconds since node, pods, config and kubelet were last confirmed."""
     problems: tuple[Problem, ...] = ()
     """Objects that could not be read; the last good ones are in the view."""

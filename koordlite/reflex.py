@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+import msgspec
+
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.model.change import Change
@@ -74,7 +76,7 @@ def _in_force(decision: Decision, refused: Collection[Place]) -> CPULimit | None
     if not isinstance(limit, CPULimit):
         return None
     if any(change.place in refused for change in decision.changes):
-        return dataclasses.replace(limit, limit_milli=limit.present_milli)
+        return msgspec.structs.replace(limit, limit_milli=limit.present_milli)
     return limit
 
 
@@ -86,7 +88,9 @@ def allowed(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
 def about(decisions: Iterable[Decision], groups: Collection[str]) -> tuple[Decision, ...]:
     """Those that write files of `groups`, without their other changes. To remember anything is left to the tick."""
     narrowed = (
-        dataclasses.replace(decision, changes=tuple(c for c in decision.changes if _within(c, groups)), remember=None)
+        msgspec.structs.replace(
+            decision, changes=tuple(c for c in decision.changes if _within(c, groups)), remember=None
+        )
         for decision in decisions
     )
     return tuple(decision for decision in narrowed if decision.changes)

@@ -9,11 +9,12 @@ wait for CPU.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable
 from typing import Literal
+
+import msgspec
 
 from koordlite.formulas.cpu import reaction
 from koordlite.host import sentinel
@@ -43,8 +44,7 @@ _EMULATED = "the machine is not a real one"
 Cause = Literal["tick", "stop", "surge", "groups"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(msgspec.Struct, frozen=True):
     """Why a wait ended."""
 
     cause: Cause

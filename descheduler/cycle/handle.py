@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
 
 from descheduler.arguments.evictor import Args
 from descheduler.filters import default_evictor
@@ -14,8 +15,7 @@ from descheduler.framework import NodeGroup, NodeView, PodView, Refusal, Usage, 
 NOT_MEASURED = Usage(absent="not measured: the picture holds no such usage")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ProfileHandle:
+class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`framework.Handle` for one plugin of one profile."""
 
     view: View

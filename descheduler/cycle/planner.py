@@ -8,7 +8,6 @@ plugin hears it at once.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,8 +83,7 @@ def plan(
     return _Draft(view, setup, Past(sightings, memory or {}, background or {}, history or {}), explained).finished()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Past:
+class Past(msgspec.Struct, frozen=True):
     """What earlier cycles left."""
 
     sightings: Sightings | None
@@ -184,7 +182,7 @@ class _Draft:
 
     def _keep(self, profile: Profile, plugin: Plugin, message: Aside) -> None:
         if isinstance(message, Note):
-            self._notes.append(dataclasses.replace(message, plugin=plugin.name))
+            self._notes.append(msgspec.structs.replace(message, plugin=plugin.name))
         elif isinstance(message, Cordon):
             self._cordons.append(message.node)
         elif isinstance(message, DeletionCost):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from descheduler.framework import Conversation, Handle, Plugin, View
 from descheduler.plan import Profile, Setup
@@ -25,17 +26,17 @@ class Stopwatch:
 
     def timed(self, setup: Setup) -> Setup:
         """The same policy with plugins that are watched."""
-        return dataclasses.replace(setup, profiles=tuple(map(self._profile, setup.profiles)))
+        return msgspec.structs.replace(setup, profiles=tuple(map(self._profile, setup.profiles)))
 
     def _profile(self, profile: Profile) -> Profile:
         plugins = tuple((self._plugin(profile.name, plugin), args) for plugin, args in profile.plugins)
-        return dataclasses.replace(profile, plugins=plugins)
+        return msgspec.structs.replace(profile, plugins=plugins)
 
     def _plugin(self, profile: str, plugin: Plugin) -> Plugin:
         def judge(view: View, args: Any, handle: Handle) -> Conversation:
             return self._listen((profile, plugin.name), plugin.judge(view, args, handle))
 
-        return dataclasses.replace(plugin, judge=judge)
+        return msgspec.structs.replace(plugin, judge=judge)
 
     def _listen(self, name: tuple[str, str], conversation: Conversation) -> Conversation:
         verdict = None

@@ -6,10 +6,11 @@ because of one is reported and left."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+
+import msgspec
 
 from descheduler.evictors.dry_run import eviction
 from descheduler.history.background import REQUEST_ONLY, TRIGGERED
@@ -19,8 +20,7 @@ from koordlite.kube.publish import evictions
 from koordlite.kube.publish.evictions import Api, EvictionClient
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Patience:
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How hard an eviction is tried."""
 
     at_once: int = 10
@@ -59,8 +59,7 @@ def evict(
         return tuple(pool.map(one, plan.evict))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Evictor:
+class _Evictor(msgspec.Struct, frozen=True):
     client: EvictionClient
     wait: Wait
     patience: Patience
@@ -72,9 +71,9 @@ class _Evictor:
         pod = outcome.pod
         attempt = Attempt(pod.key, "NotTried", eviction(outcome, self.grace_period_seconds), uid=pod.uid)
         if not pod.object.metadata.uid:
-            return dataclasses.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
+            return msgspec.structs.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
         if self.stopped():
-            return dataclasses.replace(attempt, text="the run was stopped before it was asked for")
+            return msgspec.structs.replace(attempt, text="the run was stopped before it was asked for")
         waited = 0.0
         while True:
             attempt, pause = self._ask(outcome, attempt)
@@ -85,18 +84,18 @@ class _Evictor:
 
     def _ask(self, outcome: Outcome, attempt: Attempt) -> tuple[Attempt, float]:
         """(what became of it, seconds after which the server wants to be asked again; 0: it is final)."""
-        tried = dataclasses.replace(attempt, tries=attempt.tries + 1)
+        tried = msgspec.structs.replace(attempt, tries=attempt.tries + 1)
         try:
             answer = self.client.send(attempt.request)
         except ApiError as error:
             result = _refused(error, outcome)
             again = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
-            return dataclasses.replace(tried, result=result, text=error.message), again
+            return msgspec.structs.replace(tried, result=result, text=error.message), again
         except ApiUnreachable as error:
             # Whether the server has heard it is unknown. The uid makes asking again in the next cycle harmless.
-            return dataclasses.replace(tried, result="Failed", text=str(error)), 0.0
+            return msgspec.structs.replace(tried, result="Failed", text=str(error)), 0.0
         result, text = _ANSWERS[answer]
-        return dataclasses.replace(tried, result=result, text=text), 0.0
+        return msgspec.structs.replace(tried, result=result, text=text), 0.0
 
 
 _ANSWERS: Mapping[evictions.Outcome, tuple[str, str]] = {

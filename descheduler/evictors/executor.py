@@ -5,9 +5,10 @@ Jobs are worked on between the cycles, by a thread of its own, for as long as th
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.evictors import cordons, deletion_costs, eviction_api
@@ -69,7 +70,7 @@ class PlanExecutor:
         self._woken.set()
         direct = tuple(outcome for outcome in plan.evict if outcome.profile not in plan.migration)
         asked = eviction_api.evict(
-            dataclasses.replace(plan, evict=direct), self._api, self._wait, stopped=self._stopping
+            msgspec.structs.replace(plan, evict=direct), self._api, self._wait, stopped=self._stopping
         )
         found |= {attempt.uid: attempt for attempt in asked}
         return tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)

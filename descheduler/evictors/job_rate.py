@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
+
+import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.migration.object_limiter import Rate
@@ -13,13 +14,12 @@ from koordlite.kube.client import backoff
 _KEPT_MOMENTS = 1000
 
 
-@dataclasses.dataclass
-class Pace:
+class Pace(msgspec.Struct):
     """How fast evictions may be asked for. A restart forgets it, which lets `burst` pods go sooner."""
 
     rate: Rate
-    asked: list[float] = dataclasses.field(default_factory=list)
-    refused: dict[str, tuple[int, float]] = dataclasses.field(default_factory=dict)
+    asked: list[float] = msgspec.field(default_factory=list)
+    refused: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
     """How often in a row the server refused a job's eviction, and until when it is not asked again, by uid."""
 
     @classmethod

@@ -6,7 +6,6 @@ process does it knows all it needs from the objects.
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Iterable, Iterator
 
@@ -25,8 +24,7 @@ from descheduler.plan import Attempt, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
 
-@dataclasses.dataclass(frozen=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """What became of one job in a round, for logs and events."""
 
     job: str
@@ -93,8 +91,7 @@ class Migrations:
         return self._creator
 
 
-@dataclasses.dataclass
-class _Desk:
+class _Desk(msgspec.Struct):
     """Where the pods of one plan ask for jobs, one after the other."""
 
     of: Migrations
@@ -126,23 +123,23 @@ class _Desk:
         )
         attempt = Attempt(pod.key, "Deferred", wanted, uid=pod.uid)
         if not pod.object.metadata.uid:
-            return dataclasses.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
+            return msgspec.structs.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
         try:
             return self._asked(outcome, traffic, attempt)
         except ApiError as error:
-            return dataclasses.replace(attempt, result="Failed", text=error.message, tries=1)
+            return msgspec.structs.replace(attempt, result="Failed", text=error.message, tries=1)
         except ApiUnreachable as error:
-            return dataclasses.replace(attempt, result="Failed", text=str(error), tries=1)
+            return msgspec.structs.replace(attempt, result="Failed", text=str(error), tries=1)
 
     def _asked(self, outcome: Outcome, traffic: Traffic, attempt: Attempt) -> Attempt:
         refusal = self._refusal(outcome, traffic)
         if refusal is not None:
-            return dataclasses.replace(attempt, text=f"{refusal.reason}: {refusal.text}")
+            return msgspec.structs.replace(attempt, text=f"{refusal.reason}: {refusal.text}")
         if self.of.args.dry_run:
-            return dataclasses.replace(attempt, result="WouldEvict")
+            return msgspec.structs.replace(attempt, result="WouldEvict")
         self.cluster.create_job(attempt.request)
         text = "" if attempt.request["spec"]["mode"] == "EvictDirectly" else "a place is reserved for it first"
-        return dataclasses.replace(attempt, result="JobCreated", tries=1, text=text)
+        return msgspec.structs.replace(attempt, result="JobCreated", tries=1, text=text)
 
     def _refusal(self, outcome: Outcome, traffic: Traffic) -> Refusal | None:
         pod, args = outcome.pod, self.of.args

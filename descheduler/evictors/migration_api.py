@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
@@ -52,8 +51,7 @@ class _Named(msgspec.Struct):
     metadata: _Name
 
 
-@dataclasses.dataclass(frozen=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True, dict=True):
     """The objects that migration reads and writes. Every method raises ApiError or ApiUnreachable,
     ApiError also for an object that is not what its kind says."""
 

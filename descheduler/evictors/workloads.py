@@ -5,7 +5,6 @@ Source: Koordinator's controller finder. A ReplicaSet of a Deployment counts as 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from http import HTTPStatus
@@ -43,12 +42,11 @@ class _Resources(msgspec.Struct, frozen=True):
     resources: tuple[_Resource, ...] = ()
 
 
-@dataclasses.dataclass
-class Finder:
+class Finder(msgspec.Struct, dict=True):
     """Asks an API server about workloads, each once. Make one a round: what it knows does not get younger."""
 
     api: Api
-    known: dict[str, Workload | None] = dataclasses.field(default_factory=dict)
+    known: dict[str, Workload | None] = msgspec.field(default_factory=dict)
 
     def __call__(self, pod: PodView) -> Workload | None:
         """The workload of a pod. ApiError and ApiUnreachable when the server does not say."""

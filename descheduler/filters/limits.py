@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from descheduler.framework import PodView, View
 
@@ -14,8 +15,7 @@ PER_NODE = "LimitPerNode"
 PER_NAMESPACE = "LimitPerNamespace"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Most evictions of one plan; None means no limit, 0 means none at all."""
 
     total: int | None = None

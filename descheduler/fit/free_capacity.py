@@ -5,7 +5,6 @@ A `FreeCapacity` is a value. A pod that leaves or arrives makes another one, so 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -142,7 +141,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         held = Held.of(topology.machine, self._allocations())
         pinned = frozenset[int]().union(*(pod.pinned.ids for pod in self.residents))
         kept = topology.reserved | self.node.reserved.known | CPUSet(pinned - held.cpus.keys())
-        topology = dataclasses.replace(topology, reserved=kept)
+        topology = msgspec.structs.replace(topology, reserved=kept)
         requested = {name: Quantity(nano) for name, nano in self.requested.items()}
         return NodeState.of(self.node.node, topology, held, requested)
 
@@ -156,7 +155,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
                 held = held or Allocation(uid=pod.uid)
                 (zone,) = nodes
                 amounts = {**_of_zones(pod), **held.zones.get(zone, {})}
-                held = dataclasses.replace(held, zones={**held.zones, zone: amounts})
+                held = msgspec.structs.replace(held, zones={**held.zones, zone: amounts})
             if held:
                 yield held
 

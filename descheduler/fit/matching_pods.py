@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping
+
+import msgspec
 
 from descheduler.framework import PodView, View
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
-@dataclasses.dataclass
-class Selected:
+class Selected(msgspec.Struct):
     """Pods of one namespace that one selector selects."""
 
     selector: objects.LabelSelector | None
     where: dict[str, str]
     """Node by uid."""
-    moves: list[tuple[str, str, str]] = dataclasses.field(default_factory=list)
+    moves: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
     """uid, and the node it leaves and that it comes to; an empty name is nowhere."""
 
 

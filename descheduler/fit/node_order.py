@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.fit import refusals
 from descheduler.fit.node_rules import EligibleNodes
@@ -25,8 +26,7 @@ _Order = list[tuple[float, str]]
 _Domains = dict[str | None, _Order]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(msgspec.Struct, frozen=True):
     """What keeps a pod off whole domains of a node label."""
 
     key: str

@@ -5,8 +5,9 @@ Pods that ask the same get the same answer, and nodes that look the same to them
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.fit.refusals import FixedTally
 from descheduler.framework import NodeView, PodView, View
@@ -18,8 +19,7 @@ _OUTSIDE = "outside the evictor's nodeSelector"
 _Key = tuple[object, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class EligibleNodes:
+class EligibleNodes(msgspec.Struct, frozen=True, eq=False):
     """Nodes that may take pods of one kind as far as they themselves go, and what the others say. Equal to itself
     alone: `NodeRules` makes one for all pods with the same rules."""
 

@@ -6,7 +6,6 @@ at everybody's terms, and so do we (docs/compatibility.md).
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
@@ -40,14 +39,13 @@ Blocked = list[tuple[str, Elsewhere]]
 """Values of a node label where the pod may not be, by label."""
 
 
-@dataclasses.dataclass
-class _Held:
+class _Held(msgspec.Struct):
     """One term, and where the pods are that have it."""
 
     term: objects.PodAffinityTerm
     namespace: str
     """Of the pods that have it."""
-    holders: dict[str, set[str]] = dataclasses.field(default_factory=lambda: defaultdict(set))
+    holders: dict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
     """uids by value of the topology label."""
 
 

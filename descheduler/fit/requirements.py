@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import msgspec
@@ -56,8 +55,7 @@ class Question(msgspec.Struct, frozen=True):
         return Question(self.pod, self.eligible, self.needs, [], [], [], (), None, self.key, True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(msgspec.Struct, frozen=True):
     """What all pods of one template ask."""
 
     eligible_key: object

@@ -9,7 +9,6 @@ together: the answer of a node holds until the plan changes them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -63,8 +62,7 @@ class Search(msgspec.Struct, frozen=True):
         return ", ".join(f"{count} × {why}" for why, count in ordered) or "there is no other node"
 
 
-@dataclasses.dataclass(slots=True)
-class _Nowhere:
+class _Nowhere(msgspec.Struct):
     """Pods of one kind fit nowhere."""
 
     since: int

@@ -7,8 +7,9 @@ asked for again. What is remembered is a value: each cycle makes the next one ou
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.framework import PodView, View
 
@@ -20,8 +21,7 @@ FORGET_SECONDS = 600.0
 """A request that nobody took up for so long is forgotten, and may be made again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """An eviction that was asked for and goes on."""
 
     namespace: str
@@ -34,8 +34,7 @@ class Request:
     """The pod says itself that it is being moved."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A request that is over: `Evicted`, or why it was `Forgotten` or `Failed`."""
 
     request: Request
@@ -58,7 +57,7 @@ def follow(before: Requests, view: View, now: float) -> tuple[Requests, tuple[En
     going = {uid: _seen(request, present[uid]) for uid, request in before.items() if uid not in done}
     for pod in present.values():
         if pod.uid not in before and IN_PROGRESS in pod.pod.annotations and pod.pod.active:
-            going[pod.uid] = dataclasses.replace(requested(pod, now), confirmed=True)
+            going[pod.uid] = msgspec.structs.replace(requested(pod, now), confirmed=True)
     return going, tuple(ended)
 
 
@@ -80,7 +79,7 @@ def _all(view: View) -> Iterator[PodView]:
 
 
 def _seen(request: Request, pod: PodView) -> Request:
-    return dataclasses.replace(request, confirmed=request.confirmed or IN_PROGRESS in pod.pod.annotations)
+    return msgspec.structs.replace(request, confirmed=request.confirmed or IN_PROGRESS in pod.pod.annotations)
 
 
 def _ended(request: Request, pod: PodView | None, now: float) -> Ended | None:

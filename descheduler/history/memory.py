@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Protocol
+
+import msgspec
 
 from descheduler.arguments.pacing import Loops
 from descheduler.framework import View
@@ -13,12 +14,11 @@ from descheduler.plan import Attempt, EvictionPlan, Sightings
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """What one cycle leaves to the next, whoever runs it."""
 
-    history: past_evictions.History = dataclasses.field(default_factory=dict)
-    sightings: Sightings = dataclasses.field(default_factory=dict)
+    history: past_evictions.History = msgspec.field(default_factory=dict)
+    sightings: Sightings = msgspec.field(default_factory=dict)
     pending: tuple[past_evictions.Intent, ...] = ()
     """Evictions of a cycle that has not ended; empty after one that has."""
 
@@ -86,9 +86,9 @@ class CycleMemory:
         done. `keep`: see `end`."""
         pending = past_evictions.intents(self._kept.history, plan) if keep else ()
         if pending:
-            self._kept = dataclasses.replace(self._kept, pending=pending)
+            self._kept = msgspec.structs.replace(self._kept, pending=pending)
             counts = seen_again(self._kept.sightings, plan)
-            self._save(_worth_keeping(dataclasses.replace(self._kept, sightings=counts), plan))
+            self._save(_worth_keeping(msgspec.structs.replace(self._kept, sightings=counts), plan))
 
     def end(self, plan: EvictionPlan, attempts: Iterable[Attempt], loops: Loops, *, keep: bool) -> None:
         """After a cycle. `keep`: evictions were real, and this process leads; a damaged store is never written over."""
@@ -113,7 +113,7 @@ def _worth_keeping(kept: Kept, plan: EvictionPlan) -> Kept:
     asked = {(o.pod.uid, f.reason): f.sightings for o in plan.outcomes for f in o.findings if f.severity == "hard"}
     counts = kept.sightings
     waiting = {key: min(counts[key], most) for key, most in asked.items() if most > 1 and key in counts}
-    return dataclasses.replace(kept, sightings=waiting)
+    return msgspec.structs.replace(kept, sightings=waiting)
 
 
 def seen_again(before: Sightings, plan: EvictionPlan) -> Sightings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterable
@@ -47,15 +46,14 @@ def wanted(setup: Setup) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(source for config in configs for source in getattr(config, "sources", ())))
 
 
-@dataclasses.dataclass(frozen=True)
-class Gatherer:
+class Gatherer(msgspec.Struct, frozen=True):
     """Asks the sources once a cycle. It remembers the smoothed use of nodes, so keep one for the whole run."""
 
     api: Api | None = None
     """The API server; None when the picture comes from files."""
     server: Prometheus | None = None
     """Prometheus; None when none is configured."""
-    smoothed: Smoothed = dataclasses.field(default_factory=Smoothed)
+    smoothed: Smoothed = msgspec.field(default_factory=Smoothed)
 
     def measured(self, view: View, setup: Setup) -> View:
         """The picture with everything that its plugins need measured. What lies in the picture already stays."""
@@ -65,7 +63,7 @@ class Gatherer:
             name = f"{source}:{query}" if query else source
             if name not in found and source in _READERS:
                 found[name] = self._ask(source, query, view, problems)
-        return dataclasses.replace(view, usage=found, problems=(*view.problems, *problems))
+        return msgspec.structs.replace(view, usage=found, problems=(*view.problems, *problems))
 
     def _ask(self, source: str, query: str, view: View, problems: list[Problem]) -> Usage:
         if source == prometheus.SOURCE:

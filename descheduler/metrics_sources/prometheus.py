@@ -6,7 +6,6 @@ upstream does not do. A sample is between 0 and 1 and becomes whole percent, rou
 
 from __future__ import annotations
 
-import dataclasses
 import urllib.error
 import urllib.parse
 from collections.abc import Callable, Iterable
@@ -42,8 +41,7 @@ class _Reply(msgspec.Struct, frozen=True, rename="camel"):
     error: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Prometheus:
+class Prometheus(msgspec.Struct, frozen=True):
     """One server. What it cannot say becomes the reason why there is no measurement; nothing is raised."""
 
     url: str

@@ -6,8 +6,9 @@ forgotten.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.framework import PodView
 from descheduler.migration import pods
@@ -18,8 +19,7 @@ from koordlite.model import times
 _JOB = "Job"
 
 
-@dataclasses.dataclass(frozen=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """A job that waits, with its pod, if that is there."""
 
     job: MigrationJob

@@ -6,9 +6,10 @@ together, and which jobs were let through is read from the jobs themselves, so t
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.filters.default_evictor import EVICT
@@ -19,8 +20,7 @@ from descheduler.migration.objects import RUNNING, MigrationJob
 _DEFAULT_SCHEDULER = "default-scheduler"
 
 
-@dataclasses.dataclass(frozen=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """What keeps a pod's number: a Deployment, StatefulSet, …"""
 
     replicas: int
@@ -28,23 +28,22 @@ class Workload:
     pods: tuple[PodView, ...] = ()
 
 
-@dataclasses.dataclass
-class Traffic:
+class Traffic(msgspec.Struct):
     """Pods that are on the move, by what limits count. Grows while jobs are made or let through."""
 
-    uids: dict[str, str] = dataclasses.field(default_factory=dict)
+    uids: dict[str, str] = msgspec.field(default_factory=dict)
     """Where the jobs stand that have not ended, by uid of the pod."""
-    keys: dict[str, str] = dataclasses.field(default_factory=dict)
+    keys: dict[str, str] = msgspec.field(default_factory=dict)
     """The same by `namespace/name`."""
-    moving: dict[str, PodView] = dataclasses.field(default_factory=dict)
+    moving: dict[str, PodView] = msgspec.field(default_factory=dict)
     """Pods of jobs that count, by uid, as far as they are there."""
-    jobs: dict[str, str] = dataclasses.field(default_factory=dict)
+    jobs: dict[str, str] = msgspec.field(default_factory=dict)
     """Pod uid by name of each job that counts."""
-    nodes: Counter[str] = dataclasses.field(default_factory=Counter)
+    nodes: Counter[str] = msgspec.field(default_factory=Counter)
     """Moving pods by node."""
-    namespaces: Counter[str] = dataclasses.field(default_factory=Counter)
+    namespaces: Counter[str] = msgspec.field(default_factory=Counter)
     """Moving pods by namespace."""
-    controllers: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    controllers: dict[str, set[str]] = msgspec.field(default_factory=dict)
     """Keys of moving pods by the uid of their controller."""
 
     @classmethod

@@ -7,8 +7,9 @@ Source: Koordinator's object limiters.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable
+
+import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
@@ -20,8 +21,7 @@ from koordlite.model import duration
 _EPSILON = 1e-9
 
 
-@dataclasses.dataclass(frozen=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """So many tokens a second, and so many at most."""
 
     tokens_per_second: float

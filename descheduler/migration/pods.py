@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from descheduler.framework import PodView
 from koordlite.model import times
@@ -14,7 +14,7 @@ def view(obj: objects.PodObject) -> PodView:
     """The pod; one without a uid has its name instead."""
     value = pod_reader.from_wire(obj)
     if not value.uid:
-        value = dataclasses.replace(value, uid=value.key)
+        value = msgspec.structs.replace(value, uid=value.key)
     made = times.parse_or_none(obj.metadata.creation_timestamp)
     return PodView(value, obj, obj.spec.node_name, made)
 

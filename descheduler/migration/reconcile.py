@@ -10,10 +10,10 @@ long.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from descheduler.filters.default_evictor import EVICT
@@ -32,8 +32,7 @@ ASK_AGAIN_SECONDS = 30.0
 the request, was lost."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What the cluster holds of one job."""
 
     now: float
@@ -56,8 +55,7 @@ class Seen:
     """Reserve no volumes."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be written and done, in this order: reservation, job, eviction, removal."""
 
     job: MigrationJob

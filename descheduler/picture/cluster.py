@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
@@ -22,8 +23,7 @@ from koordlite.model.wire import objects
 from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReservedCPUs:
+class ReservedCPUs(msgspec.Struct, frozen=True):
     """CPUs of a node that are kept for something else, by who keeps them."""
 
     koordinator: CPUSet | None = EMPTY
@@ -51,8 +51,7 @@ NO_CPU_MANAGER = CPUManagerPolicy()
 NOTHING_RESERVED = ReservedCPUs()
 
 
-@dataclasses.dataclass(frozen=True)
-class NodeView(Once):
+class NodeView(Once, msgspec.Struct, frozen=True, dict=True):
     """A node with its pods and its topology report. What is worked out `once` for it holds for all cycles in which it
     stays the same."""
 
@@ -64,11 +63,11 @@ class NodeView(Once):
     """Pods bound to it that have Succeeded or Failed, by namespace and name."""
     topology: Topology = NO_TOPOLOGY
     """Empty when it is not reported."""
-    zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    zones: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
     """Available amounts by NUMA node, as reported."""
-    zone_totals: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    zone_totals: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
     """Allocatable amounts by NUMA node, as reported: what an empty node could give; only under `restricted`."""
-    distances: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    distances: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
     """By NUMA node, then by the other one: the distance, 10 for itself; empty when it is not reported."""
     be_pool: CPUSet = EMPTY
     """CPUs that best-effort pods may share, as reported."""
@@ -105,7 +104,7 @@ class NodeView(Once):
         placement_at: float | None,
     ) -> NodeView:
         """The same node with other pods. `moves`: those that left, and those that came."""
-        changed = dataclasses.replace(self, pods=pods, ended=ended, reserved=reserved, placement_at=placement_at)
+        changed = msgspec.structs.replace(self, pods=pods, ended=ended, reserved=reserved, placement_at=placement_at)
         if "requested" in self.__dict__:
             total = _moved(self.requested, moves)
             if total is not None:
@@ -183,8 +182,7 @@ class NodeGroup(Once, tuple[NodeView, ...]):
         return frozenset(node.name for node in self)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DisruptionBudget:
+class DisruptionBudget(msgspec.Struct, frozen=True):
     """A PodDisruptionBudget and the pods it covers."""
 
     key: str
@@ -194,23 +192,21 @@ class DisruptionBudget:
     """uids."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Measured usage of nodes and pods, from one source. Amounts: cpu in milli-CPUs, memory in bytes, else as
     reported."""
 
-    nodes: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    nodes: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
     """Amount by resource, by node. A Prometheus query gives one resource, `MetricResource`, in percent."""
-    pods: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    pods: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
     """Amount by resource, by pod (`namespace/name`); empty where the source knows only nodes."""
-    ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    ages: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Seconds since a node's measurement was written, by node; a node without an entry does not say."""
     absent: str = ""
     """Why there is no measurement; empty when there is."""
 
 
-@dataclasses.dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True, dict=True):
     """The cluster at one instant, indexed. Every plugin judges this same picture."""
 
     time: str
@@ -221,24 +217,24 @@ class View:
     """By name, in the order of names."""
     groups: tuple[SpecGroup, ...] = ()
     """The pods of `pods()` by what they share, in the order of their first pods."""
-    by_uid: Mapping[str, PodView] = dataclasses.field(default_factory=dict)
+    by_uid: Mapping[str, PodView] = msgspec.field(default_factory=dict)
     """Pods of all phases that are bound to a node."""
     unbound: tuple[PodView, ...] = ()
     """Pods without a node of the picture."""
     budgets: tuple[DisruptionBudget, ...] = ()
-    namespaces: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     """Labels by namespace; a namespace that was not in the files is missing."""
-    priority_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    storage_classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    priority_classes: Mapping[str, int] = msgspec.field(default_factory=dict)
+    storage_classes: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Storage class by claim, `namespace/name`."""
-    volume_nodes: Mapping[str, tuple[objects.NodeSelector, ...]] = dataclasses.field(default_factory=dict)
+    volume_nodes: Mapping[str, tuple[objects.NodeSelector, ...]] = msgspec.field(default_factory=dict)
     """Which nodes reach the volume of a claim, `namespace/name`: every selector must match. A claim without an entry is
     reached from everywhere."""
-    moving: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    moving: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Where migration jobs stand that have not ended, by uid of their pods."""
-    usage: Mapping[str, Usage] = dataclasses.field(default_factory=dict)
+    usage: Mapping[str, Usage] = msgspec.field(default_factory=dict)
     """By source: `KubernetesMetrics`, `NodeMetric` (of koordlet), or `Prometheus:` and the query."""
-    replicas: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    replicas: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Pods by owner uid, in any phase and on any node."""
     problems: tuple[Problem, ...] = ()
     """Objects that could not be read, or only in part."""

@@ -6,7 +6,6 @@ nodes, not to each of thousands.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -21,11 +20,10 @@ NodeNames = frozenset[str]
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Kind:
+class _Kind(msgspec.Struct, frozen=True, eq=False):
     """Nodes that look alike to a rule; equal to itself alone."""
 
-    nodes: list[NodeView] = dataclasses.field(default_factory=list)
+    nodes: list[NodeView] = msgspec.field(default_factory=list)
 
     @property
     def first(self) -> NodeView:

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Generator, Iterable, Mapping
 from typing import Literal
 
+import msgspec
+
 from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Cordon, Finding, Handle, NodeView, Note, PodView, Verdict, View
@@ -101,8 +103,7 @@ Steps = Generator[Finding | Note | Cordon, Verdict | None, bool]
 """Findings and notes; in the end, whether the limit of the cycle is reached."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Task:
+class _Task(msgspec.Struct, frozen=True):
     """One level that is given up."""
 
     config: Config

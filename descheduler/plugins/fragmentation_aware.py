@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Mapping
 
+import msgspec
+
 from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, Verdict, View
@@ -84,8 +86,7 @@ def imbalance(requested: Mapping[str, int], allocatable: Mapping[str, int]) -> f
     return statistics.pstdev(parts) if parts else 0.0
 
 
-@dataclasses.dataclass(frozen=True)
-class _Uneven:
+class _Uneven(msgspec.Struct, frozen=True):
     """A node as far as the chosen resources are concerned, in nano-units."""
 
     node: NodeView

@@ -5,8 +5,9 @@ Koordinator's plugin: nodes in pools, thresholds for all pods and for prod pods 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.arguments.common import selected
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
@@ -66,8 +67,7 @@ Watches = Mapping[tuple[str, str], tuple[float, Watch]]
 pool), and name of the node."""
 
 
-@dataclasses.dataclass
-class _Memory:
+class _Memory(msgspec.Struct):
     """What was found in earlier cycles, and what is to be known in the next."""
 
     now: float
@@ -96,8 +96,7 @@ class _Memory:
             self.kept.pop((about, name), None)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Pool:
+class _Pool(msgspec.Struct, frozen=True):
     """One pool of nodes, judged."""
 
     pool: Pool
@@ -127,7 +126,7 @@ class _Pool:
         self._count_normal(loads)
         idle = self._why_nothing(by_kind, abnormal, len(nodes))
         if idle:
-            yield dataclasses.replace(idle, text=f"{self._words}: {idle.text}")
+            yield msgspec.structs.replace(idle, text=f"{self._words}: {idle.text}")
             return
         self.memory.forget(self._about(prod=False), _names(by_kind["low"] + by_kind["bothLow"]))
         self.memory.forget(self._about(prod=True), _names(by_kind["prodLow"] + by_kind["bothLow"]))

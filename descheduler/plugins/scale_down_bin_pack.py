@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+import msgspec
+
 from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
 from descheduler.framework import Conversation, DeletionCost, Finding, Handle, NodeView, Note, PodView, View
 from koordlite.model import times
@@ -79,8 +81,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
             yield DeletionCost(pod=pod.uid, cost=LAST, why="it may not be evicted, so it should go after all others")
 
 
-@dataclasses.dataclass(frozen=True)
-class RankedNode:
+class RankedNode(msgspec.Struct, frozen=True):
     """A node with its pods in the order in which they should go."""
 
     node: NodeView

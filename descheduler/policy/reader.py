@@ -7,10 +7,11 @@ for no reason works: a plugin without an entry in pluginConfig (docs/compatibili
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from descheduler import plugins
 from descheduler.arguments.evictor import Args
@@ -129,7 +130,7 @@ def setup(document: PolicyDocument) -> Setup:
 def _of_policy(policy: Policy) -> Setup:
     return Setup(
         profiles=tuple(_profile(profile) for profile in policy.profiles),
-        limits=dataclasses.replace(_limits(policy), per_owner=policy.max_no_of_pods_to_evict_per_owner),
+        limits=msgspec.structs.replace(_limits(policy), per_owner=policy.max_no_of_pods_to_evict_per_owner),
         node_selector=label_selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
         fit=policy.fit,
@@ -149,7 +150,7 @@ def _of_configuration(document: Configuration) -> Setup:
     selector = document.node_selector
     return Setup(
         profiles=tuple(_koordinator_profile(profile) for profile in document.profiles),
-        limits=dataclasses.replace(_limits(document), total_first=False),
+        limits=msgspec.structs.replace(_limits(document), total_first=False),
         node_selector=selector.compiled if selector else None,
         spare_the_only_node=True,
     )

@@ -5,7 +5,6 @@ The earlier report is the JSON one. Reports of other versions are not compared w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Literal
 
@@ -50,8 +49,7 @@ class Earlier(msgspec.Struct, frozen=True, rename="camel"):
         return {pod.uid: pod for pod in (*self.evict, *self.spare)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One pod whose answer changed."""
 
     change: Change
@@ -60,8 +58,7 @@ class Row:
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """Two reports compared."""
 
     since: str

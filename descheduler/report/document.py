@@ -88,7 +88,7 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
             {"pod": view.by_uid[cost.pod].key, "uid": cost.pod, "cost": cost.cost, "why": cost.why}
             for cost in plan.deletion_costs
         ),
-        "notes": map(dataclasses.asdict, plan.notes),
+        "notes": map(msgspec.structs.asdict, plan.notes),
         "snapshot": {"notes": list(view.notes), "problems": [dataclasses.asdict(p) for p in view.problems]},
     }
 
@@ -112,8 +112,7 @@ def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
         yield {"name": name, "findings": dict(sorted(found[name].items())), **counts}
 
 
-@dataclasses.dataclass(slots=True)
-class _Common:
+class _Common(msgspec.Struct):
     """What all findings of one plugin with one reason say, and so the report says once."""
 
     cure: str

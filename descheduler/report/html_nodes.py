@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from descheduler.framework import NodeView
 from descheduler.plan import EvictionPlan, NodeChange, Outcome
@@ -165,7 +166,7 @@ def _after(node: NodeView, change: NodeChange, wrong: Sequence[Outcome], coming:
         yield el("p", words, class_="note", style="overflow-wrap:anywhere")
         yield numa_map.counted(change, coming)
     elif gone:
-        stays = dataclasses.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in gone))
+        stays = msgspec.structs.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in gone))
         yield el("p", "after the plan:", class_="note")
         yield numa_map.draw(stays, [outcome for outcome in wrong if outcome.verdict == "spare"])
 

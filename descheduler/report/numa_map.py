@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from descheduler.framework import NodeView
 from descheduler.plan import NodeChange, Outcome, ZoneChange
@@ -57,8 +58,7 @@ def _booked(outcome: Outcome, node: str, zone: int) -> int:
     return sum(amounts["cpu"].value for number, amounts in bookings if number == zone and "cpu" in amounts)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(msgspec.Struct, frozen=True):
     """One CPU as it is drawn."""
 
     use: str

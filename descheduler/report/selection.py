@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from descheduler.plan import EvictionPlan, Outcome
 from koordlite.model.errors import InputError, Problem
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """What of a plan is shown."""
 
     only: str = ""
@@ -25,7 +24,7 @@ class Selection:
                 Problem("command line", "--only", self.only, "no plugin, namespace or node has this name", do)
             )
         evict, spare = (tuple(filter(self._is_shown, some))[: self.limit] for some in (plan.evict, plan.spare))
-        return dataclasses.replace(plan, evict=evict, spare=spare)
+        return msgspec.structs.replace(plan, evict=evict, spare=spare)
 
     def line(self, plan: EvictionPlan, shown: EvictionPlan) -> str:
         """What is not shown; empty when all is."""

@@ -6,9 +6,10 @@ not with all pairs of pods.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.framework import NodeView, PodView
 from descheduler.picture.label_index import LabelIndex
@@ -24,8 +25,7 @@ _Selected = Mapping[_Domain, dict[str, PodView]]
 """The pods that a term selects, by domain and uid."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """A pod that `term` forbids another pod to be with."""
 
     term: objects.PodAffinityTerm

@@ -3,9 +3,10 @@ it, with the nodes that count and the pods that it counts."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.framework import NodeGroup, NodeView, PodView
 from descheduler.picture.label_index import LabelIndex
@@ -15,8 +16,7 @@ from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(msgspec.Struct, frozen=True):
     """A constraint with everything resolved that depends on the pod it was written on."""
 
     max_skew: int
@@ -30,8 +30,7 @@ Domains = Mapping[str, list[PodView]]
 """Pods that a constraint counts, by the value of its key; values without such a pod are missing."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """The domains of one key over some nodes."""
 
     by_node: Mapping[str, str]

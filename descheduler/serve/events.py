@@ -5,9 +5,10 @@ The words are upstream's, so that people's searches find them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Literal
+
+import msgspec
 
 from descheduler.evictors.dry_run import REQUESTED_BY
 from descheduler.filters import limits
@@ -46,8 +47,7 @@ def _event(outcome: Outcome, found: EvictionEvent) -> Event:
 ACTION = "Descheduled"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EvictionEvent:
+class EvictionEvent(msgspec.Struct, frozen=True):
     """An event that regards one pod."""
 
     type: Literal["Normal", "Warning"]

@@ -6,9 +6,10 @@ decides and reports all the same, but evicts nothing.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Protocol
+
+import msgspec
 
 from descheduler.cycle import planner
 from descheduler.cycle.plugin_times import Stopwatch
@@ -37,8 +38,7 @@ class Source(Protocol):
         """The cluster as it is. KoordliteError or OSError when there is no picture."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CycleResult:
+class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     """One cycle, for all that report it."""
 
     number: int
@@ -61,9 +61,9 @@ class CycleResult:
     """Why there is no plan."""
     unreachable: bool = False
     """There is no plan because the source of pictures gave no answer."""
-    faults: Faults = dataclasses.field(default_factory=Faults)
+    faults: Faults = msgspec.field(default_factory=Faults)
     """Cycles that a fault of the descheduler itself has ended, this one or earlier ones of this run."""
-    plugin_seconds: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+    plugin_seconds: Mapping[tuple[str, str], float] = msgspec.field(default_factory=dict)
     """By profile and plugin."""
 
 
@@ -133,12 +133,12 @@ class Loop:
             with guard:
                 result = around(self.once)
                 failed = bool(result.error)
-                tell(dataclasses.replace(result, faults=guard.past))
+                tell(msgspec.structs.replace(result, faults=guard.past))
             failures = failures + 1 if failed and not self._acted else 0
             if guard.hurt:
                 faults = guard.state
                 with guard:
-                    tell(dataclasses.replace(self._begun_cycle(), error=faults.why, faults=faults))
+                    tell(msgspec.structs.replace(self._begun_cycle(), error=faults.why, faults=faults))
             passed = self._clock.monotonic() - began
             if failures or self._policy.schedule is None:
                 ends = wait(max(0.0, _pause(failures, interval_seconds) - passed))
@@ -179,9 +179,9 @@ class Loop:
         try:
             result = self._decided(result, watch)
         except (KoordliteError, OSError) as error:
-            result = dataclasses.replace(result, error=str(error), unreachable=isinstance(error, OSError))
+            result = msgspec.structs.replace(result, error=str(error), unreachable=isinstance(error, OSError))
         seconds = self._clock.monotonic() - began
-        return dataclasses.replace(result, seconds=seconds, plugin_seconds=watch.seconds)
+        return msgspec.structs.replace(result, seconds=seconds, plugin_seconds=watch.seconds)
 
     def _begun_cycle(self) -> CycleResult:
         """The cycle that begins, of which there is nothing to tell yet."""
@@ -198,7 +198,7 @@ class Loop:
 
     def _decided(self, result: CycleResult, watch: Stopwatch) -> CycleResult:
         view = self._source.view(self._policy.document, self._setup)
-        view = dataclasses.replace(view, moving=self._moving())
+        view = msgspec.structs.replace(view, moving=self._moving())
         self._background, ended = background.follow(self._background, view, result.began)
         self._cycle_memory.begin(view, leads=result.leader)
         plan = planner.plan(
@@ -217,7 +217,7 @@ class Loop:
         self._background = {**self._background, **_begun(plan, attempts, result.began)}
         self._cycle_memory.end(plan, attempts, self._setup.pacing.loops, keep=not result.dry_run)
         problems = (*result.problems, *self._cycle_memory.problems)
-        return dataclasses.replace(result, plan=plan, attempts=attempts, ended=ended, problems=problems)
+        return msgspec.structs.replace(result, plan=plan, attempts=attempts, ended=ended, problems=problems)
 
 
 def _pause(failures: int, interval_seconds: float) -> float:

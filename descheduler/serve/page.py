@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import urllib.parse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from descheduler.plan import EvictionPlan, Outcome
 from descheduler.report import zone_map
@@ -21,8 +22,7 @@ MAX_OUTCOMES = 100
 LINKS = ("/report", "/report.json", "/report.txt", "/metrics", "/healthz", "/readyz")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cycle:
+class Cycle(msgspec.Struct, frozen=True):
     """What is remembered of one round for the list of the last ones."""
 
     number: int

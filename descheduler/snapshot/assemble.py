@@ -6,9 +6,10 @@ looks like a fact.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from descheduler.framework import PodView, Usage, View
 from descheduler.metrics_sources import node_metric, resource_metrics
@@ -162,8 +163,7 @@ def _followed(before: Mapping[str, PodView], left: Iterable[PodView], came: Iter
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Reported:
+class _Reported(msgspec.Struct, frozen=True):
     """What was read of a node's report, and of which objects."""
 
     inputs: tuple[_Topology | None, TopologyObject | None]
@@ -178,7 +178,7 @@ class _Reported:
         problems: list[Problem] = []
         found, seen_at = _report(obj, problems)
         if by_crane:
-            found = dataclasses.replace(found, by_crane=crane.reserved(by_crane, problems))
+            found = msgspec.structs.replace(found, by_crane=crane.reserved(by_crane, problems))
         return cls((obj, by_crane), before if before == found else found, seen_at, tuple(problems))
 
 

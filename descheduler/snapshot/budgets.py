@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from descheduler.framework import DisruptionBudget, PodView
 from descheduler.picture import label_index
@@ -15,8 +16,7 @@ from koordlite.model import label_selectors
 from koordlite.model.wire import objects as wire
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CoveredPods:
+class CoveredPods(msgspec.Struct, frozen=True):
     """A budget, and what it was made of."""
 
     object: wire.PodDisruptionBudgetObject

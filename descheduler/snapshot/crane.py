@@ -6,7 +6,7 @@ shape, so the group decides which it is.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -21,8 +21,7 @@ SHARED_NAME = "NodeResourceTopology"
 """What both groups call it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(msgspec.Struct, frozen=True):
     """What Crane's scheduler and agent have promised to a pod."""
 
     nodes: tuple[int, ...]

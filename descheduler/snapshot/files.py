@@ -6,7 +6,6 @@ problem too, but only that object is left out: the rest of the picture stands.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import pathlib
@@ -45,27 +44,26 @@ _SUFFIXES = (".json", ".yaml", ".yml")
 _YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclasses.dataclass
-class Objects:
+class Objects(msgspec.Struct):
     """What was read: by kind, the last object of a name wins, because a later file is the newer version."""
 
-    by_kind: dict[str, dict[tuple[str, str], Any]] = dataclasses.field(
+    by_kind: dict[str, dict[tuple[str, str], Any]] = msgspec.field(
         default_factory=lambda: {kind: {} for kind in SHAPES}
     )
-    ignored: Counter[str] = dataclasses.field(default_factory=Counter)
+    ignored: Counter[str] = msgspec.field(default_factory=Counter)
     """How many objects of kinds that nobody decides on."""
-    repeated: Counter[str] = dataclasses.field(default_factory=Counter)
+    repeated: Counter[str] = msgspec.field(default_factory=Counter)
     """How many objects came more than once, by kind."""
-    problems: list[Problem] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = msgspec.field(default_factory=list)
     """Objects that were left out."""
-    packer: Packer = dataclasses.field(default_factory=Packer)
+    packer: Packer = msgspec.field(default_factory=Packer)
     """Keeps equal parts of pods once."""
 
-    known: dict[str, Mapping[tuple[str, str], Any]] = dataclasses.field(default_factory=dict)
+    known: dict[str, Mapping[tuple[str, str], Any]] = msgspec.field(default_factory=dict)
     """Objects of the last cycle, by kind."""
-    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
     """Resource version of the lists, by kind."""
-    _logs: dict[str, list[tuple[str, str]]] = dataclasses.field(default_factory=lambda: defaultdict(list))
+    _logs: dict[str, list[tuple[str, str]]] = msgspec.field(default_factory=lambda: defaultdict(list))
 
     def successor(self) -> Objects:
         """Nothing yet, but it knows these objects."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -61,7 +60,7 @@ class Home:
     def seen(self, at: float | None) -> None:
         """Then its agent saw its pods last, and these are the same."""
         if self.view.placement_at != at:
-            self.view = dataclasses.replace(self.view, placement_at=at)
+            self.view = msgspec.structs.replace(self.view, placement_at=at)
 
     def change(self, left: Iterable[PodView], came: Iterable[PodView], seen_at: float | None) -> Moves:
         """Some of its pods left, and others came, as they were read; then its agent saw them last. Returns the same

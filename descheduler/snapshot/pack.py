@@ -6,7 +6,6 @@ take a few hundred MiB less. Parts are shared by value, so it makes no differenc
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from sys import intern
@@ -109,7 +108,7 @@ class Packer:
         )
         make = self._models.get(key)
         if make is None:
-            first = dataclasses.replace(pod_reader.from_wire(obj), priority=priority, containers=())
+            first = msgspec.structs.replace(pod_reader.from_wire(obj), priority=priority, containers=())
             if first.problems:  # They name this very pod.
                 return first
             if len(self._models) >= _KEPT:
@@ -268,7 +267,7 @@ def _claims(volume: objects.Volume) -> bool:
 
 
 def _maker(model: Pod) -> Callable[..., Pod]:
-    shared = {f.name: getattr(model, f.name) for f in dataclasses.fields(model) if f.name not in _IDENTITY}
+    shared = {name: part for name, part in msgspec.structs.asdict(model).items() if name not in _IDENTITY}
     return functools.partial(Pod, **shared)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
 
 from descheduler.framework import PodView
 from descheduler.picture.templates import by_name
@@ -92,6 +93,6 @@ def _pod(obj: PackedPod, packer: Packer, classes: Mapping[str, int]) -> PodView:
         priority = classes.get(obj.spec.priority_class_name or "")
     value = packer.made(obj, priority)
     if not value.uid:
-        value = dataclasses.replace(value, uid=value.key)
+        value = msgspec.structs.replace(value, uid=value.key)
     started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
     return PodView(value, obj, obj.spec.node_name, started, template=obj.template)

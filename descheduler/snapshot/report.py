@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -24,24 +23,23 @@ from koordlite.numa.nrt import policy as topology_manager
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """A NodeResourceTopology as values; what is missing in it, or cannot be read, is empty."""
 
     topology: Topology = NO_TOPOLOGY
-    zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
-    zone_totals: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    zones: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
+    zone_totals: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
     """Allocatable amounts, where `zones` has what is available of them; read only under `restricted`, which asks."""
-    distances: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    distances: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
     be_pool: CPUSet = EMPTY
     topology_policy: str = ""
     topology_scope: str = "container"
     cpu_manager: nrt.CPUManagerPolicy = NO_CPU_MANAGER
     reservation: node.Reservation | None = None
     system_qos: node.SystemQoS | None = None
-    allocs: Mapping[str, nrt.PodCPUAlloc] = dataclasses.field(default_factory=dict)
+    allocs: Mapping[str, nrt.PodCPUAlloc] = msgspec.field(default_factory=dict)
     """CPUs kubelet gave to pods alone, by uid."""
-    placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = dataclasses.field(default_factory=dict)
+    placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = msgspec.field(default_factory=dict)
     """Containers by pod uid."""
     koordinator: NodeTopology = NO_REPORT
     """The node as Koordinator's scheduler reads it."""
@@ -106,8 +104,7 @@ class _ObservedAt(msgspec.Struct, frozen=True, rename="camel"):
     observed_at: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Annotations:
+class _Annotations(msgspec.Struct, frozen=True):
     texts: Mapping[str, str]
     owner: str
     problems: list[Problem]

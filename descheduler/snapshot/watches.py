@@ -7,7 +7,6 @@ read, or brought so much that the list is cheaper, the next cycle reads the list
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -36,8 +35,7 @@ WAITING_BYTES = 4 << 20
 """When so much JSON waits, it is made small at once."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What became of the objects that changed since the last time."""
 
     version: str
@@ -46,8 +44,7 @@ class Changes:
     """The newest state; None of an object that is gone."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """What changed is not known."""
 
     why: str

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
+
 from koordlite.model import duration
 from koordlite.model.settings import bounded
 
@@ -35,8 +37,7 @@ class AnomalyCondition:
 USUAL = AnomalyCondition(timeout="1m", consecutive_abnormalities=5, consecutive_normalities=3)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Debounce:
+class Debounce(msgspec.Struct, frozen=True):
     """A condition that leaves nothing open."""
 
     abnormalities: int
@@ -55,8 +56,7 @@ class Debounce:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True):
     """What is known of a node from earlier cycles."""
 
     anomalous: bool = False
@@ -76,9 +76,9 @@ def marked(watch: Watch, *, normal: bool, now: float, debounce: Debounce) -> Wat
     if watch.anomalous and now - watch.since >= debounce.timeout_seconds:
         watch = Watch(since=now)
     if normal:
-        seen = dataclasses.replace(watch, abnormal=0, normal=watch.normal + 1)
+        seen = msgspec.structs.replace(watch, abnormal=0, normal=watch.normal + 1)
         over = seen.anomalous and seen.normal >= debounce.normalities
         return Watch(since=now) if over else seen
-    seen = dataclasses.replace(watch, abnormal=watch.abnormal + 1, normal=0)
+    seen = msgspec.structs.replace(watch, abnormal=watch.abnormal + 1, normal=0)
     begins = not seen.anomalous and seen.abnormal >= debounce.abnormalities
     return Watch(anomalous=True, since=now) if begins else seen

@@ -5,8 +5,9 @@ one of them takes this very pod is what `nodeFit` asks."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+
+import msgspec
 
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
 from descheduler.picture.amounts import Amounts
@@ -25,8 +26,7 @@ def headroom_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[s
     return {name: sum(level.ceiling[name] - level.used.get(name, 0) for level in levels) for name in tracked}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Drain:
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """One run over the nodes that have too much."""
 
     headroom: dict[str, int]
@@ -42,7 +42,7 @@ class Drain:
     namespace_allowed: Callable[[str], bool]
     candidate: Callable[[PodView], bool] = lambda pod: True
     most_per_node: int | None = None
-    accepted: dict[tuple[objects.Toleration, ...], bool] = dataclasses.field(default_factory=dict)
+    accepted: dict[tuple[objects.Toleration, ...], bool] = msgspec.field(default_factory=dict)
     """Whether pods with these tolerations are let in anywhere."""
 
     def run(self, sources: Iterable[Level], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
 
 from descheduler.fit import free_capacity
 from descheduler.framework import NodeView, PodView, Usage
@@ -18,14 +19,13 @@ PodUse = Callable[[PodView], Amounts | None]
 """What a pod takes along when it leaves; None when nobody knows."""
 
 
-@dataclasses.dataclass(eq=False)
-class Level:
+class Level(msgspec.Struct, eq=False):
     """A node, what it has, and how much of it is used while pods are chosen."""
 
     node: NodeView
     capacity: Amounts
     used: dict[str, int]
-    ceiling: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    ceiling: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Up to where it may be filled."""
 
     @property
@@ -49,8 +49,7 @@ class Level:
             self.used[name] -= taken.get(name, 0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Measure:
+class Measure(msgspec.Struct, frozen=True):
     """How full the nodes are, and what each pod contributes to that."""
 
     levels: tuple[Level, ...]

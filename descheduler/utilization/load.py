@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from typing import Literal
+
+import msgspec
 
 from descheduler.framework import NodeView, PodView, Usage
 from descheduler.picture import amounts
@@ -21,8 +22,7 @@ Kind = Literal["high", "prodHigh", "low", "prodLow", "bothLow", ""]
 _MEMORY = "memory"
 
 
-@dataclasses.dataclass(eq=False)
-class Load:
+class Load(msgspec.Struct, eq=False):
     """A node whose use is known. Use shrinks while pods are chosen."""
 
     node: NodeView
@@ -61,8 +61,7 @@ class Load:
                 used[name] -= 1 if name == "pods" else taken.get(name, 0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Thresholds of one node, in amounts."""
 
     high: Amounts
@@ -138,8 +137,7 @@ def _load(node: NodeView, usage: Usage, names: tuple[str, ...], *, prod: bool) -
     return Load(node, capacity(node), used, prod_used, own, _UNKNOWN)
 
 
-@dataclasses.dataclass(frozen=True)
-class Thresholds:
+class Thresholds(msgspec.Struct, frozen=True):
     """Percentages of a pool, complete, with the means that deviations are measured from."""
 
     pool: Pool

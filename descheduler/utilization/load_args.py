@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector
 from descheduler.utilization.anomaly import USUAL, AnomalyCondition
 from koordlite.model.settings import bounded, duration_text
@@ -68,8 +70,7 @@ def _check_order(given: Mapping[str, float] | None, bound: Mapping[str, float] |
         raise ValueError(f"{', '.join(wrong)}: {names[0]} must not be above {names[1]}")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """A pool with everything that it takes from the top level."""
 
     name: str
@@ -146,7 +147,7 @@ class Config:
     @property
     def whole(self) -> Pool:
         """This level as a pool."""
-        shared = {field.name for field in dataclasses.fields(Pool)} & {field.name for field in dataclasses.fields(self)}
+        shared = {field.name for field in dataclasses.fields(self)}.intersection(Pool.__struct_fields__)
         own = {name: getattr(self, name) for name in shared}
         own.update(resource_weights=self._weights(), anomaly_condition=self.anomaly_condition.over(USUAL))
         return Pool(name=DEFAULT_POOL, **own)

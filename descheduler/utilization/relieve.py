@@ -8,9 +8,10 @@ considered, and in the order in which pods go.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import functools
 from collections.abc import Callable, Generator, Mapping
+
+import msgspec
 
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
 from descheduler.picture.amounts import Amounts
@@ -22,8 +23,7 @@ Steps = Generator[Finding | Note, Verdict | None, bool]
 """Findings and notes; in the end, whether evictions may go on at other nodes."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pass:
+class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One pass: all pods of nodes that are too full, or the prod pods of nodes where prod pods use too much."""
 
     prod: bool
@@ -34,13 +34,13 @@ class Pass:
     node_fit: bool
     dry_run: bool
     may_leave: Callable[[PodView], bool]
-    booked: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    booked: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """Use of the targets with what this pass sends there."""
-    relieved: set[str] = dataclasses.field(default_factory=set)
+    relieved: set[str] = msgspec.field(default_factory=set)
     """Nodes that have little enough in the end."""
-    refused: dict[object, set[str]] = dataclasses.field(default_factory=dict)
+    refused: dict[object, set[str]] = msgspec.field(default_factory=dict)
     """Targets that do not take pods of a kind. They only get fuller while the pass lasts, so a refusal holds."""
-    widest: dict[str, int] = dataclasses.field(default_factory=dict)
+    widest: dict[str, int] = msgspec.field(default_factory=dict)
     """What the widest target took of each resource when it was last measured: no target takes more."""
 
     def run(self, sources: list[Load], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:

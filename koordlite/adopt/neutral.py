@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from koordlite.formulas.cpu import burst
 from koordlite.model.cgroup_fields import MIN_SHARES, CgroupField
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -112,10 +114,10 @@ def _with(cgroup: Cgroup, wanted: Values, inherited: CPUSet | None) -> Cgroup:
     """Only what the machine has is replaced. `inherited` are the CPUs of a group without a set of its own."""
     numbers = {field: wanted.get(field, value) for field, value in cgroup.values.items()}  # type: ignore[call-overload]
     values = {field: value for field, value in numbers.items() if isinstance(value, int)}
-    found = dataclasses.replace(cgroup, values=values)
+    found = msgspec.structs.replace(cgroup, values=values)
     quota, cpus = wanted.get("cpu.quota"), wanted.get("cpuset.cpus")
     if cgroup.quota_us is not None and isinstance(quota, int):
-        found = dataclasses.replace(found, quota_us=quota)
+        found = msgspec.structs.replace(found, quota_us=quota)
     if cgroup.cpuset is not None and isinstance(cpus, CPUSet):
-        found = dataclasses.replace(found, cpuset=cpus, effective=cpus or inherited)
+        found = msgspec.structs.replace(found, cpuset=cpus, effective=cpus or inherited)
     return found

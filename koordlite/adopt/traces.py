@@ -11,6 +11,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from koordlite import strategies
 from koordlite.adopt import neutral
 from koordlite.changes.cgroup import PLACE, CgroupChange
@@ -36,8 +38,7 @@ LEAST_BE_QUOTA_US = 2000
 """Koordlet's smallest quota of best effort."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(msgspec.Struct, frozen=True):
     """A value that koordlet left."""
 
     place: Place
@@ -48,8 +49,7 @@ class Trace:
     """Whose place it is from now on."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What a look at the node came to."""
 
     traces: tuple[Trace, ...]
@@ -58,8 +58,7 @@ class Found:
     they are not touched."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Differing:
+class _Differing(msgspec.Struct, frozen=True):
     """A file that holds something else than kubelet would write."""
 
     group: str

@@ -5,9 +5,10 @@ Only the Eviction API is used. A container that is merely stopped comes back, an
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
 
 from koordlite.apply import writer
 from koordlite.changes.eviction import EvictPod
@@ -23,8 +24,7 @@ LAST_SILENCE_SECONDS = 20.0
 ACCEPTED = "eviction accepted"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a pod may not go, and for how long it is left alone after so many refusals."""
 
     why: str
@@ -32,8 +32,7 @@ class Refusal:
     count: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Silence:
+class _Silence(msgspec.Struct, frozen=True):
     """Since the cluster last answered: how it failed to, until when nobody is asked for, and how often that was so."""
 
     why: str = ""

@@ -7,8 +7,9 @@ correction, so that two controllers never fight faster than that.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Set
+
+import msgspec
 
 from koordlite.changes import cgroup
 from koordlite.model.change import Change, Standing
@@ -22,8 +23,7 @@ MAX_PLACES = 2000
 """Pods come and go: the file that was fought over longest ago is forgotten first."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Fight:
+class _Fight(msgspec.Struct):
     times: int = 0
     last: float = 0.0
     not_before: float = 0.0

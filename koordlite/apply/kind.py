@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import ClassVar, Generic, TypeVar
+
+import msgspec
 
 from koordlite.apply import writer
 from koordlite.apply.evictions import Evictions
@@ -26,8 +27,7 @@ C = TypeVar("C", bound=Change)
 E = TypeVar("E", bound=Entry)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """One round of the applier."""
 
     host: Host
@@ -39,12 +39,11 @@ class Work:
     evictions: Evictions
     noted: MutableMapping[Place, Entry]
     """The entries of the journal, and those that this round adds."""
-    done: list[AppliedStep] = dataclasses.field(default_factory=list)
+    done: list[AppliedStep] = msgspec.field(default_factory=list)
     """The steps taken so far."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Undoing:
+class Undoing(msgspec.Struct, frozen=True):
     """One restore."""
 
     host: Host

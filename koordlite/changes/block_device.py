@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, get_args
+
+import msgspec
 
 from koordlite.formulas import blkio
 from koordlite.model.change import Change, KernelChange, Standing
@@ -26,8 +27,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BlockChange(KernelChange):
+class BlockChange(KernelChange, msgspec.Struct, frozen=True):
     """Give `field` of the cgroup `group` the `value` for the disk `device` (`MAJOR:MINOR`)."""
 
     # A kernel weighs the use of a disk only once it has a cost model or a latency target.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, get_args
+
+import msgspec
 
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, CgroupField, shares_of_weight, weight_of_shares
 from koordlite.model.change import Change, KernelChange, Standing
@@ -39,8 +40,7 @@ _BY_LEVEL = ("memory.high", "memory.low", "memory.min")
 _IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", "memory.limit", *_BY_LEVEL})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CgroupChange(KernelChange):
+class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
     """Give `field` of the cgroup `group` (path below the cgroup root, `kubepods/besteffort`) the `value`."""
 
     rank: ClassVar[int] = 10
@@ -113,7 +113,7 @@ def _depth(change: CgroupChange) -> tuple[int, str]:
 def _move_sets(changes: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
     top_down = sorted(changes, key=_depth)
     wide = {c.group: _widened(c, cgroups) for c in top_down}
-    widen = [dataclasses.replace(c, value=wide[c.group]) for c in top_down if wide[c.group] != _present(c, cgroups)]
+    widen = [msgspec.structs.replace(c, value=wide[c.group]) for c in top_down if wide[c.group] != _present(c, cgroups)]
     narrow = [c for c in reversed(top_down) if c.value != wide[c.group]]
     return [*widen, *narrow]
 
@@ -144,7 +144,7 @@ def _has_usual_period(group: str, cgroups: Mapping[str, Cgroup]) -> bool:
 def _no_more_than_above(change: CgroupChange, quotas: Mapping[str, int]) -> CgroupChange:
     names = change.group.split("/")
     least = min(quotas.get("/".join(names[:depth]), quotas[change.group]) for depth in range(1, len(names) + 1))
-    return change if least == change.value else dataclasses.replace(change, value=least, gives_back=False)
+    return change if least == change.value else msgspec.structs.replace(change, value=least, gives_back=False)
 
 
 def _move_bandwidth(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:

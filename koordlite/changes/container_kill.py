@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import KernelChange
 from koordlite.model.place import Place, PlaceKind
@@ -19,8 +20,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KillContainer(KernelChange):
+class KillContainer(KernelChange, msgspec.Struct, frozen=True):
     """Kill what runs in the group of one container. Kubelet starts it again by the pod's restart policy."""
 
     # As evictions, and after them.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import KernelChange
 from koordlite.model.entry import Entry
@@ -36,8 +37,7 @@ def cookie_of(place: Place) -> int:
     return int(place.part("cookie"), 16)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CoreCookieChange(KernelChange):
+class CoreCookieChange(KernelChange, msgspec.Struct, frozen=True):
     """Give the processes in the cgroup `group` the cookie of the core group `core_group`, or take ours away."""
 
     rank: ClassVar[int] = 61

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import Change
 from koordlite.model.place import Place, PlaceKind
@@ -19,8 +20,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EvictPod(Change):
+class EvictPod(Change, msgspec.Struct, frozen=True):
     """Ask the cluster's Eviction API to evict one pod. What became of it, `Snapshot.evicted` says afterwards."""
 
     # What cannot be undone comes last, when all else has been tried.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import NodeChange
 from koordlite.model.entry import Entry
@@ -23,8 +24,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeAnnotationChange(NodeChange):
+class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
     """Give the annotation `key` of the Node the text `value`; None removes it."""
 
     rank: ClassVar[int] = 71

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import NodeChange
 from koordlite.model.entry import Entry
@@ -24,8 +25,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeResourceChange(NodeChange):
+class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
     """Give the extended resource `resource` of the Node this amount in capacity and allocatable; None removes it."""
 
     rank: ClassVar[int] = 70

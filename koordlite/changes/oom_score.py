@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import KernelChange
 from koordlite.model.entry import Entry
@@ -20,8 +21,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OOMScoreChange(KernelChange):
+class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
     """Give the process `pid`, started at `start_time` (clock ticks since boot), this `oom_score_adj`."""
 
     rank: ClassVar[int] = 60

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import ResctrlChange
 from koordlite.model.entry import Entry
@@ -23,8 +24,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResctrlGroupChange(ResctrlChange):
+class ResctrlGroupChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Make the group `group` if it is absent: a control group, or `CONTROL/mon_groups/NAME` for monitoring."""
 
     rank: ClassVar[int] = 31

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.model.change import ResctrlChange
 from koordlite.model.entry import Entry
@@ -20,8 +21,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResctrlMountChange(ResctrlChange):
+class ResctrlMountChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Mount the resctrl file system where it belongs, without options."""
 
     rank: ClassVar[int] = 30

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
@@ -20,8 +21,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResctrlReturn(ResctrlChange):
+class ResctrlReturn(ResctrlChange, msgspec.Struct, frozen=True):
     """Undo what we did to resctrl group `group`: threads to where they were found, values as found, and the group is
     removed if we made it."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
@@ -24,8 +25,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SchemataChange(ResctrlChange):
+class SchemataChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Give `resource` (L3, L3CODE, L3DATA, L2, MB, SMBA) of resctrl group `group` these values by cache id."""
 
     rank: ClassVar[int] = 32

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.changes.resctrl_group import NAME, below_root
 from koordlite.model.change import ResctrlChange
@@ -31,8 +32,7 @@ THREAD = PlaceKind(
 """One thread: those of one group may have come from several. The start tells it from a later one of the same id."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TasksChange(ResctrlChange):
+class TasksChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Move these threads into resctrl group `group` (empty: the root group)."""
 
     rank: ClassVar[int] = 33

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
+
+import msgspec
 
 from koordlite.formulas.system_settings import FEATURES, PATHS
 from koordlite.model.change import KernelChange
@@ -20,8 +21,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SystemFileChange(KernelChange):
+class SystemFileChange(KernelChange, msgspec.Struct, frozen=True):
     """Give the kernel setting `name` (`vm.min_free_kbytes`, a key of `host.system_files`) the text `value`."""
 
     rank: ClassVar[int] = 60

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
 
+import msgspec
 from msgspec import structs
 
 from koordlite.model.change import TopologyPart
@@ -22,8 +22,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TopologyLabelChange(TopologyPart):
+class TopologyLabelChange(TopologyPart, msgspec.Struct, frozen=True):
     """Give the label `key` of the node's NodeResourceTopology the `value`; None removes it."""
 
     rank: ClassVar[int] = 80

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import ClassVar
 
+import msgspec
 from msgspec import structs
 
 from koordlite.model.change import TopologyPart
@@ -23,8 +23,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ZoneResourceChange(TopologyPart):
+class ZoneResourceChange(TopologyPart, msgspec.Struct, frozen=True):
     """Give one zone of the node's NodeResourceTopology this amount of `resource`; None removes it.
 
     A zone that is not there stays away: `ZonesChange` makes zones.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Container, Iterable
 from typing import ClassVar
 
+import msgspec
 from msgspec import structs
 
 from koordlite.model import nrt
@@ -24,8 +24,7 @@ PLACE = PlaceKind(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ZonesChange(TopologyPart):
+class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
     """Give the node's NodeResourceTopology these zones, policies and attributes; resources and attributes of other
     owners stay."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import pathlib
+
+import msgspec
 
 from koordlite import config
 from koordlite.agent import Agent
@@ -32,7 +33,7 @@ def capture(args: argparse.Namespace) -> int:
         machines.need_node(args, machine.cluster)
         watching = captures.Watching(machine.host.files)
         host = bundle.bind(watching, machine.host.clock, kubepods=settings.agent.kubepods)
-        host = dataclasses.replace(host, cookies=machine.host.cookies)
+        host = msgspec.structs.replace(host, cookies=machine.host.cookies)
         moment = _two_ticks(Agent(host, machine.cluster, settings), host)
         mask = _mask(moment) if args.mask else None
         captures.write(folder, watching, machine.cluster.view(), mask.value if mask else None)

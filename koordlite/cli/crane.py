@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
@@ -33,8 +32,7 @@ _GONE = ("Succeeded", "Failed")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(msgspec.Struct, frozen=True):
     """The pod, the others on its node, and Crane's object of the node."""
 
     pod: objects.PodObject

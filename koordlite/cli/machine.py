@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from koordlite import config, strategies
 from koordlite.clock import RealClock
 from koordlite.config import Agent, Http, Settings
@@ -36,8 +38,7 @@ CAPACITY_TOLERANCE = 0.1
 """Part of the memory by which a Node may differ from its machine: what firmware and the kernel keep varies."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """What a command works on."""
 
     host: Host
@@ -79,7 +80,7 @@ def settings(args: argparse.Namespace) -> Settings:
     http = dataclasses.replace(chosen.http, **{key: value for key, value in named.items() if value is not None})
     http = dataclasses.replace(http, enable=http.enable and not getattr(args, "no_http", False))
     _check(args, {"--interval": (agent, "interval_seconds"), "--port": (http, "port")})
-    chosen = dataclasses.replace(chosen, agent=agent, http=http, record=_record(chosen.record, args))
+    chosen = msgspec.structs.replace(chosen, agent=agent, http=http, record=_record(chosen.record, args))
     chosen = with_modes(chosen, args)
     left = config.left_to_manager(chosen)
     if left:
@@ -158,7 +159,7 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
         made = tempfile.TemporaryDirectory(prefix="koordlite-demo-")
         demo.write(pathlib.Path(made.name), emulated.machine)
         args.cluster = made.name
-        chosen = dataclasses.replace(chosen, agent=dataclasses.replace(chosen.agent, node=demo.NODE))
+        chosen = msgspec.structs.replace(chosen, agent=dataclasses.replace(chosen.agent, node=demo.NODE))
         if args.command == "run":
             LOG.info("the cluster is a demonstration: its manifests are in %s, and may be edited", made.name)
     named = cluster(args, chosen, emulated.files, emulated.clock, stop)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+
+import msgspec
 
 from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
@@ -23,8 +24,7 @@ from koordlite.ports import Cluster, ClusterView, Files
 from koordlite.resctrl.filesystem import ResctrlFS
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One answer. NO in capitals: the agent cannot work without it."""
 
     what: str

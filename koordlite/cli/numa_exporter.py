@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from koordlite.cli import machine as machines
 from koordlite.cli.serving import Listener, News
 from koordlite.clock import ended_by_signals
@@ -67,7 +69,7 @@ def _observing(chosen: Settings, args: argparse.Namespace) -> Settings:
 
     listen = args.listen or chosen.numa_exporter.listen or f":{PORT}"
     other_names = args.other_names or chosen.numa_exporter.other_names
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         config.with_modes(chosen, "off", frozenset(chosen.strategies)),
         agent=dataclasses.replace(chosen.agent, interval_seconds=_ALONE_SECONDS, reaction="off"),
         publish=dataclasses.replace(chosen.publish, events=False, node_metric="off", numatopology="off"),
@@ -162,8 +164,7 @@ class _Pages:
         return _Body(200, content_type, encode(self._metrics.registry))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(msgspec.Struct, frozen=True):
     status: int
     content_type: str
     body: bytes

@@ -26,18 +26,17 @@ _WORKLOADS = ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Manifests:
+class Manifests(msgspec.Struct, frozen=True):
     """What the rules need of a set of manifests."""
 
-    profiles: list[Profile] = dataclasses.field(default_factory=list)
-    pods: list[tuple[str, dict[str, Any]]] = dataclasses.field(default_factory=list)
+    profiles: list[Profile] = msgspec.field(default_factory=list)
+    pods: list[tuple[str, dict[str, Any]]] = msgspec.field(default_factory=list)
     """Where each pod is written, and the pod."""
-    templates: list[tuple[str, dict[str, Any]]] = dataclasses.field(default_factory=list)
+    templates: list[tuple[str, dict[str, Any]]] = msgspec.field(default_factory=list)
     """Where each workload is written, and the first pod that it makes."""
-    namespaces: dict[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    priority_classes: dict[str, PriorityClassValue] = dataclasses.field(default_factory=dict)
-    problems: list[Problem] = dataclasses.field(default_factory=list)
+    namespaces: dict[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    priority_classes: dict[str, PriorityClassValue] = msgspec.field(default_factory=dict)
+    problems: list[Problem] = msgspec.field(default_factory=list)
 
 
 class _PriorityClass(msgspec.Struct, rename="camel"):

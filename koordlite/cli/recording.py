@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import pathlib
 from collections.abc import Callable, Iterator
+
+import msgspec
 
 from koordlite import __version__
 from koordlite.agent import Agent
@@ -25,8 +26,7 @@ MIB = 1 << 20
 Listener = Callable[[Tick, tuple[DecisionEvent, ...]], None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """A flight record in the making."""
 
     listen: Listener

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -111,7 +110,7 @@ def _config_map(path: pathlib.Path) -> Mapping[str, str] | None:
 
 def _threshold(given: list[str]) -> dict[str, object]:
     """`cpuSuppressThresholdPercent=70` and the like as fields of `Threshold`, read as the ConfigMap would be."""
-    names = {declared.camel(field.name): field.name for field in dataclasses.fields(Threshold)}
+    names = {declared.camel(name): name for name in Threshold.__struct_fields__}
     for pair in given:
         if pair.partition("=")[0] not in names:
             do = f"write NAME=VALUE with NAME one of {', '.join(names)}"

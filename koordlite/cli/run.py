@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+import msgspec
+
 from koordlite import __version__, commandline
 from koordlite.agent import Agent
 from koordlite.changes import container_kill
@@ -196,7 +198,7 @@ def _folders(args: argparse.Namespace, settings: Settings) -> Iterator[Settings]
     with tempfile.TemporaryDirectory(prefix=asking.SANDBOX_FOLDER) as folder:
         agent = dataclasses.replace(settings.agent, state_dir=folder)
         record = dataclasses.replace(settings.record, folder=f"{folder}/record")
-        yield dataclasses.replace(settings, agent=agent, record=record)
+        yield msgspec.structs.replace(settings, agent=agent, record=record)
 
 
 def _problems() -> Listener:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem
@@ -82,7 +83,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         check_restricted=not args.skip_restricted,
         max_age_seconds=args.max_age,
     )
-    return dataclasses.replace(given, profiles=frozenset(args.profile)) if args.profile else given
+    return msgspec.structs.replace(given, profiles=frozenset(args.profile)) if args.profile else given
 
 
 def settled(watches: Watches, stop: threading.Event) -> None:

@@ -10,6 +10,8 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
+import msgspec
+
 from koordlite import commandline, config
 from koordlite.model import printable
 from koordlite.model.errors import ConfigError, InputError, Problem
@@ -74,4 +76,4 @@ def _plays(args: argparse.Namespace) -> list[Play]:
 def _chosen(play: Play, args: argparse.Namespace) -> Play:
     settings = config.load(pathlib.Path(args.config)) if args.config else play.settings
     written = dataclasses.replace(play.scenario, mode=args.mode) if args.mode else play.scenario
-    return dataclasses.replace(play, settings=settings, scenario=written)
+    return msgspec.structs.replace(play, settings=settings, scenario=written)

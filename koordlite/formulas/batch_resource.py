@@ -5,8 +5,9 @@ Source: Koordinator hook BatchResource; for the sums of a pod kubelet `ResourceC
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+
+import msgspec
 
 from koordlite.formulas.cpu import burst
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES
@@ -14,8 +15,7 @@ from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES
 UNLIMITED = -1
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Millicores and bytes that a container or a pod asks for; 0 is none, which for a limit means unlimited."""
 
     request_milli: int = 0
@@ -23,8 +23,7 @@ class Asked:
     limit_bytes: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class Values(msgspec.Struct, frozen=True, kw_only=True):
     """What its group gets."""
 
     shares: int

@@ -5,8 +5,9 @@ Every function gives what holds; callers compare it with what was asked, and say
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
@@ -46,7 +47,7 @@ def cpu_burst(asked: CPUBurst, of_node: CPUBurst) -> CPUBurst:
     """The smaller of both in each setting; of the policies what both allow. A period of -1 has no end."""
     periods = [each.cfs_quota_burst_period_seconds for each in (asked, of_node)]
     means = _MEANS[asked.policy] & _MEANS[of_node.policy]
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         asked,
         policy=next(policy for policy, allowed in _MEANS.items() if allowed == means),
         cpu_burst_percent=min(asked.cpu_burst_percent, of_node.cpu_burst_percent),
@@ -57,7 +58,7 @@ def cpu_burst(asked: CPUBurst, of_node: CPUBurst) -> CPUBurst:
 
 def memory_qos(asked: MemoryQOS, of_class: MemoryQOS) -> MemoryQOS:
     """What is asked for, but for the place before the OOM killer: no better than the class's."""
-    return dataclasses.replace(asked, priority=min(asked.priority, of_class.priority))
+    return msgspec.structs.replace(asked, priority=min(asked.priority, of_class.priority))
 
 
 def scaled(amounts: Mapping[str, int], caps: Mapping[str, int], groups: Mapping[str, str]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.core_cookies import Cookies
@@ -14,8 +14,7 @@ from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.mount import Mounts, NoMounts, RealMounts
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """A machine: its files, its time, and the three kernel interfaces we program."""
 
     files: Files

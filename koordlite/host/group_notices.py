@@ -7,9 +7,10 @@ is taken away explicitly. A queue that is full ends in one IN_Q_OVERFLOW, and wh
 
 from __future__ import annotations
 
-import dataclasses
 import select
 from collections.abc import Collection
+
+import msgspec
 
 from koordlite import inotify
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
@@ -19,8 +20,7 @@ MOST_WATCHES = 2048
 """The default limit of a user is 8192 on small machines; no node has that many pods."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Notices:
+class Notices(msgspec.Struct, frozen=True):
     """What was reported since the last time."""
 
     groups: frozenset[str] = frozenset()

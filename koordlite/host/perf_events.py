@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import errno
 import os
 import platform
 import struct
 from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from koordlite.model.errors import HardwareAbsent
 
@@ -43,8 +44,7 @@ _REASONS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """The counters of one CPU."""
 
     enabled_ns: int

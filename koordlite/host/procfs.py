@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from koordlite.host import kernel_number
 from koordlite.ports import Files
@@ -20,24 +21,21 @@ _PROCESS = re.compile(rb"(\d+) \((.*)\) ([A-Za-z]) (\d+) (\d+)(?:\s|\Z)", re.ASC
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeTicks:
+class NodeTicks(msgspec.Struct, frozen=True):
     """CPU time all CPUs spent busy since boot, in ticks of which there are `clk_tck` a second."""
 
     busy: int
     clk_tck: int = USER_HZ
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemInfo:
+class MemInfo(msgspec.Struct, frozen=True):
     """The machine's memory in bytes; `available` is what could be used without swapping."""
 
     total: int
     available: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(msgspec.Struct, frozen=True):
     """One mounted file system."""
 
     type: str
@@ -45,8 +43,7 @@ class Mount:
     options: frozenset[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Processor:
+class Processor(msgspec.Struct, frozen=True):
     """What the CPU calls itself; empty where /proc/cpuinfo has no such line (ARM)."""
 
     model: str
@@ -54,8 +51,7 @@ class Processor:
     flags: frozenset[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProcessStat:
+class ProcessStat(msgspec.Struct, frozen=True):
     """A process as the kernel lists it."""
 
     pid: int
@@ -87,8 +83,7 @@ def cpu_ticks(files: Files) -> dict[int, int]:
     return {cpu: _busy(row) for cpu, row in _single_cpus(files)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CPUTicks:
+class CPUTicks(msgspec.Struct, frozen=True):
     """Clock ticks of one CPU since boot."""
 
     busy: int

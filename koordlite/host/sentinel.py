@@ -9,9 +9,10 @@ samples is by the clock or by the interrupts, whichever says more.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
+
+import msgspec
 
 from koordlite.clock import coarse_monotonic, timer_period_seconds
 from koordlite.formulas.cpu import reaction
@@ -25,8 +26,7 @@ from koordlite.ports import Clock, Files
 _BYTES = 4096
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class UsageSample:
+class UsageSample(msgspec.Struct, frozen=True):
     """CPU time used until one moment, in nanoseconds."""
 
     time: float

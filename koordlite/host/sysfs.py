@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Hashable, Iterable, Sequence
+
+import msgspec
 
 from koordlite.host import procfs
 from koordlite.model.cpuset import CPUSet
@@ -98,8 +99,7 @@ def _numbered(keys: Iterable[tuple[int, Hashable]]) -> dict[int, int]:
     return {cpu: numbers.setdefault(key, len(numbers)) for cpu, key in keys}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Cache:
+class _Cache(msgspec.Struct, frozen=True):
     id: int | None
     shared: str | None
 

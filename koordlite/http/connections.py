@@ -8,11 +8,12 @@ Who holds connections open without sending a request holds up nobody who sends o
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import socket
 import threading
 import time
 from collections.abc import Callable
+
+import msgspec
 
 CONNECTIONS = 64
 """At the same time, besides those for probes."""
@@ -30,8 +31,7 @@ PROBE_SECONDS = 2.0
 """For either, in a slot for probes."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """How many connections there may be, and how much and how long each may take."""
 
     connections: int = CONNECTIONS
@@ -41,8 +41,7 @@ class Limits:
     body_bytes: int = BODY_BYTES
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Connection:
+class Connection(msgspec.Struct, eq=False):
     """A connection and until when it is kept."""
 
     socket: socket.socket

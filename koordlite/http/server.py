@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import logging
 import socket
@@ -14,6 +13,8 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import msgspec
 
 from koordlite.http.answers import Answer, Plain
 from koordlite.http.certificate import Certificate, SelfSigned
@@ -83,8 +84,7 @@ class Server:
 _LOOK_ONLY = Guard(exposed=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Hooks:
+class _Hooks(msgspec.Struct, frozen=True):
     """What answers requests, and who may ask."""
 
     ask: Ask

@@ -5,7 +5,6 @@ Source: `config.koordinator.sh/v1alpha1`, cluster scoped, and the webhook that r
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -62,8 +61,7 @@ class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     spec: _Spec = _Spec()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """One ClusterColocationProfile. Empty text and None mean: leave it as it is."""
 
     name: str
@@ -77,15 +75,15 @@ class Profile:
     qos_class: str = ""
     priority_class_name: str = ""
     koordinator_priority: int | None = None
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    label_keys_mapping: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    label_keys_mapping: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Old key to new key: the value of the old one is copied."""
-    annotation_keys_mapping: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    label_suffixes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotation_keys_mapping: Mapping[str, str] = msgspec.field(default_factory=dict)
+    label_suffixes: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Key to what is appended to the value of that label."""
     scheduler_name: str = ""
-    patch: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    patch: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Strategic merge patch of the pod."""
 
 

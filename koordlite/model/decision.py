@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.model.change import Change
 
@@ -15,8 +16,7 @@ skip: cannot judge, with the reason; refuse: the input is wrong, the last good s
 Evidence = Mapping[str, int | float | str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CPULimit:
+class CPULimit(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a rule that limits the CPU of best effort, in millicores. Waking before the tick stands on it."""
 
     budget_milli: int
@@ -29,15 +29,13 @@ class CPULimit:
     """Held by a quota; otherwise by a set of CPUs."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lacking:
+class Lacking(msgspec.Struct, frozen=True):
     """The result of a rule that the configuration requires and that this machine cannot carry out: it is degraded."""
 
     why: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What a strategy answers for one subject it owns. It always answers: silence is not an answer."""
 
     subject: str
@@ -45,7 +43,7 @@ class Decision:
     verdict: Verdict
     reason: str
     """A stable CamelCase word; docs/decisions.md explains each."""
-    evidence: Evidence = dataclasses.field(default_factory=dict)
+    evidence: Evidence = msgspec.field(default_factory=dict)
     """The numbers, in the formula's own names; units are in the names or in docs/formulas.md. They explain: nothing is
     decided by them."""
     changes: tuple[Change, ...] = ()

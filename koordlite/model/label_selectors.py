@@ -5,10 +5,11 @@ Source: metav1.LabelSelector and `LabelSelectorAsSelector`: no selector matches 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Hashable, Mapping
 from typing import Any
+
+import msgspec
 
 from koordlite.model.reading import declared, given
 from koordlite.model.reading.lenient_json import JSONDocument
@@ -21,8 +22,7 @@ _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-
 _LONGEST_PREFIX = 253
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Requirement:
+class _Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of `matchExpressions`."""
 
     key: str = ""
@@ -30,11 +30,10 @@ class _Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Selector:
+class _Selector(msgspec.Struct, frozen=True, kw_only=True):
     """A label selector as a ConfigMap writes it; whether it means anything is known when it is used."""
 
-    match_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    match_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     match_expressions: tuple[_Requirement, ...] = ()
 
 

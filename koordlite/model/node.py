@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -14,11 +15,10 @@ from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True):
     """Annotation `node.koordinator.sh/reservation` as written: what is kept for processes outside Kubernetes."""
 
-    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     reserved_cpus: CPUSet | None = None
     """Given by number list; wins over resources.cpu. None when only a quantity was given."""
     apply_policy: str = ""
@@ -26,13 +26,12 @@ class Reservation:
     """A sentence for each name in it that means nothing, so that a misspelt one does not reserve nothing unseen."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResolvedReservation:
+class ResolvedReservation(msgspec.Struct, frozen=True):
     """The reservation as it takes effect on this machine."""
 
     cpus: CPUSet = EMPTY
     """Concrete CPU ids, all of them on this machine."""
-    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """What the capacity sums count: cpu is the number of ids when a list was given, else the quantity as written."""
     written: Reservation | None = None
     source: str = "none"
@@ -41,8 +40,7 @@ class ResolvedReservation:
     """When the annotation could not be honoured as written: what holds instead."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SystemQoS:
+class SystemQoS(msgspec.Struct, frozen=True):
     """Annotation `node.koordinator.sh/system-qos-resource`: CPUs of SYSTEM pods."""
 
     cpuset: CPUSet = EMPTY
@@ -54,15 +52,14 @@ class SystemQoS:
         return self.cpuset if self.exclusive else EMPTY
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Identity, size and annotations of the node the agent runs on."""
 
     name: str
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    capacity: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
-    allocatable: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    capacity: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
+    allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -123,14 +120,12 @@ _RESERVATION_HELP = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _ReservationText:
-    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+class _ReservationText(msgspec.Struct, frozen=True):
+    resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     reserved_cpus: str = ""
     apply_policy: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _SystemQoSText:
+class _SystemQoSText(msgspec.Struct, frozen=True):
     cpuset: str = ""
     cpuset_exclusive: bool = True

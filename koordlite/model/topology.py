@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class CPU:
+class CPU(msgspec.Struct, frozen=True, order=True):
     """One logical CPU. `core` is unique on the machine; `l3` is the cache id resctrl uses, None without an L3."""
 
     id: int
@@ -19,8 +19,7 @@ class CPU:
     l3: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NUMANode:
+class NUMANode(msgspec.Struct, frozen=True):
     """One NUMA node; `cpus` is empty for a memory-only node. `distances` maps node id to the SLIT distance."""
 
     id: int
@@ -32,8 +31,7 @@ class NUMANode:
     """Bytes set aside as huge pages, by the size of one page in bytes."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Topology:
+class Topology(msgspec.Struct, frozen=True, dict=True):
     """The online CPUs in the order of their ids, and the NUMA nodes in the order of theirs."""
 
     cpus: tuple[CPU, ...]

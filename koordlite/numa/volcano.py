@@ -8,8 +8,9 @@ volcano.sh/volcano v1.12, `pkg/scheduler/plugins/numaaware`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.numa.kubelet import hints, merge
@@ -22,8 +23,7 @@ _NOTHING_ASKED = ("", "none")
 MAX_SCORE = 100
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(msgspec.Struct, frozen=True):
     """What a node's Numatopology says. `free`: CPUs that no container has to itself; `reserved`: how many are kept."""
 
     machine: Machine
@@ -33,8 +33,7 @@ class Reported:
     reserved: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """`why_not` is Volcano's text, empty where the pod fits; `cpus` is what its containers would get together."""
 
     why_not: str = ""

@@ -7,11 +7,12 @@ read, the thread rests between two pods, and counts are the rarer the more they 
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.formulas.topology import talks
 from koordlite.host import tcp_tables
@@ -41,8 +42,7 @@ HOST_NETWORK = "it uses the network of the node, so its connections cannot be to
 NO_PROCESS = "none of its processes could be asked for its connections"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """How the strategy is configured."""
 
     enforced: bool
@@ -50,8 +50,7 @@ class Wanted:
     """Time from one count to the next; 0 counts nothing."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, kw_only=True):
     """How a count is done."""
 
     files: Files
@@ -103,7 +102,7 @@ class ConnectionReader:
             self._begin(view.pods)
         found = self._found  # The thread replaces it at any moment.
         if found is not self._last.connections:
-            self._last = dataclasses.replace(self._last, connections=found)
+            self._last = msgspec.structs.replace(self._last, connections=found)
         return self._last
 
     def _follow(self, view: ClusterView) -> None:
@@ -111,7 +110,7 @@ class ConnectionReader:
         inputs = view.oenuma, view.node, view.whitelist, view.whitelist_known
         named, allowed = self._unchanged.of("declared", inputs, lambda: _declared(view))
         if (self._last.numa_nodes, self._last.whitelist) != (named, allowed):
-            self._last = dataclasses.replace(self._last, numa_nodes=named, whitelist=allowed)
+            self._last = msgspec.structs.replace(self._last, numa_nodes=named, whitelist=allowed)
 
     def _is_due(self, now: float, sample_seconds: float) -> bool:
         last = self._found

@@ -3,9 +3,10 @@ same ones, and kept in the state folder before anything is written by them."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from koordlite.host import crane_promises
 from koordlite.host.bundle import Host
@@ -29,8 +30,7 @@ _BY_KOORDINATOR = "Koordinator's scheduler assigned CPUs to it"
 _SYSTEM = "pods of class SYSTEM have CPUs of their own"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """How the strategy is configured; `placed_by_others` as in `CraneState`."""
 
     enforced: bool
@@ -40,8 +40,7 @@ class Wanted:
     placed_by_others: frozenset[str] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class Around(msgspec.Struct, frozen=True, kw_only=True):
     """What else is known of the node."""
 
     complete: bool

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
+import msgspec
+
 from koordlite.changes import cgroup, core_cookie
 from koordlite.formulas.cpu import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
@@ -38,9 +40,9 @@ def with_fresh_use(seen: Snapshot, fresh: FreshUse) -> Snapshot:
         **_shared({uid: use for uid, use in usage.pods.items() if uid not in inside}, fresh.pods - fresh.best_effort),
         **_shared({uid: use for uid, use in usage.pods.items() if uid in inside}, fresh.best_effort),
     }
-    node = dataclasses.replace(usage.node, cpu=_node_milli(usage, usage.node, fresh))
+    node = msgspec.structs.replace(usage.node, cpu=_node_milli(usage, usage.node, fresh))
     return dataclasses.replace(
-        seen, usage=dataclasses.replace(usage, node=node, pods=pods, best_effort_cpu=fresh.best_effort)
+        seen, usage=msgspec.structs.replace(usage, node=node, pods=pods, best_effort_cpu=fresh.best_effort)
     )
 
 
@@ -86,7 +88,7 @@ def _node_milli(usage: Usage, node: Use, fresh: FreshUse) -> int:
 
 def _shared(uses: Mapping[str, Use], milli: int) -> dict[str, Use]:
     shares = reaction.shared_out({uid: use.cpu for uid, use in uses.items()}, total=max(0, milli))
-    return {uid: dataclasses.replace(use, cpu=shares[uid]) for uid, use in uses.items()}
+    return {uid: msgspec.structs.replace(use, cpu=shares[uid]) for uid, use in uses.items()}
 
 
 def _tree(cgroups: Cgroups, group: str) -> Iterator[str]:
@@ -105,4 +107,4 @@ def _state(cgroups: Cgroups, group: str, seen: Snapshot) -> Cgroup | None:
     except (OSError, ValueError):
         return None
     known = seen.cgroups.get(group)
-    return dataclasses.replace(state, values=known.values) if known else state
+    return msgspec.structs.replace(state, values=known.values) if known else state

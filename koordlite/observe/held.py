@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Collection, Mapping
+
+import msgspec
 
 from koordlite.changes import cgroup, core_cookie, oom_score, system_file
 from koordlite.model.place import Place
 from koordlite.unchanged import with_equal_shared
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """By what is read of the machine."""
 
     groups: frozenset[str]

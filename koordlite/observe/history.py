@@ -7,8 +7,9 @@ sums follow what comes and what falls out. Windows are bounded by time: what is 
 from __future__ import annotations
 
 import array
-import dataclasses
 from collections.abc import Iterable
+
+import msgspec
 
 from koordlite.formulas import measured
 from koordlite.model.picture.usage import Use
@@ -20,8 +21,7 @@ _MOST = 2**63 - 1
 zero; either way it is more than any node has."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     """The samples from `first` on, and their sums."""
 
     seconds: float

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
+
+import msgspec
 
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.cpu import pools
@@ -33,8 +34,7 @@ from koordlite.unchanged import Unchanged
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that comes from the cluster, ready for the picture."""
 
     node: nodes.Node | None
@@ -83,7 +83,7 @@ class Inputs:
         pods = self._with_assignments(view, pods, binds_every_pod=bool(binds))
         held = self._unchanged.same("held by Crane", self._crane.held(pods, view.kubelet))
         pods = self._unchanged.of("beside Crane", (pods, held), lambda: _beside(pods, held))
-        kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
+        kubelet = msgspec.structs.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}
         config = self._read_slo(view, this_node, taken_at)
         self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
@@ -204,7 +204,7 @@ def _beside(pods: tuple[Pod, ...], held: CPUSet) -> tuple[Pod, ...]:
         return pods
     less = ((pod, assignments.without(pod.resource_status, held)) for pod in pods)
     return tuple(
-        pod if status is pod.resource_status else dataclasses.replace(pod, resource_status=status)
+        pod if status is pod.resource_status else msgspec.structs.replace(pod, resource_status=status)
         for pod, status in less
     )
 

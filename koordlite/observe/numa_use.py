@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from koordlite.formulas import measured
 from koordlite.host import numa_memory, procfs
@@ -21,8 +22,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MILLI = 1000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(msgspec.Struct, frozen=True):
     time: float
     busy: Mapping[int, int]
     """Busy ticks since boot by NUMA node."""

@@ -36,8 +36,7 @@ _PROD, _SYSTEM = "node:prod", "node:system"
 """No uid has a colon."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Learning:
+class Learning(msgspec.Struct, frozen=True, kw_only=True):
     """How fast samples lose weight, and from when on a prediction counts; seconds."""
 
     cpu_half_life: float

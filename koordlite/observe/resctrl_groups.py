@@ -6,6 +6,8 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from koordlite.changes import resctrl_group
 from koordlite.host.bundle import Host
 from koordlite.model import keys
@@ -19,8 +21,7 @@ from koordlite.resctrl.monitoring import Counters
 from koordlite.resctrl.values import ROOT, CacheUse, Resctrl
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Subjects:
+class Subjects(msgspec.Struct, frozen=True):
     """Whose threads are to be read."""
 
     slo: SLO

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.host import procfs
 from koordlite.host.cgroups.filesystem import Cgroups
@@ -23,8 +24,7 @@ MEMORY_SECONDS = 5.0
 AT_LEAST_MEMORY = 48
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Subjects:
+class Subjects(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure in one tick."""
 
     pods: Mapping[str, str]
@@ -38,8 +38,7 @@ class Subjects:
     """In millicores, to be averaged with the rest."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Spans:
+class Spans(msgspec.Struct, frozen=True, kw_only=True):
     """Over how long means and percentiles are asked for."""
 
     main: int
@@ -80,7 +79,7 @@ class Sampler:
             self._good_at = now
         known = {kind: named.keys() for kind, named in groups.items()}
         self._windows.add(now, sample, {**known, NODE: {ONE}, REQUEST: {ONE}, LIMIT: {ONE}}, spans.lengths)
-        self._last = dataclasses.replace(
+        self._last = msgspec.structs.replace(
             windows.usage(sample, 1),
             containers=self._containers(subjects.containers),
             throttled=self._throttled(subjects.containers),

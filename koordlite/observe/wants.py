@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+
+import msgspec
 
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.model.picture.groups import PodGroups
@@ -20,13 +21,12 @@ from koordlite.unchanged import Unchanged, with_equal_shared
 Pods = tuple[Pod, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wants:
+class Wants(msgspec.Struct, frozen=True):
     """One answer for all strategies together."""
 
     reads: frozenset[str] = frozenset()
     """Everything named by `Strategy.reads`."""
-    pod_reads: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    pod_reads: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     """By pod uid: what `Strategy.pod_reads` names."""
     windows: tuple[int, ...] = ()
     """Lengths of `Snapshot.windows` in seconds."""

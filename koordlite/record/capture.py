@@ -7,7 +7,6 @@ moment.record    the picture itself and what was decided on it, as a flight reco
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import posixpath
@@ -97,7 +96,7 @@ def write(folder: Path, watching: Watching, view: ClusterView, mask: Callable[[A
         target = folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    shown = dataclasses.replace(view, **{f.name: show(getattr(view, f.name)) for f in dataclasses.fields(view)})
+    shown = msgspec.structs.replace(view, **{name: show(part) for name, part in msgspec.structs.asdict(view).items()})
     (folder / CLUSTER).write_bytes(codec.encode([VERSION, shown]))
 
 

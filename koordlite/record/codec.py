@@ -80,7 +80,10 @@ def _boxed(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_boxed(each) for each in value]
     made: Any = type(value)
-    if not isinstance(value, msgspec.Struct) and made in schema.vocabulary():
+    if isinstance(value, msgspec.Struct):
+        written = zip(made.__struct_encode_fields__, made.__struct_fields__, strict=True)
+        return {there: _boxed(getattr(value, here)) for there, here in written}
+    if made in schema.vocabulary():
         return {name: _boxed(getattr(value, name)) for name in schema.field_types(made)} or value
     return value
 

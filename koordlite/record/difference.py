@@ -7,7 +7,6 @@ equal values can differ in their types or their order. Fields of the picture hav
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import typing
@@ -25,8 +24,7 @@ _SEEN = "seen."
 _MARK_BYTES = 16
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     """How a field of a moment or of its picture is written and read."""
 
     name: str
@@ -59,13 +57,12 @@ def _item(hint: Any) -> Any:
     return members[0] if origin is tuple and members[-1] is ... else None
 
 
-@dataclasses.dataclass(slots=True)
-class _Written:
+class _Written(msgspec.Struct):
     value: Any
     mark: bytes = b""
     order: tuple[Any, ...] = ()
-    items: list[Any] = dataclasses.field(default_factory=list)
-    marks: list[bytes] = dataclasses.field(default_factory=list)
+    items: list[Any] = msgspec.field(default_factory=list)
+    marks: list[bytes] = msgspec.field(default_factory=list)
 
 
 class Writer:

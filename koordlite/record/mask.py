@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from koordlite.model.cpuset import CPUSet
@@ -38,17 +39,16 @@ _SHORTEST = 3
 """Shorter names are masked where they stand as names, but not looked for inside other text."""
 
 
-@dataclasses.dataclass
-class Names:
+class Names(msgspec.Struct):
     """Every name of a record, by kind."""
 
-    nodes: set[str] = dataclasses.field(default_factory=set)
-    namespaces: set[str] = dataclasses.field(default_factory=set)
-    pods: set[str] = dataclasses.field(default_factory=set)
-    containers: set[str] = dataclasses.field(default_factory=set)
-    applications: set[str] = dataclasses.field(default_factory=set)
-    keys: set[str] = dataclasses.field(default_factory=set)
-    values: set[str] = dataclasses.field(default_factory=set)
+    nodes: set[str] = msgspec.field(default_factory=set)
+    namespaces: set[str] = msgspec.field(default_factory=set)
+    pods: set[str] = msgspec.field(default_factory=set)
+    containers: set[str] = msgspec.field(default_factory=set)
+    applications: set[str] = msgspec.field(default_factory=set)
+    keys: set[str] = msgspec.field(default_factory=set)
+    values: set[str] = msgspec.field(default_factory=set)
 
     def take_in(self, seen: Snapshot) -> None:
         """Add the names of a picture."""
@@ -95,7 +95,7 @@ class Mask:
             Pod: self._pod,
             Place: lambda each: Place(each.kind, tuple(map(self.text, each.parts))),
             Node: self._node,
-            ContainerInfo: lambda each: dataclasses.replace(each, name=self._of("container", each.name)),
+            ContainerInfo: lambda each: msgspec.structs.replace(each, name=self._of("container", each.name)),
             PodGroups: self._place,
             PodCPUs: self._pod_cpus,
             CranePromise: self._crane,
@@ -103,7 +103,7 @@ class Mask:
             affinity.NUMAOfNode: self._numa_of_node,
             affinity.PodOnNUMANode: self._named_pod,
             affinity.TargetPods: self._target_pods,
-            HostApplication: lambda each: dataclasses.replace(each, name=self._of("app", each.name)),
+            HostApplication: lambda each: msgspec.structs.replace(each, name=self._of("app", each.name)),
             SLO: self._slo,
             objects.ObjectMeta: self._object_meta,
             objects.Container: self._container,
@@ -114,9 +114,9 @@ class Mask:
         """`moment` with pseudonyms."""
         self._kept, self._fresh = self._fresh, {}
         masked: Moment = self._masked(moment)
-        usage = dataclasses.replace(masked.seen.usage, host_apps=self._keyed("app", masked.seen.usage.host_apps))
+        usage = msgspec.structs.replace(masked.seen.usage, host_apps=self._keyed("app", masked.seen.usage.host_apps))
         groups = self._keyed("app", masked.seen.host_groups)
-        return dataclasses.replace(masked, seen=dataclasses.replace(masked.seen, usage=usage, host_groups=groups))
+        return msgspec.structs.replace(masked, seen=dataclasses.replace(masked.seen, usage=usage, host_groups=groups))
 
     def value(self, value: Any) -> Any:
         """Anything a record or capture holds, with pseudonyms."""
@@ -162,7 +162,7 @@ class Mask:
         return made(**after) if any(after[name] is not part for name, part in before.items()) else value
 
     def _pod(self, pod: Pod) -> Pod:
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             pod,
             namespace=self._of("namespace", pod.namespace),
             name=self._of("pod", pod.name),
@@ -173,7 +173,7 @@ class Mask:
         )
 
     def _node(self, node: Node) -> Node:
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             node,
             name=self._of("node", node.name),
             labels=self._metadata(node.labels),
@@ -198,19 +198,19 @@ class Mask:
         return structs.replace(masked, name=self._of("container", getattr(container, "name", "")))  # type: ignore[type-var]
 
     def _place(self, place: PodGroups) -> PodGroups:
-        return dataclasses.replace(place, containers=self._keyed("container", place.containers))
+        return msgspec.structs.replace(place, containers=self._keyed("container", place.containers))
 
     def _pod_cpus(self, held: PodCPUs) -> PodCPUs:
-        return dataclasses.replace(held, containers=self._keyed("container", held.containers))
+        return msgspec.structs.replace(held, containers=self._keyed("container", held.containers))
 
     def _crane(self, promise: CranePromise) -> CranePromise:
-        return dataclasses.replace(promise, containers=self._keyed("container", promise.containers))
+        return msgspec.structs.replace(promise, containers=self._keyed("container", promise.containers))
 
     def _affinity(self, state: AffinityState) -> AffinityState:
         named = {self._pod_key(key): node for key, node in state.numa_nodes.items()}
         allowed = None if state.whitelist is None else frozenset(map(self._pod_key, state.whitelist))
         masked = self._parts(state.connections) if state.connections else None
-        return dataclasses.replace(state, connections=masked, numa_nodes=named, whitelist=allowed)
+        return msgspec.structs.replace(state, connections=masked, numa_nodes=named, whitelist=allowed)
 
     def _pod_key(self, key: str) -> str:
         namespace, _, name = key.partition("/")
@@ -234,7 +234,7 @@ class Mask:
     def _slo(self, slo: SLO) -> SLO:
         """Its own text goes: it names selectors, and no rule reads it."""
         applications, problems = self._masked(slo.host_applications), self._masked(slo.problems)
-        return dataclasses.replace(slo, good={}, kept={}, host_applications=applications, problems=problems)
+        return msgspec.structs.replace(slo, good={}, kept={}, host_applications=applications, problems=problems)
 
     def _metadata(self, given: Mapping[str, str]) -> dict[str, str]:
         found = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
@@ -12,8 +13,7 @@ from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.reaction import FreshUse
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One round of the agent. Deciding on it again gives the same decisions."""
 
     wall: float

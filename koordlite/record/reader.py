@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from koordlite.model.errors import Problem
 from koordlite.record import segment
@@ -86,8 +87,7 @@ class Record:
             at = raw.find(segment.MARK, piece.end + 1)
 
 
-@dataclasses.dataclass
-class _Piece:
+class _Piece(msgspec.Struct):
     """One piece inside `raw`; `end` is where it stopped being understood."""
 
     raw: bytes

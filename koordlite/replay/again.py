@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
 
 from koordlite import reflex, strategies
 from koordlite.model.decision import Decision
@@ -52,11 +53,10 @@ class Judge:
 def decided_again() -> Callable[[Moment], Moment]:
     """Gives moments with the decisions that follow from their pictures: a mask changes the pictures."""
     judge = Judge()
-    return lambda moment: dataclasses.replace(moment, decisions=judge.decisions(moment))
+    return lambda moment: msgspec.structs.replace(moment, decisions=judge.decisions(moment))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(msgspec.Struct, frozen=True):
     """A decision that differs from the record."""
 
     wall: float
@@ -69,8 +69,7 @@ class Mismatch:
     """None: there is none."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What came of judging a whole record again."""
 
     rounds: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite import strategies
 from koordlite.changes.eviction import EvictPod
@@ -24,8 +25,7 @@ HELD_DOWN_PERCENT = 95
 """Best effort that uses so much of its limit could have used more."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two courses."""
 
     be_cpu_seconds_allowed: float
@@ -47,8 +47,7 @@ class Side:
     """Reason of decisions → in how many rounds."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """From this moment on a subject was decided differently than recorded, or the same again."""
 
     wall: float
@@ -58,16 +57,14 @@ class Turn:
     other: Decision | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """Both courses at one moment."""
 
     recorded: Gauge
     other: Gauge
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Everything reports say about two courses. CPU-seconds are seconds of one CPU."""
 
     rounds: int
@@ -225,7 +222,9 @@ class _Sums:
         recorded.allowed += was * seconds / 1000
         other.allowed += would * seconds / 1000
         recorded.add_above(now.recorded, seconds)
-        other.add_above(dataclasses.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost)
+        other.add_above(
+            msgspec.structs.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost
+        )
         self._ls_above += seconds * threshold.above(now.recorded.prod_cpu, now.recorded.threshold)
 
     def _add_turns(self, wall: float, recorded: Sequence[Decision], other: Sequence[Decision]) -> None:

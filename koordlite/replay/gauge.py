@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+
+import msgspec
 
 from koordlite.model.change import Change
 from koordlite.record.moment import Moment
 from koordlite.report import present
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
+class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     """CPU in millicores; None is unknown."""
 
     wall: float

@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+import msgspec
+
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
@@ -33,17 +35,16 @@ from koordlite.replay.gauge import landed
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Other:
+class Other(msgspec.Struct, frozen=True, kw_only=True):
     """What is changed."""
 
     settings: Mapping[str, StrategySettings] | None = None
     """Sections of strategies; None: those of the record."""
-    modes: Mapping[str, Mode] = dataclasses.field(default_factory=dict)
+    modes: Mapping[str, Mode] = msgspec.field(default_factory=dict)
     """By strategy, over all else."""
     config: Mapping[str, str] | None = None
     """data of the ConfigMap slo-controller-config; None: what is in the record."""
-    threshold: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    threshold: Mapping[str, object] = msgspec.field(default_factory=dict)
     """Single fields of `resource-threshold-config`, over all else."""
 
 
@@ -89,7 +90,7 @@ class Course:
             published=self._published(seen.published),
             evicted={uid: at for uid, at in seen.evicted.items() if uid in self._evicted},
         )
-        return dataclasses.replace(moment, seen=seen, settings=self._sections(moment.settings))
+        return msgspec.structs.replace(moment, seen=seen, settings=self._sections(moment.settings))
 
     def carried_out(self, moment: Moment, decisions: Iterable[Decision]) -> list[Change]:
         """Take in what was decided on `moment` (one of `seen`); gives the changes that would have been made."""
@@ -176,13 +177,13 @@ class Course:
 
     def _published(self, published: Published) -> Published:
         amounts = {**published.node_resources, **self._amounts}
-        return dataclasses.replace(published, node_resources=amounts, last_sync=dict(self._synced))
+        return msgspec.structs.replace(published, node_resources=amounts, last_sync=dict(self._synced))
 
     def _without_evicted(self, seen: Snapshot) -> Snapshot:
         if not self._gone:
             return seen
         pods = tuple(pod for pod in seen.pods if pod.uid not in self._gone)
-        usage = dataclasses.replace(seen.usage, pods=self._staying(seen.usage.pods))
+        usage = msgspec.structs.replace(seen.usage, pods=self._staying(seen.usage.pods))
         return dataclasses.replace(seen, pods=pods, places=self._staying(seen.places), usage=usage)
 
     def _staying(self, by_uid: Mapping[str, T]) -> Mapping[str, T]:
@@ -208,8 +209,8 @@ class Course:
             base = self._slo[1]
         if not other.threshold:
             return base
-        threshold = dataclasses.replace(base.threshold, **other.threshold)  # type: ignore[arg-type]
-        return dataclasses.replace(base, threshold=threshold)
+        threshold = msgspec.structs.replace(base.threshold, **other.threshold)
+        return msgspec.structs.replace(base, threshold=threshold)
 
 
 def _of_another(seen: Snapshot, before: Snapshot) -> bool:
@@ -241,7 +242,7 @@ def _value(seen: Snapshot, place: Place) -> CPUSet | int | None:
 def _with(cgroup: Cgroup, field: str, value: CPUSet | int) -> Cgroup:
     """Of a set that is empty (v2: the parent's counts) the CPUs in effect stay as recorded."""
     if isinstance(value, CPUSet):
-        return dataclasses.replace(cgroup, cpuset=value, effective=value or cgroup.effective)
+        return msgspec.structs.replace(cgroup, cpuset=value, effective=value or cgroup.effective)
     if field == "cpu.quota":
-        return dataclasses.replace(cgroup, quota_us=value)
-    return dataclasses.replace(cgroup, values={**cgroup.values, field: value})
+        return msgspec.structs.replace(cgroup, quota_us=value)
+    return msgspec.structs.replace(cgroup, values={**cgroup.values, field: value})

@@ -6,8 +6,9 @@ that it sees what it has to see.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from koordlite.model.decision import Lacking
 from koordlite.model.snapshot import OF_OUR_REPORTS
@@ -18,8 +19,7 @@ LATE_PERIODS = 3
 """A tick that is later than this many periods makes the agent unhealthy."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One question; `why` is empty when all is well."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
@@ -20,8 +21,7 @@ MAX_EVENTS = 2000
 MAX_PROBLEMS = 200
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """The numbers of one tick that are drawn over time; millicores and bytes."""
 
     time: float
@@ -40,11 +40,10 @@ class Row:
     @classmethod
     def of(cls, tick: Tick) -> Row:
         """The numbers of `tick`."""
-        return cls(**{field.name: getattr(tick, field.name) for field in dataclasses.fields(cls)})
+        return cls(**{name: getattr(tick, name) for name in cls.__struct_fields__})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DecisionEvent:
+class DecisionEvent(msgspec.Struct, frozen=True):
     """A decision that says something else, or asks for another change, than the one before about the same subject."""
 
     time: float
@@ -54,24 +53,21 @@ class DecisionEvent:
     """Whose use moved the budget since the event before about it, in words; empty where it did not, or none has one."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WriteEvent:
+class WriteEvent(msgspec.Struct, frozen=True):
     """A write that was tried."""
 
     time: float
     step: AppliedStep
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ForeignEvent:
+class ForeignEvent(msgspec.Struct, frozen=True):
     """A value of ours that another program changed."""
 
     time: float
     write: ForeignWrite
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProblemEvent:
+class ProblemEvent(msgspec.Struct, frozen=True):
     """A problem, when it was first seen."""
 
     time: float

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
@@ -19,12 +20,11 @@ nothing is written, so nothing settles, and a mean that drifts would be news eac
 _JUDGED = ("set", "shrink", "grow", "hold")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(msgspec.Struct, frozen=True):
     """What was said last of one subject for one reason."""
 
-    asked: Mapping[Place, Change] = dataclasses.field(default_factory=dict)
-    evidence: Evidence = dataclasses.field(default_factory=dict)
+    asked: Mapping[Place, Change] = msgspec.field(default_factory=dict)
+    evidence: Evidence = msgspec.field(default_factory=dict)
 
 
 class News:

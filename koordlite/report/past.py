@@ -6,9 +6,10 @@ Bounded however long the agent runs; `Remembered` is one immutable value that an
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
+
+import msgspec
 
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
@@ -24,8 +25,7 @@ KEPT_TIMES = 20
 """Of how many foreign writes of one place the times are kept."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """Our last write of a place. Times as in `Tick`."""
 
     time: float
@@ -35,8 +35,7 @@ class Write:
     """The decision that asked for it; None when the write was not one of a decision of that tick."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ForeignWrites:
+class ForeignWrites(msgspec.Struct, frozen=True):
     """What another program did to one place."""
 
     last: ForeignWrite
@@ -53,15 +52,14 @@ class ForeignWrites:
         return statistics.median(gaps) if len(gaps) > 1 else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(msgspec.Struct, frozen=True):
     """The past at one moment."""
 
     events: Sequence[DecisionEvent] = ()
     """Recent decisions, the newest last."""
-    writes: Mapping[Place, Write] = dataclasses.field(default_factory=dict)
+    writes: Mapping[Place, Write] = msgspec.field(default_factory=dict)
     """By place."""
-    foreign: Mapping[Place, ForeignWrites] = dataclasses.field(default_factory=dict)
+    foreign: Mapping[Place, ForeignWrites] = msgspec.field(default_factory=dict)
     """By place."""
     rows: Sequence[Row] = ()
     """The numbers of the last ticks, for drawings."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -27,8 +26,7 @@ ROOT_GROUP = "(root)"
 """How reports name the root group of resctrl, whose own name is empty."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CPUCell:
+class CPUCell(msgspec.Struct, frozen=True):
     """One CPU on the map of the machine."""
 
     cpu: int

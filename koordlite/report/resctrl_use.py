@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+
+import msgspec
 
 from koordlite.model.pod import resctrl_protocol as resctrl
 from koordlite.model.snapshot import Snapshot
 from koordlite.resctrl.values import CacheUse
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OwnedUse:
+class OwnedUse(msgspec.Struct, frozen=True):
     """One cache as one owner uses it. A class has no pod; a pod has the class it counts with, which includes it."""
 
     qos: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.report import threshold, units
 from koordlite.report.history import History
@@ -31,8 +32,7 @@ FIGURES = {
 """Name → what it counts, in the order of reports."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """An expectation and what was found."""
 
     words: str
@@ -40,16 +40,14 @@ class Check:
     ok: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(msgspec.Struct, frozen=True):
     """Something the scenario did."""
 
     time: float
     words: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod wanted and got, over its whole life in the simulation."""
 
     pod: str
@@ -68,8 +66,7 @@ class Workload:
         return 100 * unmet / self.wanted_core_hours if self.wanted_core_hours else 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
+class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     """One run."""
 
     name: str

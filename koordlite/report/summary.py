@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.report import threshold
 from koordlite.report.tick import Tick
@@ -12,8 +13,7 @@ from koordlite.report.tick import Tick
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The summary of a run."""
 
     ticks: int

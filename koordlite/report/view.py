@@ -5,8 +5,9 @@ Terminal, pages and explanations lay this out; none of them words it again.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from koordlite.model import printable
 from koordlite.model.picture.pressure import Pressure
@@ -33,8 +34,7 @@ _OWNERS = {"system": "SYSTEM pods", "LS": "LS only"}
 _ASKED_BY = {"command": "koordlite pause", "annotation": "an annotation of the Node"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """A label and what holds; `is_code` for machine words: CPU lists, schemata."""
 
     name: str

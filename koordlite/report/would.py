@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.change import Change
@@ -12,8 +13,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.report import present
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Would:
+class Would(msgspec.Struct, frozen=True):
     """Millicores and bytes; None where the strategy is enforced or off, so that nothing differs from what holds."""
 
     limit: int | None = None

@@ -7,10 +7,11 @@ the kernel's own rules: what the hostile writer may not write is refused, as for
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import random
 from collections.abc import Iterator
+
+import msgspec
 
 from koordlite.sandbox.proc_tree import CGROUP_ROOT
 from koordlite.sandbox.sandbox import Sandbox
@@ -22,8 +23,7 @@ READ_ERRORS = (errno.ENOENT, errno.ENODEV, errno.EIO)
 _TARGETS = ("cpuset.cpus", "cpu.max", "cpu.cfs_quota_us")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """How likely each kind of trouble is: for files at each call, else at each `stir`."""
 
     write: float = 0.05

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import uuid
 from collections.abc import Callable
+
+import msgspec
 
 from koordlite.sandbox.cgroups.trees import Cgroups
 from koordlite.sandbox.load.connections import Connections
@@ -21,8 +22,7 @@ from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 CGROUP_ROOT = "/sys/fs/cgroup"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NodeParts:
+class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the emulated node that /proc shows."""
 
     machine: Machine

@@ -7,8 +7,9 @@ said about a node is worked out again when asked, by the function that said it t
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.formulas.reservation.matching import Candidate
 from koordlite.scheduler.judgement import judge
@@ -25,8 +26,7 @@ SAMPLES = 10
 """Nodes of each kind that stay of an attempt whose rows were let go."""
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, kw_only=True):
     """The latest attempt of one pod."""
 
     pod: str
@@ -44,17 +44,17 @@ class Attempt:
     passed: int = 0
     times: int = 1
     """Attempts with this outcome in a row."""
-    stands: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    stands: Mapping[int, int] = msgspec.field(default_factory=dict)
     """What the scheduler was answered, 0 to 10, by score; empty: it did not ask."""
     best: Sequence[str] = ()
     """The nodes rated best."""
     chosen: str = ""
     """The node that the scheduler bound it to."""
     numa_nodes: tuple[int, ...] = ()
-    annotations: dict[str, str] = dataclasses.field(default_factory=dict)
-    events: list[str] = dataclasses.field(default_factory=list)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    events: list[str] = msgspec.field(default_factory=list)
     """What happened after, in order."""
-    reasons: dict[str, int] = dataclasses.field(default_factory=dict)
+    reasons: dict[str, int] = msgspec.field(default_factory=dict)
     """How many nodes were refused, by reason."""
     candidate: Candidate | None = None
     """The pod as it looks for reservations; None: none is for it."""

@@ -6,12 +6,13 @@ what has changed since the last one.
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from koordlite.model import node as nodes
 from koordlite.model.slo.settings import NUMAPolicy
@@ -82,7 +83,7 @@ class Cluster:
                 LOG.info("policy numadistance is %s", "open" if policies.distance else "close")
             self.policies = policies
             if self.settings.numa_distance != policies.distance:
-                self.settings = dataclasses.replace(self.settings, numa_distance=policies.distance)
+                self.settings = msgspec.structs.replace(self.settings, numa_distance=policies.distance)
 
     def row(self, name: str) -> Row | None:
         """The node as it is judged now; None when it is unknown."""
@@ -105,7 +106,7 @@ class Cluster:
 
     def put_node(self, obj: objects.NodeObject) -> None:
         """A Node came or changed; heartbeats change nothing."""
-        kept = dataclasses.replace(
+        kept = msgspec.structs.replace(
             obj_node := nodes.from_wire(obj),
             labels={sys.intern(name): sys.intern(text) for name, text in obj_node.labels.items()},
             annotations=_kept(obj_node.annotations),
@@ -243,7 +244,7 @@ class Cluster:
             return
         row = state.row(self.reservations.of_node(name), self.settings, now, since)
         if placed := self.reserved.of_node(name):
-            row = dataclasses.replace(row, reservations=self.reserved.met(placed, row.pods))
+            row = msgspec.structs.replace(row, reservations=self.reserved.met(placed, row.pods))
         if (look := state.next_look(self.settings, now)) is not None:
             heapq.heappush(self._looks, (look, name))
         if place is not None:

@@ -8,11 +8,12 @@ its last question on, and the node it does get from the entry of bind.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import heapq
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
+
+import msgspec
 
 from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model.errors import KoordliteError
@@ -50,16 +51,14 @@ class BindError(KoordliteError):
         self.is_certain = is_certain
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(msgspec.Struct, frozen=True):
     """What the scheduler would evict on one node."""
 
     uids: tuple[str, ...]
     violations: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Nomination:
+class _Nomination(msgspec.Struct, frozen=True):
     """A node that victims are leaving for a pod, and what they give back there."""
 
     node: str

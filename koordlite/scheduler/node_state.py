@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.node import Node
@@ -19,8 +20,7 @@ from koordlite.scheduler.reservations import Reservation
 ALL_COUNTED = Coverage(is_known=True)
 
 
-@dataclasses.dataclass(slots=True)
-class NodeState:
+class NodeState(msgspec.Struct):
     """One node. Changed only under its owner's lock."""
 
     name: str
@@ -30,11 +30,11 @@ class NodeState:
     """Crane's own topology of the node."""
     report_since: float = 0.0
     """When this version of the report came."""
-    pods: dict[str, KnownPod] = dataclasses.field(default_factory=dict)
+    pods: dict[str, KnownPod] = msgspec.field(default_factory=dict)
     """Bound to it and not ended, by uid."""
-    fresh: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    fresh: dict[str, float | None] = msgspec.field(default_factory=dict)
     """Uids of pods that the report is not known to count, and since when kubelet has been seen to have taken them."""
-    gone: dict[str, tuple[KnownPod, float]] = dataclasses.field(default_factory=dict)
+    gone: dict[str, tuple[KnownPod, float]] = msgspec.field(default_factory=dict)
     """Ended or deleted a short while ago, and since when."""
     dirty_since: float | None = None
     """Since when the report is not that of the pods."""
@@ -160,7 +160,7 @@ class NodeState:
 def with_promise(reservation: Reservation) -> KnownPod:
     """The pod as it will be when it is bound: on its node, with the allocation of its Binding."""
     notes = dict(reservation.annotations)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         reservation.pod,
         node=reservation.node,
         resource_status=notes.get(keys.RESOURCE_STATUS, ""),

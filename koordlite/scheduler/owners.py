@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from koordlite.formulas.reservation import capacity, matching
 from koordlite.formulas.reservation.matching import Candidate
@@ -19,15 +20,14 @@ from koordlite.scheduler.judgement.settings import Settings
 MOST_WAITING = 5_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Met:
+class Met(msgspec.Struct, frozen=True):
     """The nodes on which a pod may take a reservation, or goes by other rules because of one."""
 
     shape: PodShape
     settings: Settings
     candidate: Candidate | None = None
     """None: the pod takes no reservation anywhere."""
-    rows: Mapping[str, Row] = dataclasses.field(default_factory=dict)
+    rows: Mapping[str, Row] = msgspec.field(default_factory=dict)
     """Those of them that it may take, by node."""
     waits: bool = False
     """Room is going to be made for it on one of them, so that it goes nowhere else."""
@@ -109,5 +109,7 @@ def _first(rows: Mapping[str, Row]) -> dict[str, Row]:
     if place is None:
         return dict(rows)
     chosen = rows[names[place]]
-    marked = dataclasses.replace(chosen, reservations=dataclasses.replace(chosen.reservations, first=True), extra={})
+    marked = msgspec.structs.replace(
+        chosen, reservations=msgspec.structs.replace(chosen.reservations, first=True), extra={}
+    )
     return {**rows, names[place]: marked}

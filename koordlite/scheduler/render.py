@@ -7,10 +7,10 @@ What kube-scheduler 1.36 refuses at its start is refused here already, with what
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
 from typing import Any, Literal
 
+import msgspec
 import yaml
 
 from koordlite.model import duration
@@ -20,8 +20,7 @@ LOOPBACK = "http://127.0.0.1:9318"
 _EXTENDED = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What differs from one installation to the next."""
 
     scheduler_name: str = "koordlite-scheduler"

@@ -4,7 +4,6 @@ the watch, or time, and always a reason."""
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -29,8 +28,7 @@ End = Literal[
 REMEMBERED = 512
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True):
     """A pod on its way to a node."""
 
     pod: KnownPod
@@ -49,8 +47,7 @@ class Reservation:
         return msgspec.json.decode(text, type=AllocatedText).uid if text else ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A reservation that is over."""
 
     reservation: Reservation

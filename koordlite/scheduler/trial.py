@@ -6,10 +6,11 @@ each node, and what kubelet would say there.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from koordlite.kube.folder import manifest_files
 from koordlite.model import keys, nrt
@@ -29,8 +30,7 @@ from koordlite.scheduler.judgement.settings import Settings
 _POLICIES: tuple[Policy, ...] = ("none", "best-effort", "restricted", "single-numa-node")
 
 
-@dataclasses.dataclass(frozen=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True):
     """A cluster from files, and one pod of it that is not bound."""
 
     extender: Extender
@@ -101,7 +101,7 @@ def of_folder(folder: str, key: str, settings: Settings) -> Trial:
             cluster.put_report(obj)
         elif isinstance(obj, objects.PodObject):
             # What the reports have counted already: kubelet has taken it.
-            taken = dataclasses.replace(pods.known(obj, cluster.shape(obj)), started=True)
+            taken = msgspec.structs.replace(pods.known(obj, cluster.shape(obj)), started=True)
             cluster.put_known(taken)
     cluster.synced()
     asked = next((pod for pod in all_pods if f"{pod.metadata.namespace}/{pod.metadata.name}" == key), None)

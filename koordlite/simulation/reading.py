@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from koordlite import config
@@ -18,8 +19,7 @@ from koordlite.sandbox.cluster import scenario
 from koordlite.sandbox.cluster.scenario import Scenario
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Play:
+class Play(msgspec.Struct, frozen=True):
     """A scenario with the settings of the agent."""
 
     name: str
@@ -53,13 +53,13 @@ def parse(text: str, source: str) -> Play:
 def variant(play: Play, path: Path) -> Play:
     """The same with another configuration: a koordlite.yaml, or a manifest of the ConfigMap slo-controller-config."""
     if not _is_manifest(_text(path)):
-        return dataclasses.replace(play, settings=config.load(path), label=path.stem)
+        return msgspec.structs.replace(play, settings=config.load(path), label=path.stem)
     found = [obj for obj in manifest_files.read(path) if isinstance(obj, objects.ConfigMapObject)]
     if len(found) != 1:
         do = "write one ConfigMap, or a koordlite.yaml"
         raise ConfigError(Problem(str(path), "kind", "", f"there are {len(found)} ConfigMaps", do))
     data = {**play.scenario.config, **(found[0].data or {})}
-    return dataclasses.replace(play, scenario=dataclasses.replace(play.scenario, config=data), label=path.stem)
+    return msgspec.structs.replace(play, scenario=dataclasses.replace(play.scenario, config=data), label=path.stem)
 
 
 def in_force(play: Play) -> Settings:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.changes import eviction
 from koordlite.report.history import Row
@@ -16,16 +17,14 @@ from koordlite.simulation.stage import Stage
 _US_PER_CORE_HOUR = 3600e6
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(msgspec.Struct, frozen=True):
     """CPU-µs a pod has wanted and got so far."""
 
     wanted_us: int
     used_us: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """One tick. While the agent is dead, only what the machine says."""
 
     time: float

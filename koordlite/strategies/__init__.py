@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
+
+import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.decision import CPULimit, Decision, Evidence
@@ -63,8 +64,7 @@ def _nobody(_slo: SLO, _pods: Sequence[Pod]) -> tuple[()]:
     return ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Strategy:
+class Strategy(msgspec.Struct, frozen=True):
     """A rule found in this folder. Its name in camelCase (or `NAME` of the module) is its configuration section, metric
     label and CLI word."""
 
@@ -115,7 +115,7 @@ class Strategy:
             return self.without_node(seen, config)
         return self.decide(seen, config, asked) if self.evicts else self.decide(seen, config)
 
-    sentences: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    sentences: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Optional in a module (`SENTENCES`): reason, or reason/verdict, → its sentence; see `report.sentence`."""
 
 
@@ -155,7 +155,7 @@ def judge(
     if config.mode == "off":
         return ()
     answers = strategy.answer(seen, config, asked)
-    return tuple(dataclasses.replace(d, strategy=strategy.name, evidence=_bounded(d)) for d in answers)
+    return tuple(msgspec.structs.replace(d, strategy=strategy.name, evidence=_bounded(d)) for d in answers)
 
 
 def _bounded(decision: Decision) -> Evidence:

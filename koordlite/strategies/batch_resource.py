@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import batch_resource
@@ -45,8 +47,7 @@ class Config(StrategySettings):
     kernel then ends one of its processes at once, on v1 it refuses."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's group or a container's, what it asks for and what it gets."""
 
     name: str
@@ -153,7 +154,7 @@ def _part(seen: Snapshot, name: str, group: str, asked: Asked, fields: tuple[Cgr
         name=name,
         group=group,
         asked=asked,
-        values=dataclasses.replace(found, limit_bytes=limit_bytes, quota_us=quota_us),
+        values=msgspec.structs.replace(found, limit_bytes=limit_bytes, quota_us=quota_us),
         fields=fields,
     )
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.changes.zone_resource import ZoneResourceChange
@@ -38,8 +40,7 @@ class Config(StrategySettings):
     """Section `beAllocatable`. Thresholds and policies come from the ConfigMap key `colocation-config`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Shared:
+class _Shared(msgspec.Struct, frozen=True, kw_only=True):
     """What the node's formula and the zones' take alike."""
 
     system: Use

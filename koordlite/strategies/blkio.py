@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
+import msgspec
+
 from koordlite.changes import block_device
 from koordlite.changes.block_device import BlockChange
 from koordlite.formulas import blkio
@@ -81,7 +83,7 @@ def _within(asker: Asker, config: Config) -> Asker:
     """What a pod may ask for; what the operator asks for holds as it is."""
     if not asker.uid:
         return asker
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         asker, blocks=tuple(_lighter(block, config) for block in asker.blocks[: config.disks_per_pod])
     )
 
@@ -90,8 +92,8 @@ def _lighter(block: Block, config: Config) -> Block:
     weight = block.io_cfg.io_weight_percent
     if weight is None or weight <= config.pod_weight_percent:
         return block
-    return dataclasses.replace(
-        block, io_cfg=dataclasses.replace(block.io_cfg, io_weight_percent=config.pod_weight_percent)
+    return msgspec.structs.replace(
+        block, io_cfg=msgspec.structs.replace(block.io_cfg, io_weight_percent=config.pod_weight_percent)
     )
 
 

@@ -13,6 +13,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from koordlite.changes import cgroup, core_cookie
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.core_cookie import CoreCookieChange
@@ -82,8 +84,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "hold", "CoreSchedOff")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """What class and labels of a pod come to."""
 
     group: str = ""
@@ -91,7 +92,7 @@ class _Asked:
     idle: bool = False
     policy: str = ""
     """The label `core-sched-policy`, where it is one."""
-    wrong: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    wrong: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Evidence about a label that cannot be used."""
     enabled: bool = False
 
@@ -126,8 +127,7 @@ class _Asked:
 _NOTHING = _Asked()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(msgspec.Struct, frozen=True):
     """Who has which cookie."""
 
     ours: frozenset[int]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import ceilings
@@ -79,8 +81,7 @@ def _limited(pod: Pod) -> bool:
     return any("cpu" in container.limits for container in pod.containers)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
+class _Judged(msgspec.Struct, frozen=True, kw_only=True):
     """A container with what it is to get."""
 
     name: str
@@ -91,8 +92,7 @@ class _Judged:
     burst_us: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
+class _Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all containers of a pod."""
 
     settings: CPUBurst
@@ -139,8 +139,7 @@ def _without_burst(seen: Snapshot, config: Config) -> Iterator[Decision]:
     yield Decision("node", "hold", "BurstOff", remember={})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """The settings that hold for a pod, what of its annotation was clipped, and why the annotation cannot be used."""
 
     settings: CPUBurst
@@ -156,7 +155,7 @@ def _asked(seen: Snapshot, pod: Pod, config: Config) -> _Asked:
     if config.annotations_may_raise:
         return _Asked(asked, bad=bad)
     held = ceilings.cpu_burst(asked, of_node)
-    pairs = ((f.name, getattr(asked, f.name), getattr(held, f.name)) for f in dataclasses.fields(CPUBurst))
+    pairs = ((name, getattr(asked, name), getattr(held, name)) for name in CPUBurst.__struct_fields__)
     clipped = ", ".join(f"{camel(name)} {wanted} → {given}" for name, wanted, given in pairs if wanted != given)
     return _Asked(held, clipped, bad)
 
@@ -167,7 +166,7 @@ def _with_asked(decision: Decision, asked: _Asked) -> Decision:
         evidence = {"annotation": asked.bad.key, "why": asked.bad.why, **decision.evidence}
         return Decision(decision.subject, "refuse", "BadBurstAnnotation", evidence, decision.changes)
     if asked.clipped:
-        return dataclasses.replace(decision, evidence={**decision.evidence, "clipped": asked.clipped})
+        return msgspec.structs.replace(decision, evidence={**decision.evidence, "clipped": asked.clipped})
     return decision
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import measured
@@ -44,8 +46,7 @@ class Config(StrategySettings):
     are among the CPUs of best effort. Koordinator's gate BECPUManager, which gives up the limit for it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """What best effort may use, in millicores."""
 
     milli: int
@@ -62,14 +63,14 @@ def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
         return
     memory = Memory.of(seen.remembered.get(NAME, {}))
     gone_at = memory.node_gone_at if memory.node_gone_at is not None else seen.time
-    keep = dataclasses.replace(memory, node_gone_at=gone_at).kept()
+    keep = msgspec.structs.replace(memory, node_gone_at=gone_at).kept()
     age, root = seen.time - gone_at, seen.layout.besteffort
     limited = any(f"{place.part('cgroup')}/".startswith(f"{root}/") for place in seen.ours)
     if age <= config.hold_seconds or not limited:
         yield Decision("besteffort", "skip", "NoNode", remember=keep)
         return
     evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
-    yield dataclasses.replace(_release(seen, config, "NoNodeReleased", evidence), remember=keep)
+    yield msgspec.structs.replace(_release(seen, config, "NoNodeReleased", evidence), remember=keep)
 
 
 def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
@@ -120,7 +121,7 @@ def _off(seen: Snapshot, config: Config) -> Decision | None:
     if seen.layout.besteffort not in seen.cgroups:
         return Decision("besteffort", "skip", "NoBestEffortGroup", {"group": seen.layout.besteffort})
     if not seen.slo.threshold.enable:
-        return dataclasses.replace(_release(seen, config, "Disabled", {}), remember={})
+        return msgspec.structs.replace(_release(seen, config, "Disabled", {}), remember={})
     return None
 
 
@@ -130,7 +131,7 @@ def _without_usage(seen: Snapshot, config: Config) -> Decision:
     if age <= config.hold_seconds:
         return Decision("besteffort", "hold", "NoMetrics", {"ageSeconds": round(age)})
     evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
-    return dataclasses.replace(_release(seen, config, "NoMetricsReleased", evidence), remember={})
+    return msgspec.structs.replace(_release(seen, config, "NoMetricsReleased", evidence), remember={})
 
 
 def _followed(seen: NodeSnapshot, config: Config, memory: Memory, budget_milli: int) -> int:
@@ -148,7 +149,7 @@ def _remembering(seen: Snapshot, memory: Memory, budget: Budget, decision: Decis
     fell = memory.followed_milli is not None and budget.followed_milli < memory.followed_milli
     spike = fell and decision.verdict == "shrink"
     kept = Memory(budget.followed_milli, seen.time if spike else memory.shrunk_at)
-    return dataclasses.replace(decision, remember=kept.kept())
+    return msgspec.structs.replace(decision, remember=kept.kept())
 
 
 def _limit(
@@ -319,7 +320,7 @@ def _release(seen: Snapshot, config: Config, reason: str, evidence: Evidence) ->
     """Both limits given back: best-effort may use all CPUs that are not exclusive."""
     sets = _full_set(seen, config, reason, evidence)
     changes = (*sets.changes, *(c for d in _quota_release(seen, reason) for c in d.changes))
-    return dataclasses.replace(sets, verdict="release" if changes else "hold", changes=changes)
+    return msgspec.structs.replace(sets, verdict="release" if changes else "hold", changes=changes)
 
 
 def _full_set(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.topology_annotation import TopologyChange
@@ -172,7 +174,7 @@ def _of_others(seen: Snapshot, pod: Pod) -> CPUSet:
 
 def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
     left = change.value - others if isinstance(change.value, CPUSet) else None
-    return dataclasses.replace(change, value=left) if left else change
+    return msgspec.structs.replace(change, value=left) if left else change
 
 
 def _given_back(seen: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model import cpuset
@@ -204,7 +206,7 @@ def _left_to_kubelet(seen: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Dec
     groups = (*place.containers.values(), *place.sandboxes)
     others = cpuset.union(held.cpus for held in seen.kubelet.pod_cpus if held.uid != pod.uid)
     changes = tuple(
-        dataclasses.replace(change, value=change.value - others) if isinstance(change.value, CPUSet) else change
+        msgspec.structs.replace(change, value=change.value - others) if isinstance(change.value, CPUSet) else change
         for change in (*_given_back(seen, groups, SET), *_given_back(seen, groups, MEMS))
     )
     if changes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import ceilings, memory_qos
 from koordlite.formulas.memory_qos import Values
@@ -99,8 +101,7 @@ def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
     return found[of_pod].memory_qos
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """What holds for a pod: None when it has no memory QoS; and what is to be said about its annotation."""
 
     settings: MemoryQOS | None
@@ -138,7 +139,7 @@ def _with_asked(decision: Decision, asked: _Asked, cut: str) -> Decision:
     if asked.bad:
         evidence = {"annotation": asked.bad.key, "why": asked.bad.why, **decision.evidence, **more}
         return Decision(decision.subject, "refuse", "BadMemoryQOSAnnotation", evidence, decision.changes)
-    return dataclasses.replace(decision, evidence={**decision.evidence, **more}) if more else decision
+    return msgspec.structs.replace(decision, evidence={**decision.evidence, **more}) if more else decision
 
 
 Part = tuple[int, int]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import msgspec
+
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import ceilings
@@ -34,8 +36,7 @@ class Config(StrategySettings):
     """Section `normalizedQuota`. The ratio is the annotation `node.koordinator.sh/cpu-normalization-ratio`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Quota:
+class _Quota(msgspec.Struct, frozen=True, kw_only=True):
     """One group with a limit."""
 
     name: str

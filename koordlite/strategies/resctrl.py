@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
+import msgspec
+
 from koordlite.changes import resctrl_group
 from koordlite.changes.resctrl_group import ResctrlGroupChange
 from koordlite.changes.resctrl_mount import ResctrlMountChange
@@ -190,7 +192,7 @@ def _class_of(seen: Snapshot, config: Config, pod: Pod) -> QoSClass | None:
     found = protocol.class_of(pod)
     if found is None and not config.pods_beyond_class:
         bound = _bound(seen, pod)
-        limits = bound.enable and dataclasses.replace(bound, enable=False) != ResctrlQOS()
+        limits = bound.enable and msgspec.structs.replace(bound, enable=False) != ResctrlQOS()
         return protocol.group_class(ceilings.cgroup_class(pod)) if limits else None
     return found
 
@@ -208,7 +210,7 @@ def _nothing_to_divide(seen: Snapshot, subject: str, group: str, allocation: All
     release = _release(seen, subject, group, "NothingToDivide")
     divided = ", ".join((*seen.resctrl.caches, *seen.resctrl.bandwidths))
     verdict = release.verdict if release.changes else "skip"
-    return dataclasses.replace(release, verdict=verdict, evidence={"divided": divided, **allocation.why})
+    return msgspec.structs.replace(release, verdict=verdict, evidence={"divided": divided, **allocation.why})
 
 
 def _evidence(allocation: Allocation) -> Mapping[str, str]:

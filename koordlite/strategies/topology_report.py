@@ -76,7 +76,7 @@ def _machine(seen: NodeSnapshot, config: Config) -> Decision:
     # Zones that are no NUMA nodes (sockets, racks) belong to others.
     zones_of_nodes = tuple(zone for zone in seen.published.zones if nrt.numa_node_of_zone(zone.name) is not None)
     report = _marked_stale(report, seen.published, zones_of_nodes) if is_silent else report
-    published = dataclasses.replace(seen.published, zones=zones_of_nodes)
+    published = msgspec.structs.replace(seen.published, zones=zones_of_nodes)
     changed = topology_diff.difference(published, report)
     moment = seen.ages.get("topology write", AT_MOST_EVERY_SECONDS)
     due = bool(changed) and moment >= AT_MOST_EVERY_SECONDS
@@ -125,7 +125,7 @@ def _marked_stale(report: topology_diff.Report, published: Published, zones: tup
     """The zones as they are published, and that they are not current; v1alpha1 has no place for that."""
     if not zones or published.topology_version.endswith("/v1alpha1"):
         return report
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         report,
         policies=published.topology_policies,
         zones=tuple(msgspec.structs.replace(zone, attributes=None) for zone in zones),
@@ -136,10 +136,10 @@ def _marked_stale(report: topology_diff.Report, published: Published, zones: tup
 def _with_zones(report: topology_diff.Report, seen: NodeSnapshot, config: Config) -> topology_diff.Report:
     kubelet, by_kubelet = seen.kubelet, config.zones == "kubelet"
     if not by_kubelet:
-        seen = dataclasses.replace(seen, kubelet=dataclasses.replace(kubelet, resources=None))
+        seen = dataclasses.replace(seen, kubelet=msgspec.structs.replace(kubelet, resources=None))
     numa_placement = config.numa_placement and by_kubelet
     zones = tuple(zone_report.of(seen, huge_pages=config.huge_pages, numa_placement=numa_placement))
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         report,
         policies=(nrt.topology_policy(kubelet.topology_manager_policy, kubelet.topology_manager_scope),),
         zones=zones,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import pathlib
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import cyaml
+import msgspec
 import pytest
 from apiserver import ApiServer
 from koordletnode import Left, same
@@ -75,7 +75,7 @@ class Fleet:
     def _with_koordlet(self, cluster: SandboxCluster, settings: config.Settings) -> SandboxCluster:
         """koordlet goes on: the emulated kubelet takes what the server adds to a pod for a change of it."""
         node = self.left.node
-        quiet = config.one_writer(dataclasses.replace(settings, publish=PublishSettings(node_resources="manager")))
+        quiet = config.one_writer(msgspec.structs.replace(settings, publish=PublishSettings(node_resources="manager")))
         with node.journal() as journal:
             agent = Agent(self.left.host, cluster, quiet, journal)
             for _ in range(10):

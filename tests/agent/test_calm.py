@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 import slices
 from emulated import Emulated
@@ -19,11 +19,13 @@ def sized(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     cpus: int = request.param
     base = shapes.machine("intel-2s-ht")
     rows = (
-        dataclasses.replace(base.cpus[0], id=i, package=i % (cpus // 2) * 4 // cpus, core=i % (cpus // 2) % (cpus // 4))
+        msgspec.structs.replace(
+            base.cpus[0], id=i, package=i % (cpus // 2) * 4 // cpus, core=i % (cpus // 2) % (cpus // 4)
+        )
         for i in range(cpus)
     )
-    placed = tuple(dataclasses.replace(row, node=row.package, l3=row.package) for row in rows)
-    monkeypatch.setitem(shapes._SHAPES, "sized", dataclasses.replace(base, name="sized", cpus=placed))
+    placed = tuple(msgspec.structs.replace(row, node=row.package, l3=row.package) for row in rows)
+    monkeypatch.setitem(shapes._SHAPES, "sized", msgspec.structs.replace(base, name="sized", cpus=placed))
     return Emulated("sized", tmp_path)
 
 

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -46,7 +47,7 @@ def agent(node: Emulated, journal: Any, mode: Mode = "enforce", **chosen: Any) -
     """An agent whose one strategy that is on is the one."""
     settings = config.with_modes(config.with_modes(config.default(), "off"), mode, frozenset({"coreSched"}))
     section = dataclasses.replace(settings.strategies["coreSched"], **chosen)
-    settings = dataclasses.replace(settings, strategies={**settings.strategies, "coreSched": section})
+    settings = msgspec.structs.replace(settings, strategies={**settings.strategies, "coreSched": section})
     return Agent(node.host(), node.cluster, settings, journal)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import cranepods
+import msgspec
 import pytest
 from cranepods import ONLY_CRANE, WITH_POOLS
 from emulated import Emulated
@@ -336,7 +337,7 @@ def test_memory_follows_where_asked_and_comes_back(tmp_path: Path) -> None:
     with node.journal() as journal:
         settings = config.with_modes(node.settings("observe"), "enforce", ONLY_CRANE)
         crane = dataclasses.replace(settings.strategies["craneCPUManager"], memory_nodes=True)
-        settings = dataclasses.replace(settings, strategies={**settings.strategies, "craneCPUManager": crane})
+        settings = msgspec.structs.replace(settings, strategies={**settings.strategies, "craneCPUManager": crane})
         agent = Agent(node.host(), node.cluster, settings, journal)
         node.ticks(agent, 3)
         assert cranepods.mems(node, agent, "nginx") == "1"

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -49,7 +50,7 @@ def agent_of(node: Emulated, mode: Mode, journal: Journal | None, **rules: Any) 
     settings = config.with_modes(config.default(), mode)
     chosen = {"be_memory_evict": True, "evict_partly": True, **rules}
     memory = dataclasses.replace(settings.strategies["memoryEvict"], **chosen)
-    settings = dataclasses.replace(settings, strategies={**settings.strategies, "memoryEvict": memory})
+    settings = msgspec.structs.replace(settings, strategies={**settings.strategies, "memoryEvict": memory})
     return Agent(node.host(), node.cluster, settings, journal)
 
 
@@ -110,7 +111,7 @@ def test_without_a_rule_switched_on_enforcing_evicts_nobody(pressed: Emulated) -
 
 def test_what_the_cluster_keeps_is_killed_at_last_and_comes_back(tmp_path: Path) -> None:
     """On cgroup v2, by the kernel: the pod stays, its processes are new."""
-    node = Emulated(dataclasses.replace(shapes.machine("small"), cgroup_version=2), tmp_path)
+    node = Emulated(msgspec.structs.replace(shapes.machine("small"), cgroup_version=2), tmp_path)
     threshold = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
     node.raw_slo({"resource-threshold-config": {"clusterStrategy": threshold}})
     node.pod("web", "LS", "500m")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cranepods
 import cyaml
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -66,7 +67,7 @@ class Shop:
         quick = {"sample_seconds": 4.0, "rounds": 2, "rest_rounds": 2, **settings}
         own = dataclasses.replace(section, **quick)  # type: ignore[arg-type]
         both = {**modes.strategies, "numaAffinity": own}
-        return Agent(self.node.host(), self.node.cluster, dataclasses.replace(modes, strategies=both), journal)
+        return Agent(self.node.host(), self.node.cluster, msgspec.structs.replace(modes, strategies=both), journal)
 
     def cpus(self, agent: Agent, name: str) -> str:
         return cranepods.cpus(self.node, agent, name)

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import cyaml
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -38,7 +39,7 @@ def agent_of(node: Emulated, *, predict: bool) -> Agent:
         cold_start_seconds=60.0,  # type: ignore[arg-type]
     )
     sections = {**settings.strategies, "midAllocatable": section}
-    return Agent(node.host(), node.cluster, dataclasses.replace(settings, strategies=sections))
+    return Agent(node.host(), node.cluster, msgspec.structs.replace(settings, strategies=sections))
 
 
 def mid_cpu(agent: Agent) -> Decision:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -33,7 +34,7 @@ def judged(emulate: Callable[[str], Emulated]) -> tuple[Snapshot, tuple[Decision
 def with_limit(decisions: tuple[Decision, ...], **limits: int) -> tuple[Decision, ...]:
     """The same decisions, with another result of the rule that limits best effort."""
     return tuple(
-        dataclasses.replace(d, outcome=dataclasses.replace(d.outcome, **limits))  # type: ignore[arg-type]
+        msgspec.structs.replace(d, outcome=msgspec.structs.replace(d.outcome, **limits))  # type: ignore[arg-type]
         if isinstance(d.outcome, CPULimit)
         else d
         for d in decisions
@@ -50,7 +51,7 @@ def test_the_edge_follows_the_result_and_not_the_evidence(judged: tuple[Snapshot
     others, capacity = seen.usage.others_milli, seen.node.capacity_milli if seen.node else 0
     assert others is not None
     decisions = with_limit(decisions, budget_milli=5000, limit_milli=3000)
-    blank = tuple(dataclasses.replace(d, evidence={}) for d in decisions)
+    blank = tuple(msgspec.structs.replace(d, evidence={}) for d in decisions)
     assert edge(seen, decisions) == edge(seen, blank) == others + 5000 - 3000 + capacity // 100
 
 
@@ -58,7 +59,7 @@ def test_a_refused_write_leaves_the_limit_before_it(judged: tuple[Snapshot, tupl
     seen, decisions = judged
     decisions = with_limit(decisions, budget_milli=5000, present_milli=4000, limit_milli=3000)
     change = CgroupChange("kubepods/besteffort", "cpu.quota", 300_000)
-    decisions = tuple(dataclasses.replace(d, changes=(change,)) if d.outcome else d for d in decisions)
+    decisions = tuple(msgspec.structs.replace(d, changes=(change,)) if d.outcome else d for d in decisions)
     done, refused = (AppliedStep(change.place, "300000", ok, "" if ok else "refused") for ok in (True, False))
     assert edge(seen, decisions, (done,)) == edge(seen, decisions)
     assert edge(seen, decisions, (refused,)) == edge(seen, decisions) - 1000
@@ -78,5 +79,5 @@ def test_a_limit_that_cannot_shrink_wakes_nobody(judged: tuple[Snapshot, tuple[D
 def test_without_best_effort_or_a_sample_nobody_is_woken(judged: tuple[Snapshot, tuple[Decision, ...]]) -> None:
     seen, decisions = judged
     assert edge(dataclasses.replace(seen, pods=()), decisions) is None
-    blind = dataclasses.replace(seen, usage=dataclasses.replace(seen.usage, node=None))
+    blind = dataclasses.replace(seen, usage=msgspec.structs.replace(seen.usage, node=None))
     assert edge(blind, decisions) is None

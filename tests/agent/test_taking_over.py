@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -26,8 +26,8 @@ class Late:
         ages = {name: None if name == self.unknown else 0.5 for name in ("node", "pods", "config", "topology")}
         watches = tuple(WatchState(name=name, age_seconds=age) for name, age in ages.items())
         if self.unknown in ("", "topology"):
-            return dataclasses.replace(whole, watches=watches)
-        return dataclasses.replace(whole, node=None, pods=(), config=None, watches=watches)
+            return msgspec.structs.replace(whole, watches=watches)
+        return msgspec.structs.replace(whole, node=None, pods=(), config=None, watches=watches)
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         self._node.cluster.publish(changes)

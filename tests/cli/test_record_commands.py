@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -179,7 +180,7 @@ def test_a_folder_that_cannot_be_written_matters_only_where_it_is_required(
     blocked = tmp_path / "a file"
     blocked.touch()
     record = dataclasses.replace(config.FlightRecord(), mode=mode, folder=str(blocked))
-    settings = dataclasses.replace(config.default(), record=record)
+    settings = msgspec.structs.replace(config.default(), record=record)
     host = Host(RealFiles(), RealClock(), None, None, None)  # type: ignore[arg-type]
     machine = Machine(host, None, "this machine")  # type: ignore[arg-type]
     with contextlib.ExitStack() as stack:

@@ -5,10 +5,11 @@ Evictions are counted on the picture as it is (`fit: snapshot`), as upstream cou
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
+
+import msgspec
 
 from descheduler import plugins
 from descheduler.arguments.evictor import Args
@@ -46,7 +47,7 @@ def run(
     plugin = plugins.discover()[given["plugin"]]
     granted = list[str]()
     try:
-        plan = planned(given, defaults, view, dataclasses.replace(plugin, judge=_noting(plugin.judge, granted)))
+        plan = planned(given, defaults, view, msgspec.structs.replace(plugin, judge=_noting(plugin.judge, granted)))
     except ConfigError:
         return "refused", expect
     evicted = granted if plugin.name == "RemoveDuplicates" else [outcome.pod.key for outcome in plan.evict]
@@ -97,7 +98,7 @@ def planned(
         fit="snapshot",
     )
     seen = picture(_marked(given, anything))
-    return planner.plan(dataclasses.replace(seen, usage=view.usage) if view else seen, setup)
+    return planner.plan(msgspec.structs.replace(seen, usage=view.usage) if view else seen, setup)
 
 
 def validated(name: str, given: Any, expect: Any) -> tuple[Any, Any]:

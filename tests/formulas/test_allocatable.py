@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +36,7 @@ def pod(**given: object) -> Pod:
 
 
 def results(**changes: object) -> tuple[int, int]:
-    colocation = dataclasses.replace(
+    colocation = msgspec.structs.replace(
         Colocation(cpu_reclaim_threshold_percent=75, memory_reclaim_threshold_percent=75), **changes
     )
     cpu, memory = allocatable.batch(

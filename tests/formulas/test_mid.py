@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ USED = Use(40_000, 128 * GI)
 def results(used: Use | None = USED, reclaim: int = 10_000, **changes: object) -> tuple[int, int]:
     cpu, memory = mid.mid(
         capacity=CAPACITY,
-        colocation=dataclasses.replace(Colocation(), **changes),
+        colocation=msgspec.structs.replace(Colocation(), **changes),
         reclaimable=Use(reclaim, 16 * GI),
         used=used,
         kept=Use(4_000, 8 * GI),

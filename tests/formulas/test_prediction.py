@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,12 +84,12 @@ def test_no_more_is_offered_than_the_node_has_beside_the_peaks() -> None:
 
 @pytest.mark.parametrize("gone", ["prod", "system", "all"])
 def test_too_little_known_is_no_answer(gone: str) -> None:
-    seen = None if gone == "all" else dataclasses.replace(SEEN, **{gone: None})
+    seen = None if gone == "all" else msgspec.structs.replace(SEEN, **{gone: None})
     assert prediction.reclaimable(prediction=seen, pods=PODS, offered=OFFERED) is None
 
 
 def test_a_pod_that_leaves_gives_nothing() -> None:
-    leaving = (dataclasses.replace(PODS[0], deleting=True), *PODS[1:])
+    leaving = (msgspec.structs.replace(PODS[0], deleting=True), *PODS[1:])
     found = prediction.reclaimable(prediction=SEEN, pods=leaving, offered=OFFERED)
     assert found is not None
     assert found.by_pod.reclaimable.cpu == 0
@@ -97,7 +97,7 @@ def test_a_pod_that_leaves_gives_nothing() -> None:
 
 @given(st.integers(0, 20_000), st.integers(0, 40), st.integers(0, 100))
 def test_nothing_is_negative_and_nothing_beyond_the_requests(cpu: int, gib: int, margin: int) -> None:
-    seen = dataclasses.replace(SEEN, prod=Use(cpu, gib * GIB), margin_percent=margin)
+    seen = msgspec.structs.replace(SEEN, prod=Use(cpu, gib * GIB), margin_percent=margin)
     found = prediction.reclaimable(prediction=seen, pods=PODS, offered=OFFERED)
     assert found is not None
     assert 0 <= found.least.cpu <= 9000

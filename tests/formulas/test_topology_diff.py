@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -74,11 +74,11 @@ def test_the_same_in_another_print_and_what_others_add_is_no_difference() -> Non
     ],
 )
 def test_the_first_difference_is_told(said: dict[str, Any], told: str) -> None:
-    assert topology_diff.difference(dataclasses.replace(SAID, **said), WANTED) == told
+    assert topology_diff.difference(msgspec.structs.replace(SAID, **said), WANTED) == told
 
 
 def test_a_resource_that_is_wanted_counts_whoever_usually_owns_it() -> None:
-    wanted = dataclasses.replace(WANTED, zones=(zone(cpu(), with_more(GPU)),))
+    wanted = msgspec.structs.replace(WANTED, zones=(zone(cpu(), with_more(GPU)),))
     assert topology_diff.difference(SAID, wanted) == "Zones changed, item: resources"
 
 
@@ -88,7 +88,7 @@ def with_more(resource: ZoneResource) -> ZoneResource:
 
 
 def test_what_is_not_to_be_there_differs_when_it_is() -> None:
-    without = dataclasses.replace(WANTED, annotations={POLICY: None}, labels={})
+    without = msgspec.structs.replace(WANTED, annotations={POLICY: None}, labels={})
     assert topology_diff.difference(SAID, without) == f"annotations changed, key {POLICY}"
 
 

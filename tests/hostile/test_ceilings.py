@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import tenants
 from emulated import Emulated
@@ -31,7 +32,7 @@ def play(node: Emulated, *, ticks: int = 4, **sections: Any) -> list[Tick]:
     """What an agent does; `sections` replace those of its configuration."""
     settings = node.settings()
     chosen = {name: dataclasses.replace(section, mode="enforce") for name, section in sections.items()}
-    settings = dataclasses.replace(settings, strategies={**settings.strategies, **chosen})
+    settings = msgspec.structs.replace(settings, strategies={**settings.strategies, **chosen})
     with node.journal() as journal:
         return node.ticks(Agent(node.host(), node.cluster, settings, journal), ticks)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import tenants
 from emulated import Emulated
@@ -40,7 +41,7 @@ def play(node: Emulated, *, rule: str = "be_memory_evict", ticks: int = 20, **op
     chosen = dataclasses.replace(settings.strategies["memoryEvict"], **{rule: True, **options})
     strategies = {**settings.strategies, "memoryEvict": chosen}
     with node.journal() as journal:
-        agent = Agent(node.host(), node.cluster, dataclasses.replace(settings, strategies=strategies), journal)
+        agent = Agent(node.host(), node.cluster, msgspec.structs.replace(settings, strategies=strategies), journal)
         return node.ticks(agent, ticks)
 
 

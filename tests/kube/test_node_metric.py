@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import cyaml
+import msgspec
 import pytest
 from apibench import Bench
 from tinyapi import Reply
@@ -82,7 +83,7 @@ def test_the_status_is_what_koordinator_reads() -> None:
 
 
 def test_parts_of_another_moment_never_make_the_system_negative() -> None:
-    usage = dataclasses.replace(USAGE, node=Use(1, 1))
+    usage = msgspec.structs.replace(USAGE, node=Use(1, 1))
     made = status(_seen(usage), wall=1e9)
     assert made is not None
     assert made["nodeMetric"]["systemUsage"] == {"resources": {"cpu": "0m", "memory": "0"}}

@@ -14,6 +14,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from apibench import Bench, until
 
@@ -91,7 +92,7 @@ def agent(bench: Bench, kubelet: Kubelet, state: Path) -> Iterator[None]:
     )
     chosen = config.with_modes(config.default(), "off", frozenset(config.default().strategies))
     chosen = config.with_modes(chosen, "enforce", frozenset({"topologyReport"}))
-    chosen = dataclasses.replace(chosen, agent=dataclasses.replace(chosen.agent, interval_seconds=INTERVAL_SECONDS))
+    chosen = msgspec.structs.replace(chosen, agent=dataclasses.replace(chosen.agent, interval_seconds=INTERVAL_SECONDS))
     with contextlib.ExitStack() as stack:
         cluster.start(10.0)
         stack.callback(cluster.stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -105,7 +106,7 @@ def test_a_limit_that_somebody_changes_is_another_picture_of_the_groups(node: Em
     node.sandbox.advance(1.0)
     after = observer.observe()
     assert changed(before, after) == {"cgroups"}
-    assert after.cgroups[group] == dataclasses.replace(before.cgroups[group], quota_us=50_000)
+    assert after.cgroups[group] == msgspec.structs.replace(before.cgroups[group], quota_us=50_000)
     same = {name for name, state in before.cgroups.items() if after.cgroups[name] is state}
     assert same == set(before.cgroups) - {group}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -198,6 +198,6 @@ def test_a_strategy_that_fails_to_say_what_it_wants_takes_nothing_from_the_other
 
     rules = strategies.discover()
     memory = next(rule for rule in rules if rule.windows(SLO(), ()))
-    bad = dataclasses.replace(memory, name="bad", reads=broken)
+    bad = msgspec.structs.replace(memory, name="bad", reads=broken)
     assert wants.of([bad, memory])(SLO(), ()) == wants.of([memory])(SLO(), ())
     assert "strategy bad cannot say what it wants to see" in caplog.text

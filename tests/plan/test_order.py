@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -213,7 +213,7 @@ def test_two_values_for_one_place_are_a_conflict_and_the_first_has_it() -> None:
 
 def test_the_same_value_twice_is_no_conflict() -> None:
     one = CgroupChange("k", "cpu.quota", 1000)
-    made = plan.make([answer("first", one), answer("second", dataclasses.replace(one))], {})
+    made = plan.make([answer("first", one), answer("second", msgspec.structs.replace(one))], {})
     assert (made.steps, made.conflicts) == ((one,), ())
 
 

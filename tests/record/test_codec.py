@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,7 +100,7 @@ def test_moments_follow_from_those_before_them(
     keys = st.dictionaries(TEXT, st.sampled_from([1.0, 2.0]), max_size=4)
     for decisions in chain:
         seen = dataclasses.replace(moments[0].seen, evicted=data.draw(keys))
-        moment = dataclasses.replace(moments[0], decisions=decisions, seen=seen)
+        moment = msgspec.structs.replace(moments[0], decisions=decisions, seen=seen)
         back = reader.moment(writer.frame(moment))
         assert back == moment
         assert list(back.seen.evicted) == list(moment.seen.evicted)
@@ -109,7 +110,7 @@ def test_moments_follow_from_those_before_them(
 def test_equal_numbers_of_another_kind_and_another_order_are_changes(moments: list[Moment]) -> None:
     writer, reader = difference.Writer(), difference.Reader()
     for evidence in ({"a": 1, "b": 2}, {"a": 1.0, "b": 2}, {"b": 2, "a": 1.0}, {"b": 2, "a": True}):
-        moment = dataclasses.replace(moments[0], decisions=(Decision("node", "hold", "X", evidence),))
+        moment = msgspec.structs.replace(moments[0], decisions=(Decision("node", "hold", "X", evidence),))
         back = reader.moment(writer.frame(moment))
         assert repr(back.decisions) == repr(moment.decisions)
 
@@ -118,7 +119,7 @@ def test_a_moment_that_is_the_same_takes_one_byte(moments: list[Moment]) -> None
     writer = difference.Writer()
     writer.frame(moments[0])
     assert writer.frame(moments[0]) == b"\x80"
-    assert writer.frame(dataclasses.replace(moments[0], decisions=tuple(moments[0].decisions))) == b"\x80"
+    assert writer.frame(msgspec.structs.replace(moments[0], decisions=tuple(moments[0].decisions))) == b"\x80"
 
 
 def test_an_object_of_a_foreign_class_is_refused_when_it_is_written() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import signal
@@ -10,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koordlite.record.damage import RecordError
@@ -22,7 +22,7 @@ from koordlite.record.store import Recorder
 def long(moments: list[Moment], rounds: int) -> list[Moment]:
     """The same moments over and over, each at its own time."""
     return [
-        dataclasses.replace(moment, wall=float(number * len(moments) + at))
+        msgspec.structs.replace(moment, wall=float(number * len(moments) + at))
         for number in range(rounds)
         for at, moment in enumerate(moments)
     ]

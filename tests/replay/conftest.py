@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from emulated import RESCTRL, Emulated
 
@@ -24,7 +25,7 @@ def run(node: Emulated, folder: Path, *, seconds: int, surges: tuple[int, ...] =
     """The moments of an agent in mode enforce; they are recorded in `folder`."""
     settings = node.settings()
     rule = dataclasses.replace(settings.strategies["memoryEvict"], **memory)
-    settings = dataclasses.replace(settings, strategies={**settings.strategies, "memoryEvict": rule})
+    settings = msgspec.structs.replace(settings, strategies={**settings.strategies, "memoryEvict": rule})
     recorder, found = Recorder(folder, Head(koordlite="test", node="node-a"), max_bytes=8 << 20), list[Moment]()
     with node.journal() as journal:
         agent = Agent(node.host(), node.cluster, settings, journal)

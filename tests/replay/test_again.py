@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koordlite import strategies
@@ -47,15 +47,17 @@ def test_a_surge_is_remembered_until_the_next_tick(eventful: Eventful) -> None:
     moment = next(m for m in eventful[1] if not m.woken and m.seen.usage.node and m.seen.usage.best_effort_cpu)
     assert moment.seen.usage.node
     use = FreshUse(node=moment.seen.usage.node.cpu + 3000, pods=moment.seen.usage.node.cpu + 3000, best_effort=0)
-    with_use, without = (again.Judge().decisions(dataclasses.replace(moment, recent=r)) for r in (use, None))
+    with_use, without = (again.Judge().decisions(msgspec.structs.replace(moment, recent=r)) for r in (use, None))
     assert with_use != without
 
 
 def test_a_decision_that_was_changed_is_found_and_named(eventful: Eventful) -> None:
     moments = list(eventful[1])
     first, *rest = moments[3].decisions
-    moments[3] = dataclasses.replace(moments[3], decisions=(dataclasses.replace(first, reason="Otherwise"), *rest))
-    moments[4] = dataclasses.replace(moments[4], decisions=moments[4].decisions[:-1])
+    moments[3] = msgspec.structs.replace(
+        moments[3], decisions=(msgspec.structs.replace(first, reason="Otherwise"), *rest)
+    )
+    moments[4] = msgspec.structs.replace(moments[4], decisions=moments[4].decisions[:-1])
     found = again.check(moments)
     assert not found.same
     assert found.wrong == 2
@@ -70,7 +72,7 @@ def test_a_strategy_that_failed_fails_again(eventful: Eventful, monkeypatch: pyt
     def fail(seen: Snapshot, config: object) -> tuple[()]:
         raise ZeroDivisionError("nothing to divide by")
 
-    broken = tuple(dataclasses.replace(r, decide=fail) if r.name == "cpuSuppress" else r for r in rules)
+    broken = tuple(msgspec.structs.replace(r, decide=fail) if r.name == "cpuSuppress" else r for r in rules)
     monkeypatch.setattr(strategies, "discover", lambda: broken)
     decisions = again.Judge().decisions(eventful[1][0])
     failed = [decision for decision in decisions if decision.reason == "StrategyFailed"]

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koordlite import config
@@ -110,7 +111,7 @@ def test_in_mode_observe_nothing_would_have_been_written(record: Record) -> None
 
 def test_a_run_of_observing_can_be_enforced_afterwards(record: Record) -> None:
     observe = {n: dataclasses.replace(s, mode="observe") for n, s in config.default().strategies.items()}
-    moments = [dataclasses.replace(m, settings=observe, applied=()) for m in record.moments()]
+    moments = [msgspec.structs.replace(m, settings=observe, applied=()) for m in record.moments()]
     modes = dict.fromkeys(observe, "enforce")
     enforced = compare.compare(moments, Other(modes=modes))  # type: ignore[arg-type]
     assert enforced.recorded.writes == 0
@@ -129,7 +130,7 @@ def test_pods_that_would_have_been_evicted_are_gone_and_counted_once(eventful: t
 
 def test_a_gap_of_the_record_counts_for_nothing(record: Record) -> None:
     moments = list(record.moments())
-    late = [dataclasses.replace(moment, wall=moment.wall + 86_400) for moment in moments[30:]]
+    late = [msgspec.structs.replace(moment, wall=moment.wall + 86_400) for moment in moments[30:]]
     assert compare.compare([*moments[:30], *late], Other()).seconds == pytest.approx(58)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 import slices
 
@@ -83,14 +84,14 @@ def test_what_the_cluster_refused_it_refuses_again(eventful: Run) -> None:
 
 def done(moment: Moment, applied: tuple[AppliedStep, ...]) -> int:
     """Evictions that the other course carries out, where of the recorded one came what `applied` says."""
-    moment = dataclasses.replace(moment, applied=applied)
+    moment = msgspec.structs.replace(moment, applied=applied)
     way = Course(Other())
     changes = way.carried_out(way.seen(moment), moment.decisions)
     return sum(isinstance(change, EvictPod) for change in changes)
 
 
 def _refused(step: AppliedStep) -> AppliedStep:
-    return dataclasses.replace(step, ok=False, error="the disruption budget does not allow it")
+    return msgspec.structs.replace(step, ok=False, error="the disruption budget does not allow it")
 
 
 def test_who_is_evicted_on_both_courses_lingers_as_recorded(eventful: Run) -> None:
@@ -123,7 +124,7 @@ def course(moments: list[Moment], other: Other) -> list[Moment]:
         decisions = judge.decisions(shown)
         done = way.carried_out(shown, decisions)
         steps = tuple(AppliedStep(change.place, "", ok=True) for change in done)
-        found.append(dataclasses.replace(shown, decisions=decisions, applied=steps))
+        found.append(msgspec.structs.replace(shown, decisions=decisions, applied=steps))
     return found
 
 

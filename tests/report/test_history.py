@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
+import msgspec
 import pytest
 
 from koordlite.changes.cgroup import CgroupChange
@@ -83,8 +83,8 @@ def test_subjects_and_strategies_do_not_hide_each_other() -> None:
     run = History({}, {})
     both = (
         say("hold"),
-        dataclasses.replace(say("hold"), strategy="other"),
-        dataclasses.replace(say("hold"), subject="x"),
+        msgspec.structs.replace(say("hold"), strategy="other"),
+        msgspec.structs.replace(say("hold"), subject="x"),
     )
     assert len(run.add(Tick(time=0.0, decisions=both))) == 3
 
@@ -93,7 +93,7 @@ def test_pods_that_came_and_went_are_not_remembered_for_ever(monkeypatch: pytest
     monkeypatch.setattr(said, "MAX_SUBJECTS", 8)
     run = History({}, {})
     for number in range(100):
-        gone = dataclasses.replace(say("hold"), subject=f"pod/ns/job-{number}")
+        gone = msgspec.structs.replace(say("hold"), subject=f"pod/ns/job-{number}")
         news = run.add(Tick(time=float(number), decisions=(say("hold"), gone)))
         assert [event.decision for event in news] == ([say("hold"), gone] if number == 0 else [gone])
         run.add(Tick(time=float(number)))  # A round without a picture says nothing of anybody.

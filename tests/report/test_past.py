@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from koordlite import changes
@@ -56,8 +55,8 @@ def test_what_was_handed_out_does_not_change_afterwards(ticks: tuple[Tick, ...])
     past, run = Past(), History({}, {})
     past.add(ticks[0], run.add(ticks[0]))
     held = past.remembered()
-    before = dataclasses.astuple(held.rows[0]), len(held.events), dict(held.writes)
+    before = msgspec.structs.astuple(held.rows[0]), len(held.events), dict(held.writes)
     for tick in ticks[1:]:
         past.add(tick, run.add(tick))
-    assert (dataclasses.astuple(held.rows[0]), len(held.events), dict(held.writes)) == before
+    assert (msgspec.structs.astuple(held.rows[0]), len(held.events), dict(held.writes)) == before
     assert len(past.remembered().rows) == 241

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 
 from koordlite.changes.cgroup import CgroupChange
@@ -100,7 +101,7 @@ def test_under_static_policy_the_containers_count(picture: Snapshot) -> None:
     ],
 )
 def test_limit_is_the_tighter_of_cpus_and_quota(picture: Snapshot, quota_us: int | None, limit: int) -> None:
-    root = dataclasses.replace(picture.cgroups[ROOT], quota_us=quota_us)
+    root = msgspec.structs.replace(picture.cgroups[ROOT], quota_us=quota_us)
     seen = dataclasses.replace(picture, cgroups={**picture.cgroups, ROOT: root})
     assert tick.build(seen, [], modes=MODES).be_limit == limit
 
@@ -130,8 +131,8 @@ def test_host_applications_count_as_protected_unless_they_are_best_effort(pictur
         HostApplication(name="db", qos=QoSClass.LS),
         HostApplication(name="scan", qos=QoSClass.BE, base="KubepodsBesteffort"),
     )
-    usage = dataclasses.replace(picture.usage, host_apps={"db": Use(300, 0), "scan": Use(700, 0)})
-    seen = dataclasses.replace(picture, usage=usage, slo=dataclasses.replace(picture.slo, host_applications=apps))
+    usage = msgspec.structs.replace(picture.usage, host_apps={"db": Use(300, 0), "scan": Use(700, 0)})
+    seen = dataclasses.replace(picture, usage=usage, slo=msgspec.structs.replace(picture.slo, host_applications=apps))
     assert tick.build(seen, [], modes=MODES).prod_cpu == 2300
 
 
@@ -150,7 +151,7 @@ POOL = '[{"socket":0,"node":0,"cpuset":"1-3"},{"socket":1,"node":1,"cpuset":"4-5
     ],
 )
 def test_shared_pool(picture: Snapshot, published: str, decided: tuple[Change, ...], shown: str) -> None:
-    held = dataclasses.replace(picture.published, topology={keys.LS_SHARED_POOLS: published})
+    held = msgspec.structs.replace(picture.published, topology={keys.LS_SHARED_POOLS: published})
     seen = dataclasses.replace(picture, published=held)
     assert tick.build(seen, [Decision("pools", "set", "SharedPools", changes=decided)], modes=MODES).ls_pool == shown
 
@@ -175,7 +176,7 @@ def test_the_first_claim_of_a_place_is_the_one_that_was_carried_out(picture: Sna
 
 
 def test_what_another_strategy_only_wishes_for_is_not_what_holds(picture: Snapshot) -> None:
-    wish, done = dataclasses.replace(narrow("6-7", ROOT), strategy="idle"), narrow("4-5", ROOT)
+    wish, done = msgspec.structs.replace(narrow("6-7", ROOT), strategy="idle"), narrow("4-5", ROOT)
     made = tick.build(picture, [wish, done], applied=ok(done), modes={**MODES, "idle": "observe"})
     assert made.be_cpuset == "4-5"
 

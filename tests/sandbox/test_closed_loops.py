@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -57,7 +58,7 @@ class Node(Emulated):
         """Everything enforced, with these options of one strategy."""
         chosen = self.settings()
         section = dataclasses.replace(chosen.strategies[name], **rules)  # type: ignore[arg-type]
-        return dataclasses.replace(chosen, strategies={**chosen.strategies, name: section})
+        return msgspec.structs.replace(chosen, strategies={**chosen.strategies, name: section})
 
     def live(self, settings: Settings, seconds: int) -> list[Tick]:
         """An agent at work for that long."""

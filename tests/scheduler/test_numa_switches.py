@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Iterator
 from typing import Any
 
 import cyaml
+import msgspec
 import pytest
 from apiserver import ApiServer
 from hypothesis import given
@@ -150,5 +150,5 @@ def test_a_write_in_between_is_kept(world: World):
             world.api.request("PATCH", path_of(NUMA_AWARE), body=body, content_type="application/merge-patch+json")
         return opened(text)
 
-    changed = Switches(world.api).put(dataclasses.replace(NUMA_AWARE, opened=slow), "open")
+    changed = Switches(world.api).put(msgspec.structs.replace(NUMA_AWARE, opened=slow), "open")
     assert changed and world.data(NUMA_AWARE)["volcano-scheduler.conf"] == opened(CONF.replace("gang", "drf"))

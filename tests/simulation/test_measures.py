@@ -11,7 +11,7 @@ from koordlite.sandbox.cluster.scenario import Expectation
 from koordlite.simulation import measures
 from koordlite.simulation.samples import Amount, Sample
 
-NOTHING: dict[str, Any] = dict.fromkeys(Row.__dataclass_fields__)
+NOTHING: dict[str, Any] = dict.fromkeys(Row.__struct_fields__)
 
 
 def sample(time: float, wanted: int = 0, used: int = 0, **more: Any) -> Sample:

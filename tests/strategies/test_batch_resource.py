@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,7 +92,7 @@ def test_what_stands_already_is_left_alone(node: Any) -> None:
 
 def test_v2_keeps_a_coarser_weight_and_is_left_alone_as_well(build: Any, node: Any) -> None:
     # 512 shares are weight 20, which reads as 500 shares.
-    coarse = dataclasses.replace(WRITTEN, values={**WRITTEN.values, "cpu.shares": 500})
+    coarse = msgspec.structs.replace(WRITTEN, values={**WRITTEN.values, "cpu.shares": 500})
     assert build.changes(decide(node(present=coarse, layout=build.layout(2)))) == {}
     assert f"{POD}/cpu.shares" in build.changes(decide(node(present=coarse)))
 
@@ -105,7 +106,7 @@ def test_v2_keeps_a_coarser_weight_and_is_left_alone_as_well(build: Any, node: A
 )
 def test_pods_that_do_not_run_here_get_nothing(node: Any, build: Any, pod: Any) -> None:
     seen = node()
-    seen = dataclasses.replace(seen, pods=(dataclasses.replace(seen.pods[0], **pod),))
+    seen = dataclasses.replace(seen, pods=(msgspec.structs.replace(seen.pods[0], **pod),))
     assert [d.reason for d in decide(seen)] == ["BatchResourcesOff"]
 
 
@@ -204,7 +205,7 @@ def test_suppression_lowers_the_quotas_of_this_strategy_before_its_own(build: An
         topology=Topology((CPU(0, 0, 0, 0, 0), CPU(1, 1, 0, 0, 0)), (NUMANode(0, CPUSet.parse("0-1"), GIB),)),
     )
     used = build.used(700)
-    seen = dataclasses.replace(seen, usage=dataclasses.replace(used, best_effort_cpu=0))
+    seen = dataclasses.replace(seen, usage=msgspec.structs.replace(used, best_effort_cpu=0))
     limiting = list(cpu_suppress.decide(seen, cpu_suppress.Config()))
     quotas = {p: int(v) for p, v in build.changes(limiting).items() if p.endswith("quota")}
     assert quotas.keys() == {f"{each}/cpu.quota" for each in (BE, POD, MAIN)}
@@ -214,7 +215,7 @@ def test_suppression_lowers_the_quotas_of_this_strategy_before_its_own(build: An
 
 
 def test_an_idle_group_takes_its_shares_when_it_wakes_up(build: Any, node: Any) -> None:
-    idle = dataclasses.replace(KUBELET, values={**KUBELET.values, "cpu.idle": 1})
+    idle = msgspec.structs.replace(KUBELET, values={**KUBELET.values, "cpu.idle": 1})
     seen = node(cgroups={**node().cgroups, POD: idle})
     decisions = decide(seen)
     assert f"{POD}/cpu.shares" not in build.changes(decisions) and decisions[0].evidence["idle"] == "pod"
@@ -265,7 +266,7 @@ def test_configured_so_a_limit_is_written_below_use_and_says_it(build: Any, node
 def test_only_a_limit_that_falls_asks_what_is_in_use(node: Any) -> None:
     assert list(batch_resource.memory_held(node())) == [POD, MAIN]
     assert list(batch_resource.memory_held(node(present=WRITTEN))) == []
-    lower = dataclasses.replace(WRITTEN, values={**WRITTEN.values, "memory.limit": GIB // 2})
+    lower = msgspec.structs.replace(WRITTEN, values={**WRITTEN.values, "memory.limit": GIB // 2})
     assert list(batch_resource.memory_held(node(present=lower))) == []
 
 
@@ -278,7 +279,7 @@ def test_a_limit_is_kept_in_whole_pages(build: Any, node: Any) -> None:
 
 
 def steps(seen: Snapshot, field: str) -> list[tuple[str, Any]]:
-    made = plan.make([dataclasses.replace(d, strategy=batch_resource.NAME) for d in decide(seen)], seen.cgroups)
+    made = plan.make([msgspec.structs.replace(d, strategy=batch_resource.NAME) for d in decide(seen)], seen.cgroups)
     return [(c.group, c.value) for c in made.steps if isinstance(c, CgroupChange) and c.field == field]
 
 
@@ -298,7 +299,7 @@ def test_a_pod_that_is_no_longer_batch_gets_back_what_was_found(build: Any, node
 
 
 def test_an_idle_group_gets_its_shares_back_when_it_wakes_up(build: Any, node: Any) -> None:
-    idle = dataclasses.replace(WRITTEN, values={**WRITTEN.values, "cpu.idle": 1})
+    idle = msgspec.structs.replace(WRITTEN, values={**WRITTEN.values, "cpu.idle": 1})
     seen = node(present=idle, found=FOUND, ours=frozenset(FOUND))
     released = build.changes(decide(dataclasses.replace(seen, pods=())))
     assert not any(place.endswith("shares") for place in released) and f"{POD}/cpu.quota" in released
@@ -355,7 +356,7 @@ def test_a_native_quota_stays_where_it_is_right(build: Any, node: Any, ratio: fl
 
 def test_a_native_quota_comes_back_when_the_ratio_is_gone(build: Any, node: Any) -> None:
     found = {cgroup.PLACE.place(SIDE, "cpu.quota"): Found(200_000, batch_resource.NAME)}
-    seen = node(container(), NATIVE, present=dataclasses.replace(WRITTEN, quota_us=160_000), found=found)
+    seen = node(container(), NATIVE, present=msgspec.structs.replace(WRITTEN, quota_us=160_000), found=found)
     assert build.changes(decide(seen))[f"{SIDE}/cpu.quota"] == "200000"
 
 
@@ -363,6 +364,6 @@ def test_a_native_quota_comes_back_when_the_ratio_is_gone(build: Any, node: Any)
 def test_what_the_kernel_makes_of_our_shares_is_no_foreign_write(
     build: Any, node: Any, version: int, held: int
 ) -> None:
-    seen = node(present=dataclasses.replace(WRITTEN, values={"cpu.shares": held}), layout=build.layout(version))
+    seen = node(present=msgspec.structs.replace(WRITTEN, values={"cpu.shares": held}), layout=build.layout(version))
     assert CgroupChange(MAIN, "cpu.shares", 512).compare(seen) is Standing.OURS
     assert CgroupChange(MAIN, "cpu.shares", 2000).compare(seen) is not Standing.OURS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ def web(build: Any) -> Any:
         values = {"cpu.burst": 0, **more.pop("values", {})}
         cgroups = {group: Cgroup(quota_us=quota, values=values) for group, quota in quotas.items()}
         window = Usage(None if node_milli is None else Use(node_milli, 0), {}, {})
-        usage = dataclasses.replace(window, throttled={A: throttled, B: throttled})
+        usage = msgspec.structs.replace(window, throttled={A: throttled, B: throttled})
         quiet = {
             "slo": SLO(cpu_burst=CPUBurst(policy="auto")),
             "windows": {cpu_burst.WINDOW_SECONDS: window},
@@ -100,7 +101,7 @@ def test_burst_is_the_limit_by_the_percentage(limit_milli: int, more: Any, burst
 
 def test_a_kernel_without_burst_is_told_and_quotas_still_grow(web: Any) -> None:
     seen = web(BASE)
-    bare = {group: dataclasses.replace(cgroup, values={}) for group, cgroup in seen.cgroups.items()}
+    bare = {group: msgspec.structs.replace(cgroup, values={}) for group, cgroup in seen.cgroups.items()}
     decisions = decide(dataclasses.replace(seen, cgroups=bare))
     assert [d.evidence["file"] for d in decisions if d.reason == "UnsupportedByKernel"] == ["cpu.burst"]
     assert {c.field for d in decisions for c in d.changes} == {"cpu.quota"}
@@ -121,7 +122,7 @@ def test_a_pod_with_a_limit_of_its_own_keeps_it(build: Any, web: Any) -> None:
 
 def test_what_is_worth_more_gets_less_quota(build: Any, web: Any) -> None:
     seen = web(RAISED, node_milli=8000, found=OURS, ours=frozenset(OURS))
-    seen = dataclasses.replace(seen, notes=dataclasses.replace(seen.notes, cpu_normalization=1.25))
+    seen = dataclasses.replace(seen, notes=msgspec.structs.replace(seen.notes, cpu_normalization=1.25))
     assert build.changes(decide(seen))[f"{A}/cpu.quota"] == "192000"
 
 
@@ -219,7 +220,7 @@ def test_no_quota_that_is_written_is_below_the_limit_of_its_container(build: Any
         pods=(build.pod("web", "LS", containers=(container,)),),
         places={"web": PodGroups(POD, {"a": A})},
         cgroups={group: Cgroup(quota_us=case["current"]) for group in (POD, A)},
-        usage=dataclasses.replace(window, throttled=throttled),
+        usage=msgspec.structs.replace(window, throttled=throttled),
         windows={cpu_burst.WINDOW_SECONDS: window},
         found=held,
         ours=frozenset(held),

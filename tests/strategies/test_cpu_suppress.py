@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ def test_evidence_holds_every_term_of_the_formula(build: Any) -> None:
     applications = (HostApplication(name="db"), HostApplication(name="scan", base="KubepodsBesteffort"))
     pods = (build.pod("web", "LS"), build.pod("b", "BE", "BestEffort"))
     usage = Usage(Use(6000, 0), {"web": Use(1500, 0), "b": Use(2000, 0)}, {"db": Use(500, 0)})
-    slo = dataclasses.replace(build.suppression(cpu_suppress_min_percent=10), host_applications=applications)
+    slo = msgspec.structs.replace(build.suppression(cpu_suppress_min_percent=10), host_applications=applications)
     (decision,) = decide(build.snapshot(pods=pods, usage=usage, slo=slo))
     terms = {
         "capacity_milli": 8000,
@@ -112,7 +113,7 @@ def test_no_cpu_left_means_the_smallest_quota(build: Any, policy: str, present: 
 
 
 def test_an_absent_cpuset_file_is_not_written(build: Any) -> None:
-    groups = {BE: build.cgroup(), f"{BE}/podb": dataclasses.replace(build.cgroup(), cpuset=None)}
+    groups = {BE: build.cgroup(), f"{BE}/podb": msgspec.structs.replace(build.cgroup(), cpuset=None)}
     (decision,) = decide(build.snapshot(cgroups=groups, usage=build.used(9000)))
     assert set(build.changes([decision])) == {SET}
 
@@ -416,7 +417,7 @@ def test_the_same_load_settles(build: Any, held: dict[str, Any]) -> None:
         if not wanted:
             break
         written = {
-            g: dataclasses.replace(c, cpuset=wanted[g].value, effective=wanted[g].value)
+            g: msgspec.structs.replace(c, cpuset=wanted[g].value, effective=wanted[g].value)
             for g, c in seen.cgroups.items()
             if g in wanted
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,7 +186,7 @@ def test_an_annotation_of_another_class_is_refused_in_words(build: Any) -> None:
 def test_host_applications_have_the_identity_of_their_class(build: Any, node: Any) -> None:
     apps = tuple(HostApplication(name=name, qos=qos) for name, qos in (("yarn", QoSClass.BE), ("nginx", QoSClass.LS)))
     groups = {"yarn": "host-best-effort/yarn", "nginx": "host-latency-sensitive/nginx", "gone": "x"}
-    slo = dataclasses.replace(be(cpu_qos=CPUQOS(enable=True, group_identity=-1)), host_applications=apps)
+    slo = msgspec.structs.replace(be(cpu_qos=CPUQOS(enable=True, group_identity=-1)), host_applications=apps)
     seen = node({"cpu.bvt_warp_ns": 0}, slo=slo, host_groups=groups)
     cgroups = {**seen.cgroups, groups["yarn"]: Cgroup(values={"cpu.bvt_warp_ns": 0})}
     found = changes(build, cpu_identity, dataclasses.replace(seen, cgroups=cgroups))
@@ -210,7 +211,7 @@ SWITCH = "kernel.sched_group_identity_enabled"
 def test_the_switch_of_the_kernel(build: Any, node: Any, case: tuple[Any, ...], written: str | None) -> None:
     enabled, present, named, found = case
     slo = be(cpu_qos=CPUQOS(enable=enabled, group_identity=-1 if enabled else 0))
-    slo = dataclasses.replace(slo, system=System(sched_group_identity_enabled=named))
+    slo = msgspec.structs.replace(slo, system=System(sched_group_identity_enabled=named))
     held = {} if found is None else {f"system/{SWITCH}": Found(found, cpu_identity.NAME)}
     system = {SWITCH: present} if present else {}
     seen = node({"cpu.bvt_warp_ns": -1 if enabled else 0}, slo=slo, found=held, system=system)

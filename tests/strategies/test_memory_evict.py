@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -240,7 +241,7 @@ def test_a_pod_that_leaves_starts_the_wait_again(build: Any) -> None:
     remembered = {"memoryEvict": {"stuck/BEMemoryEvict": 0.0}}
     pods = (batch("a"), batch("b", deleting=True))
     seen = picture(build, pods, 80, {"a": 6, "b": 1}, remembered=remembered, refused_evictions={"a": "x"}, time=100.0)
-    seen = dataclasses.replace(seen, layout=dataclasses.replace(seen.layout, version=2))
+    seen = dataclasses.replace(seen, layout=msgspec.structs.replace(seen.layout, version=2))
     found = decide(seen, "be_memory_evict", mode="enforce", be_memory_last_resort_seconds=10)
     assert _killed(found) == []
     assert not any(name.startswith("stuck/") for d in found for name in d.remember or {})

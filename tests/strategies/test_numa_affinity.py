@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ def talking(pods: list[Pod], talks: dict[tuple[str, str], int], *, rounds: int =
     """A picture in which these pods are the only ones, with a burstable group each, and so many connections."""
     groups = {each.uid: f"kubepods/burstable/pod{each.uid}" for each in pods}
     cgroups = {name: world.cgroup() for group in groups.values() for name in (group, f"{group}/main", f"{group}/pause")}
-    cgroups = {name: dataclasses.replace(held, values={"cpuset.mems": 3}) for name, held in cgroups.items()}
+    cgroups = {name: msgspec.structs.replace(held, values={"cpuset.mems": 3}) for name, held in cgroups.items()}
     totals = {each.uid: sum(n for pair, n in talks.items() if each.uid in pair) for each in pods}
     counted = Connections(
         rounds=rounds, totals=totals, talks=tuple(Talk(*sorted(pair), n) for pair, n in sorted(talks.items()))
@@ -80,8 +81,8 @@ def after(seen: Snapshot, decisions: list[Decision]) -> Snapshot:
 
 def _with(held: Cgroup, change: CgroupChange) -> Cgroup:
     if isinstance(change.value, CPUSet):
-        return dataclasses.replace(held, cpuset=change.value, effective=change.value)
-    return dataclasses.replace(held, values={change.field: change.value})
+        return msgspec.structs.replace(held, cpuset=change.value, effective=change.value)
+    return msgspec.structs.replace(held, values={change.field: change.value})
 
 
 def settled(seen: Snapshot, config: Config = CONFIG) -> Snapshot:
@@ -243,7 +244,7 @@ def test_in_every_world(seen: Snapshot) -> None:
     assert again[0].remember == seen.remembered["numaAffinity"]
     silent = dataclasses.replace(
         seen,
-        pods=tuple(dataclasses.replace(each, annotations={}) for each in seen.pods),
+        pods=tuple(msgspec.structs.replace(each, annotations={}) for each in seen.pods),
         affinity=AffinityState(
             enforced=True, connections=Connections(rounds=2, totals={each.uid: 1 for each in seen.pods})
         ),

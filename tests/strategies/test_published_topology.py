@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from koordlite.changes.topology_annotation import TopologyChange
@@ -105,7 +106,7 @@ def test_zones_of_others_do_not_make_us_write(build: Any) -> None:
     first, *rest = done.published.zones
     shared = Zone(name=first.name, type=first.type, resources=(*(first.resources or ()), theirs))
     foreign = Zone(name="socket-0", type="Socket", resources=(theirs,))
-    published = dataclasses.replace(done.published, zones=(foreign, shared, *rest))
+    published = msgspec.structs.replace(done.published, zones=(foreign, shared, *rest))
     assert report(dataclasses.replace(done, published=published))["topology"].verdict == "hold"
 
 
@@ -113,7 +114,7 @@ def test_another_print_of_the_same_does_not_make_us_write(build: Any) -> None:
     seen = build.snapshot(cpu_info=nrt.CPUBasicInfo(model="X", turbo=True))
     done = after(seen, report(seen)["topology"], reserve(seen))
     notes = {key: json.dumps(json.loads(text), indent=1) for key, text in done.published.topology.items()}
-    spread = dataclasses.replace(done, published=dataclasses.replace(done.published, topology=notes))
+    spread = dataclasses.replace(done, published=msgspec.structs.replace(done.published, topology=notes))
     assert (report(spread)["topology"].changes, reserve(spread).changes) == ((), ())
 
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +71,7 @@ def _written(seen: Snapshot, changes: Iterable[CgroupChange]) -> dict[str, Any]:
         group = groups.get(change.group, seen.cgroups[change.group])
         value = change.value
         fields = {"cpuset": value, "effective": value} if isinstance(value, CPUSet) else {"quota_us": value}
-        groups[change.group] = dataclasses.replace(group, **fields)
+        groups[change.group] = msgspec.structs.replace(group, **fields)
     return groups
 
 

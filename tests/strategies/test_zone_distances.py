@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
+
 from koordlite.changes.zones import ZonesChange
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
@@ -16,7 +18,7 @@ COSTS = ({"name": "node-0", "value": 10}, {"name": "node-1", "value": 21})
 def zones(build: Any, *distances: tuple[tuple[int, int], ...]) -> tuple[objects.Zone, ...]:
     seen = build.snapshot()
     nodes = tuple(
-        dataclasses.replace(node, distances=far) for node, far in zip(seen.topology.nodes, distances, strict=True)
+        msgspec.structs.replace(node, distances=far) for node, far in zip(seen.topology.nodes, distances, strict=True)
     )
     seen = dataclasses.replace(seen, topology=Topology(seen.topology.cpus, nodes))
     decisions = topology_report.decide(seen, topology_report.Config())

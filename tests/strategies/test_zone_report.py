@@ -98,9 +98,9 @@ def test_a_pod_that_has_ended_holds_nothing(build: Any, active: bool, left: str)
 
 
 def test_a_checkpoint_of_a_pod_that_is_gone_counts_nothing(build: Any) -> None:
-    gone = dataclasses.replace(PINNED, uid="gone", name="")
-    said = dataclasses.replace(kubelet(gone).resources, source="checkpoints")
-    topology = written(machine(build.snapshot(kubelet=dataclasses.replace(kubelet(), resources=said))))
+    gone = msgspec.structs.replace(PINNED, uid="gone", name="")
+    said = msgspec.structs.replace(kubelet(gone).resources, source="checkpoints")
+    topology = written(machine(build.snapshot(kubelet=msgspec.structs.replace(kubelet(), resources=said))))
     assert amounts(topology, "cpu")[1] == ("4", "4", "4")
 
 
@@ -155,7 +155,7 @@ def test_without_zones_a_silent_kubelet_has_nothing_to_mark(build: Any) -> None:
 
 def test_a_server_with_v1alpha1_gets_no_attributes(build: Any) -> None:
     seen = build.snapshot(kubelet=kubelet(PINNED))
-    published = dataclasses.replace(seen.published, topology_version="topology.node.k8s.io/v1alpha1")
+    published = msgspec.structs.replace(seen.published, topology_version="topology.node.k8s.io/v1alpha1")
     assert written(machine(dataclasses.replace(seen, published=published))).attributes is None
 
 
@@ -225,7 +225,7 @@ def test_who_wrote_before_this_run_and_never_again_is_gone(found: str, at_work: 
 def test_zones_are_left_to_another_writer_unless_told_otherwise(build: Any) -> None:
     koordlet = OtherWriter("koordlet", "2026-01-01T00:00:06Z", frozenset({keys.CPU_TOPOLOGY}))
     seen = build.snapshot(kubelet=kubelet(PINNED))
-    seen = dataclasses.replace(seen, published=dataclasses.replace(seen.published, other_writer=koordlet))
+    seen = dataclasses.replace(seen, published=msgspec.structs.replace(seen.published, other_writer=koordlet))
     left = machine(seen)
     assert (left.reason, left.evidence["writer"]) == ("OtherTopologyWriter", "koordlet")
     notes = written(left).metadata.annotations or {}

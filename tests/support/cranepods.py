@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 
 import cyaml
+import msgspec
 from emulated import Emulated
 
 from koordlite import config
@@ -91,7 +91,7 @@ def machine(threads: int, version: int = 2) -> Machine:
     )
     driver = "systemd" if version == 2 else "cgroupfs"
     whole = shapes.machine("intel-2s-ht")
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         whole, name=f"{threads}-cpus", cpus=cpus, cgroup_version=version, driver=driver, rdt=None
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import cyaml
+import msgspec
 from emulated import RESCTRL, Emulated
 
 from koordlite.agent import Agent
@@ -43,7 +44,7 @@ class Node:
     """An emulated node with one best-effort pod, and the agent on it."""
 
     def __init__(self, folder: Path, shape: str = "intel-2s-ht", **machine: Any) -> None:
-        self.emulated = Emulated(dataclasses.replace(shapes.machine(shape), **machine), folder)
+        self.emulated = Emulated(msgspec.structs.replace(shapes.machine(shape), **machine), folder)
         self.emulated.pod("crunch", "BE", "100m")
         self.files = self.emulated.sandbox.files
         self.host = self.emulated.host()
@@ -53,7 +54,7 @@ class Node:
         """An agent that enforces; `section` are fields of section `resctrl`."""
         settings = self.emulated.settings(tasks_seconds=3.0)
         chosen = dataclasses.replace(settings.strategies["resctrl"], **section)
-        settings = dataclasses.replace(settings, strategies={**settings.strategies, "resctrl": chosen})
+        settings = msgspec.structs.replace(settings, strategies={**settings.strategies, "resctrl": chosen})
         host = bundle.bind(files or self.files, self.emulated.sandbox.clock, mounts=EmulatedMounts(self.emulated))
         return Agent(host, self.emulated.cluster, settings, journal)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import cast
+
+import msgspec
 
 from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Work
@@ -49,7 +50,7 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
             # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
             return AppliedStep(change.place, writer.GONE)
         if change.value is None and isinstance(entry, FileEntry):
-            change = dataclasses.replace(change, value=entry.text)
+            change = msgspec.structs.replace(change, value=entry.text)
         step = self.put(work.host, change)
         if step.ok:
             work.foreign.wrote(change)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import cast
+
+import msgspec
 
 from koordlite import plan
 from koordlite.apply import inherited, writer
@@ -66,7 +67,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         elif step.ok:
             work.lately.wrote(change)
             settled = work.host.cgroups.settled(change.field, change.value)
-            work.foreign.wrote(dataclasses.replace(change, value=settled))
+            work.foreign.wrote(msgspec.structs.replace(change, value=settled))
             if change.field == "cpu.idle":
                 # The kernel itself changes the shares of a group that becomes idle or stops being idle.
                 work.foreign.unsure(PLACE.place(change.group, "cpu.shares"))
@@ -170,7 +171,7 @@ def _undo(host: Host, entries: Sequence[FileEntry], held: ExclusiveCPUs) -> list
             sets[entry.group] = entry
     for change, state in inherited.copies(host, sets, dict(present)):
         value = held.put_back(change.group, cast(CPUSet, change.value), state.cpuset)
-        wanted.append(dataclasses.replace(change, value=value))
+        wanted.append(msgspec.structs.replace(change, value=value))
         present[change.group] = state
     steps = plan.order(wanted, present)
     final = {change.place: change for change in steps}
@@ -234,7 +235,7 @@ def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
     step = writer.attempt(
         host, change, lambda: _write_everything(host, entry.group, entry.field), gone=_gone(host, entry.group)
     )
-    return dataclasses.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
+    return msgspec.structs.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
 
 
 def _write_everything(host: Host, group: str, field: str) -> str:

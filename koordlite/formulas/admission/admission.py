@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.pod.qos import PriorityClass, QoSClass
@@ -20,8 +21,7 @@ _NOT_TOGETHER = {
 _WHOLE_CPUS = (QoSClass.LSR, QoSClass.LSE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """One reason to refuse a pod; prints in the form of a field error of the API server."""
 
     field: str

@@ -7,7 +7,6 @@ JSON objects, because everything that is not changed has to come out as it went 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -33,16 +32,14 @@ TRANSLATED: Mapping[qos.PriorityClass, Mapping[str, str]] = {
 _MIRRORED = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PriorityClassValue:
+class PriorityClassValue(msgspec.Struct, frozen=True):
     """What a PriorityClass object gives a pod."""
 
     value: int
     preemption_policy: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(msgspec.Struct, frozen=True):
     """One field of the pod that came out different; None is a field that is not there."""
 
     field: str
@@ -51,8 +48,7 @@ class FieldChange:
     why: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(msgspec.Struct, frozen=True):
     """A pod as it would be admitted."""
 
     pod: PodObject

@@ -6,9 +6,10 @@ the two can be compared. Source: Koordinator batchresource plugin, `calculate`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
 
 from koordlite.formulas.allocatable import reservation
 from koordlite.model.node import Node
@@ -24,8 +25,7 @@ BATCH_AND_BELOW = (PriorityClass.BATCH, PriorityClass.FREE)
 """The bands batch resources are offered to; all else is high-priority work."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(msgspec.Struct, frozen=True):
     """What high-priority work (every band but batch and free) asks for and uses, or one pod's share in it."""
 
     hp_request: Use = NOTHING
@@ -42,8 +42,7 @@ class Sums:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Every number that went into one resource's allocatable, and the `result`."""
 
     policy: str

@@ -5,16 +5,16 @@ Source: Koordinator `pkg/util/histogram`, which has them from the Vertical Pod A
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
+
+import msgspec
 
 GROWTH = 1.05
 """Each bucket is 5 % larger than the one before."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Buckets:
+class Buckets(msgspec.Struct, frozen=True):
     """Bucket 0 begins at 0 and is `first` wide; the last one has no end."""
 
     first: float

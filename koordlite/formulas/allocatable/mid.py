@@ -6,8 +6,9 @@ Koordinator midresource plugin, `calculate`, `CalculateMidResourceByPolicy`, `Ca
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+
+import msgspec
 
 from koordlite.formulas.allocatable import allocatable
 from koordlite.model.picture.usage import Use
@@ -19,8 +20,7 @@ MID_AND_BELOW = (PriorityClass.MID, *allocatable.BATCH_AND_BELOW)
 """The bands that are not prod: their requests leave capacity unallocated, their host applications use no prod's."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Every number that went into one mid resource, and the `result`."""
 
     static: bool

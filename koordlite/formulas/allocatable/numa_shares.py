@@ -7,9 +7,10 @@ splits stay exact. NUMA nodes go by their id. Source: Koordinator batchresource 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.formulas.allocatable import allocatable
 from koordlite.formulas.allocatable.allocatable import BATCH_AND_BELOW, NOTHING, Sums, Terms
@@ -23,8 +24,7 @@ from koordlite.model.wire.objects import Zone
 MILLI = 1000
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneTerms:
+class ZoneTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of one NUMA node; those of memory are in thousandths of a byte."""
 
     node: int

@@ -6,8 +6,9 @@ less the peak of prod and system together. Source: Koordinator `pkg/koordlet/pre
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from koordlite.formulas.allocatable import allocatable
 from koordlite.model.picture.prediction import Prediction
@@ -21,16 +22,14 @@ POD, PRIORITY, LEAST = "podReclaimablePredictor", "priorityReclaimablePredictor"
 """What Koordinator calls them in metrics."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
+class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     """What one predictor says."""
 
     reclaimable: Use
     peak: Use
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reclaimable:
+class Reclaimable(msgspec.Struct, frozen=True, kw_only=True):
     """Both predictors, and what comes of them."""
 
     by_pod: Predicted

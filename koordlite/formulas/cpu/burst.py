@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import zlib
 from collections.abc import Iterable
 from typing import Literal
+
+import msgspec
 
 UNLIMITED = -1
 PERIOD_US = 100_000
@@ -109,8 +110,7 @@ def pod_quota(containers: Iterable[int]) -> int:
     return UNLIMITED if UNLIMITED in quotas else sum(quotas)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     """What is left of a container's allowance to hold a raised quota, in percent of its limit times seconds."""
 
     left: int
@@ -151,7 +151,7 @@ def spend(tokens: Tokens, *, usage_percent: int, now: float) -> Tokens:
     seconds = max(int(now - tokens.time), 0)
     spent = usage_percent - FULL_PERCENT if not IDLE_PERCENT <= usage_percent < FULL_PERCENT else 0
     left = min(max(tokens.left - spent * seconds, -tokens.capacity), tokens.capacity)
-    return dataclasses.replace(tokens, left=left, time=tokens.time + seconds)
+    return msgspec.structs.replace(tokens, left=left, time=tokens.time + seconds)
 
 
 def expired(tokens: Tokens, now: float) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.node import SystemQoS
@@ -14,8 +15,7 @@ from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.topology import CPU
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True):
     """Shared CPUs of one NUMA node; never empty."""
 
     socket: int

@@ -9,9 +9,10 @@ what has to be released goes first, so that others do not go in its place.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.pod import eviction
@@ -29,21 +30,19 @@ CRITICAL_PRIORITY = 2_000_000_000
 """From here on a pod is critical, and kubelet does not evict it. Source: Kubernetes `IsCriticalPodBasedOnPriority`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(msgspec.Struct, frozen=True):
     """Pods in the order in which they go, and why the others do not, by uid."""
 
     order: tuple[Pod, ...] = ()
-    barred: Mapping[str, Bar] = dataclasses.field(default_factory=dict)
-    unprotected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    barred: Mapping[str, Bar] = msgspec.field(default_factory=dict)
+    unprotected: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The label or annotation that would have protected the pod or sent it to the end, and does not count because the
     pod uses more than it requests."""
     cause_stays: bool = False
     """Whether a pod that is a cause is no candidate: then the others may go in vain."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Excess:
+class Excess(msgspec.Struct, frozen=True):
     """By how much pods use more of a resource (cpu in millicores, memory in bytes) than they request."""
 
     resource: str

@@ -6,9 +6,10 @@ first. Source: Koordinator `KillAndEvictPods`; where we differ, docs/compatibili
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 LEAVING_SECONDS = 120.0
 """For so long a pod on its way out counts as gone already. Koordinator forgets its own evictions after two minutes."""
@@ -20,8 +21,7 @@ nothing of what is missing; enough: the others suffice; later: the round is full
 suffice."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """What one feature wants released, and the pods it may take for it, by uid, in order."""
 
     feature: str
@@ -34,15 +34,14 @@ class Task:
     """What has to be within reach for any pod to go; empty: pods go as far as they help; None: all of `to_release`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(msgspec.Struct, frozen=True):
     """What came of it."""
 
     fates: Mapping[tuple[str, str], Fate]
     """By feature and uid."""
     released: Mapping[str, Amounts]
     """By target, once all that were chosen and all that leave are gone."""
-    within_reach: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    within_reach: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     """By feature whose candidates together do not suffice: what they would release."""
 
 

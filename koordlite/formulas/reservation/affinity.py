@@ -5,8 +5,9 @@ Source: Koordinator v1.9 `GetRequiredReservationAffinity` (pkg/util/reservation)
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.formulas.reservation.annotations import read
 from koordlite.model import keys, node_selectors
@@ -18,13 +19,12 @@ from koordlite.model.wire.reservation import AffinityText
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Affinity:
+class Affinity(msgspec.Struct, frozen=True, kw_only=True):
     """What a reservation has to be like. A pod that has one runs only where it takes a reservation."""
 
     name: str = ""
     """The one it asks for by name; then nothing else counts."""
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     terms: tuple[NodeSelectorTerm, ...] | None = None
     """One of them has to hold; none does of an empty list."""
     tolerations: tuple[Toleration, ...] = ()

@@ -7,8 +7,9 @@ Source: Koordinator v1.9 `ReservationInfo` (frameworkext/reservation_info.go), `
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import RESTRICTED
@@ -22,8 +23,7 @@ NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Holding:
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
     """A reservation with the pods that took of it."""
 
     name: str = ""
@@ -32,11 +32,11 @@ class Holding:
     """`Aligned`, or empty for the same: the rest of a pod may come from the node. `Restricted`: it may not."""
     names: tuple[str, ...] = ()
     """Resources it holds; under Restricted those that are restricted."""
-    allocatable: Amounts = dataclasses.field(default_factory=dict)
-    reserved: Amounts = dataclasses.field(default_factory=dict)
+    allocatable: Amounts = msgspec.field(default_factory=dict)
+    reserved: Amounts = msgspec.field(default_factory=dict)
     """The part that even owners do not get."""
-    allocated: Amounts = dataclasses.field(default_factory=dict)
-    owners: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    allocated: Amounts = msgspec.field(default_factory=dict)
+    owners: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     """Requests by uid."""
 
     def taken_by(self, uid: str, requests: Amounts) -> Holding:
@@ -44,7 +44,7 @@ class Holding:
         if uid in self.owners:
             return self
         allocated = added(self.allocated, self._masked(requests))
-        return dataclasses.replace(self, allocated=allocated, owners={**self.owners, uid: requests})
+        return msgspec.structs.replace(self, allocated=allocated, owners={**self.owners, uid: requests})
 
     def returned_by(self, uid: str) -> Holding:
         """After this pod has gone."""
@@ -52,7 +52,7 @@ class Holding:
             return self
         allocated = left(self.allocated, self._masked(self.owners[uid]))
         owners = {other: requests for other, requests in self.owners.items() if other != uid}
-        return dataclasses.replace(self, allocated=allocated, owners=owners)
+        return msgspec.structs.replace(self, allocated=allocated, owners=owners)
 
     @property
     def available(self) -> dict[str, Quantity]:
@@ -71,26 +71,24 @@ def restricted_names(allocatable: Iterable[str], options: Iterable[str] | None) 
     return tuple(name for name in names if name in listed) or names
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCapacity:
+class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """A node as a pod sees it that may take reservations."""
 
     allocatable: Whole
     requested: Whole
     """Requests of all pods, those that stand for reservations and their owners, too."""
-    owners: Whole = dataclasses.field(default_factory=dict)
+    owners: Whole = msgspec.field(default_factory=dict)
     """What owners took of the reservations the pod may take: it is in `requested` twice."""
     pods: int = 0
     matched: int = 0
     """Reservations that the pod may take; each counts as one of `pods`."""
-    preemptible: Amounts = dataclasses.field(default_factory=dict)
+    preemptible: Amounts = msgspec.field(default_factory=dict)
     """Of pods that would be evicted from the node."""
-    preemptible_in: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    preemptible_in: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     """Of owners that would be evicted, by uid of the reservation."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod asks for, and how far it depends on reservations."""
 
     requests: Amounts

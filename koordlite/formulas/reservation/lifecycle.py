@@ -5,7 +5,6 @@ Source: Koordinator v1.9 pkg/util/reservation, plugins/reservation/controller.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -169,8 +168,7 @@ def succeeded(status: ReservationStatus, now: str) -> ReservationStatus:
     return _with(msgspec.structs.replace(status, phase=SUCCEEDED), done)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(msgspec.Struct, frozen=True):
     """When a reservation ends by itself, in seconds since the epoch; None for never."""
 
     created: float

@@ -5,8 +5,9 @@ Source: Koordinator v1.9 `checkReservationMatchedOrIgnored` (plugins/reservation
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.formulas.reservation import affinity as affinities
 from koordlite.formulas.reservation import owners
@@ -21,8 +22,7 @@ Amounts = Mapping[str, Quantity]
 MATCHED, IGNORED = "matched", "ignored"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A pod that looks for a reservation, read once for all of them."""
 
     pod: PodObject

@@ -6,7 +6,6 @@ What Koordinator's scheduler counts in a pod's stead is in `reserve_pod`; here i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,8 +36,7 @@ _RIGHTS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What placeholders are made of."""
 
     image: str = "registry.k8s.io/pause:3.10"

@@ -5,14 +5,14 @@ Numbers and values in, an answer for each pod out; which pods may be moved at al
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that may be placed."""
 
     key: str
@@ -25,8 +25,7 @@ class Member:
     """CPU that it may use; None without a limit."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tie:
+class Tie(msgspec.Struct, frozen=True, kw_only=True):
     """Why two pods belong together."""
 
     first: str
@@ -43,8 +42,7 @@ class Tie:
         return self.second if uid == self.first else self.first
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What comes of one pod. With `node` it goes there; `reason` is empty or says why it does not."""
 
     node: int | None = None

@@ -7,8 +7,9 @@ takes it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import union
 from koordlite.model.picture.pod_resources import Devices, Given, MemoryBlock
@@ -18,8 +19,7 @@ from koordlite.model.topology import NUMANode
 Resources = Mapping[str, Quantity]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(msgspec.Struct, frozen=True):
     """One resource of one zone."""
 
     capacity: Quantity

@@ -7,9 +7,10 @@ pool has none, and may span NUMA nodes by design.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
@@ -22,18 +23,16 @@ WHOLE_POD = "*"
 """Stands for the container where a violation is the pod's as a whole."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True):
     """One promise that does not hold. `evidence` has the facts in the words of the rule."""
 
     container: str
     reason: str
     severity: Severity
-    evidence: Mapping[str, int | float | str] = dataclasses.field(default_factory=dict)
+    evidence: Mapping[str, int | float | str] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryThresholds:
+class MemoryThresholds(msgspec.Struct, frozen=True):
     """Remote memory counts when it is both many bytes and a good part: a few stray pages are normal."""
 
     ratio: float = 0.10

@@ -6,9 +6,10 @@ Koordinator `nodeTopologyStatus.isChanged`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from koordlite.formulas.topology import zones
 from koordlite.model import keys
@@ -32,8 +33,7 @@ RESOURCES = ("cpu", "memory", *zones.HUGE_PAGES)
 """What of a zone is ours; other resources have other owners."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The value to publish; None: not to be there."""
 
     annotations: Mapping[str, str | None]
@@ -41,7 +41,7 @@ class Report:
     policies: tuple[str, ...] = ()
     zones: Sequence[Zone] | None = None
     """None: zones, policies and attributes stay as they are."""
-    attributes: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    attributes: Mapping[str, str | None] = msgspec.field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     """Resources that no zone has any more."""
     zone_attributes: frozenset[str] = frozenset()

@@ -6,8 +6,9 @@ Anolis OS for the files that only its kernels have.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, shares_of_weight, weight_of_shares
 from koordlite.model.cpuset import CPUSet
@@ -39,8 +40,7 @@ def parse_bytes(raw: bytes) -> int:
     return UNLIMITED if value >= UNLIMITED_BYTES or value < 0 else value
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
+class Number(msgspec.Struct, frozen=True, kw_only=True):
     """One numeric field. Its range is that of the field, in its own unit, on both versions."""
 
     v1: tuple[str, str] | None

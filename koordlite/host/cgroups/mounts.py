@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.host import procfs
 from koordlite.host.procfs import Mount
@@ -14,8 +15,7 @@ _ROOT = "/sys/fs/cgroup"
 _V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "perf_event")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CgroupMounts:
+class CgroupMounts(msgspec.Struct, frozen=True):
     """The version to use, and the folder of each controller's hierarchy; v2 has one for all, under the empty name."""
 
     version: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import get_args
+
+import msgspec
 
 from koordlite.host import kernel_number
 from koordlite.host.cgroups.fields import NUMBERS
@@ -54,8 +55,7 @@ _FILE_CACHE = (b"inactive_file", b"active_file")
 _TOTAL_ANONYMOUS = tuple(b"total_" + name for name in _ANONYMOUS_MEMORY)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(msgspec.Struct, frozen=True):
     """How many periods a group has had with a quota, in how many of them it was stopped, and for how long in all."""
 
     periods: int
@@ -63,8 +63,7 @@ class Throttled:
     time_ns: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """One version of the cgroup interface: where a logical field lies and how its value is written."""
 
     number: int

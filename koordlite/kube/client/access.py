@@ -6,11 +6,12 @@ Nothing is retried here: whoever asks knows what a second try costs.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
@@ -142,8 +143,7 @@ class Api:
             return Answer(response.status, headers, _whole(response, time.monotonic() + seconds))
 
 
-@dataclasses.dataclass(eq=False)
-class Stream:
+class Stream(msgspec.Struct, eq=False):
     """Lines of an answer that goes on."""
 
     _response: BaseHTTPResponse

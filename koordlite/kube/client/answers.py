@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -14,8 +13,7 @@ MESSAGE_CHARACTERS = 500
 """A refusal longer than this is cut: some servers send whole pages."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A 2xx answer; header names are in lower case."""
 
     status: int
@@ -23,8 +21,7 @@ class Answer:
     body: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One detail of a refusal: `DisruptionBudget`, `FieldValueInvalid` … with the field it is about, if any."""
 
     reason: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import queue
 import threading
@@ -11,6 +10,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import msgspec
+
 from koordlite.kube.client.answers import ApiUnreachable
 
 T = TypeVar("T")
@@ -18,12 +19,11 @@ FORGET_SECONDS = 600.0
 """An answer nobody fetched is thrown away after this."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Errand:
+class _Errand(msgspec.Struct):
     what: Hashable
     work: Callable[[], Any]
     begun: float
-    future: Future[Any] = dataclasses.field(default_factory=Future)
+    future: Future[Any] = msgspec.field(default_factory=Future)
 
 
 class BackgroundRequests:

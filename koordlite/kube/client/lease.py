@@ -6,7 +6,6 @@ whatever a hanging request does. Others wait longer than that before they take o
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import random
 from collections.abc import Callable
@@ -25,8 +24,7 @@ UNREADABLE_SECONDS = 15.0
 """How long a lease counts as held that does not say for how long."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseSettings:
+class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which lease, in whose name, and its times.
 
     Needed is retry < renew < duration; what lies between renew and duration is the margin for clocks of different
@@ -49,8 +47,7 @@ class LeaseSettings:
             raise ValueError("retry_seconds < renew_seconds < duration_seconds is needed for a safe lease")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """What is known of the lease, for reports."""
 
     leader: bool
@@ -94,7 +91,7 @@ class Candidate:
     @property
     def standing(self) -> Standing:
         """What the last attempt showed."""
-        return dataclasses.replace(self._standing, leader=self.is_leader())
+        return msgspec.structs.replace(self._standing, leader=self.is_leader())
 
     def step(self) -> float:
         """Try once to renew or to take the lease; returns the seconds until the next try."""

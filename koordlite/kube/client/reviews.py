@@ -7,7 +7,6 @@ The permission is that for a non-resource URL, as kube-rbac-proxy and the API se
 from __future__ import annotations
 
 import collections
-import dataclasses
 import hashlib
 import threading
 import time
@@ -33,8 +32,7 @@ _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 Standing = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What the cluster says of one question."""
 
     standing: Standing

@@ -57,8 +57,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """One document or list item: its content, and its YAML node to find positions (None for JSON)."""
 
     content: Any

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.folder import manifest_files
@@ -38,8 +39,7 @@ Stamp = tuple[int, int, int]
 Key = tuple[str, str, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _File:
+class _File(msgspec.Struct, frozen=True):
     """One file as last seen: `objects` are the last good ones, `problems` what is wrong with it now."""
 
     stamp: Stamp | None
@@ -89,7 +89,7 @@ class ManifestCluster:
             self._looked_at = now
             if self._look(now) or first:
                 self._view = self._judged()
-        return dataclasses.replace(self._view, ages=dict(self._ages(now)))
+        return msgspec.structs.replace(self._view, ages=dict(self._ages(now)))
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Take over the changes; OSError when the files cannot be written, InputError when there is no node
@@ -256,7 +256,7 @@ def _keep_identity(file: _File, before: dict[Key, Loaded]) -> _File:
     """Objects that did not change stay the same objects, so that readers need not judge them again."""
     kept = (before.get(_key(obj), obj) for obj in file.objects)
     objects = tuple(old if old == new else new for old, new in zip(kept, file.objects, strict=True))
-    return dataclasses.replace(file, objects=objects)
+    return msgspec.structs.replace(file, objects=objects)
 
 
 def _unique(files: dict[str, _File], folder: Path, problems: list[Problem]) -> tuple[Loaded, ...]:

@@ -6,7 +6,6 @@ device manager checkpoints.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -20,12 +19,11 @@ ByContainer = Mapping[tuple[str, str], tuple[T, ...]]
 """By pod uid and container name."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryManagerState:
+class MemoryManagerState(msgspec.Struct, frozen=True):
     """What kubelet's memory manager promised; `policy` is None (the word) when it promises nothing."""
 
     policy: str = ""
-    blocks: ByContainer[MemoryBlock] = dataclasses.field(default_factory=dict)
+    blocks: ByContainer[MemoryBlock] = msgspec.field(default_factory=dict)
     allocatable: tuple[MemoryBlock, ...] = ()
     """What it may promise: one block for each kind of memory and NUMA node that has it."""
 

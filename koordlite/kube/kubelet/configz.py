@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import msgspec
@@ -18,27 +17,25 @@ from koordlite.numa.koordinator import packed
 STATIC = "static"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletConfig:
+class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The policies of kubelet's configuration that we decide on."""
 
     cpu_manager_policy: str = "none"
-    cpu_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cpu_manager_options: Mapping[str, str] = msgspec.field(default_factory=dict)
     topology_manager_policy: str = "none"
     topology_manager_scope: str = "container"
-    topology_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology_manager_options: Mapping[str, str] = msgspec.field(default_factory=dict)
     reserved_system_cpus: CPUSet | None = None
     """CPUs given by list; their number then stands for all reserved CPU."""
     reserved_milli: int = 0
     """systemReserved + kubeReserved CPU in millicores."""
-    reserved: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    reserved: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """systemReserved + kubeReserved by resource."""
     cgroup_root: str = "/"
     cgroup_driver: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CPUManagerState:
+class CPUManagerState(msgspec.Struct, frozen=True):
     """Kubelet's checkpoint of exclusive CPUs; `policy` is empty when there is none."""
 
     policy: str = ""

@@ -6,10 +6,11 @@ do not know devices that nobody uses.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import random
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.kubelet.checkpoints import ByContainer, MemoryManagerState
@@ -128,12 +129,12 @@ def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResour
     """Old kubelets list the CPUs of the shared pool for containers that have none of their own."""
     if not any(given.cpus & shared for pod in resources.pods for given in pod.containers.values()):
         return resources
-    pods = tuple(dataclasses.replace(pod, containers=_less(pod.containers, shared)) for pod in resources.pods)
-    return dataclasses.replace(resources, pods=pods)
+    pods = tuple(msgspec.structs.replace(pod, containers=_less(pod.containers, shared)) for pod in resources.pods)
+    return msgspec.structs.replace(resources, pods=pods)
 
 
 def _less(containers: Mapping[str, Given], shared: CPUSet) -> dict[str, Given]:
-    return {name: dataclasses.replace(given, cpus=given.cpus - shared) for name, given in containers.items()}
+    return {name: msgspec.structs.replace(given, cpus=given.cpus - shared) for name, given in containers.items()}
 
 
 def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[Problem]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
+
+import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import ApiError, ApiUnreachable
@@ -40,8 +41,7 @@ _JOIN_SECONDS = 2.0
 _State = CPUManagerState | MemoryManagerState | Mapping[tuple[str, str], tuple[Devices, ...]] | None
 
 
-@dataclasses.dataclass(slots=True)
-class _Request:
+class _Request(msgspec.Struct):
     """One thing kubelet is asked for, again and again."""
 
     every_seconds: float
@@ -52,8 +52,7 @@ class _Request:
     error: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KubeletView:
+class KubeletView(msgspec.Struct, frozen=True):
     """Kubelet at one moment."""
 
     kubelet: Kubelet
@@ -141,9 +140,9 @@ class KubeletState:
             # Without an answer the checkpoint alone says which policy wrote it.
             config = self._config or KubeletConfig(cpu_manager_policy=state.policy, topology_manager_policy="")
             seen, wrong = kubelet.combine(config, state, self._topology)
-            seen = dataclasses.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
+            seen = msgspec.structs.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
             resources = self._resources(seen)
-            seen = dataclasses.replace(seen, resources=resources)
+            seen = msgspec.structs.replace(seen, resources=resources)
             contradict = given_out.contradictions(resources, self._topology) if resources else ()
             asked_wrong = self._given.problems if self._given else ()
             problems = [*wrong, *asked_wrong, *contradict]

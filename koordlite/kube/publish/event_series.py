@@ -5,8 +5,9 @@ An API server accepts a later change of `series` alone: the note of an Event is 
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
+
+import msgspec
 
 SERIES_SECONDS = 600.0
 """The same event within this time after the last is counted on the first one."""
@@ -24,8 +25,7 @@ KEPT = 1024
 EventType = Literal["Normal", "Warning"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Regarding:
+class Regarding(msgspec.Struct, frozen=True, kw_only=True):
     """The object an event is about; without a namespace it is the cluster's own."""
 
     kind: str
@@ -35,8 +35,7 @@ class Regarding:
     api_version: str = "v1"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something people should be able to read with `kubectl describe`."""
 
     regarding: Regarding
@@ -54,8 +53,7 @@ class Event:
         return about.kind, about.namespace, about.name, about.uid, self.reason, self.action, self.type
 
 
-@dataclasses.dataclass(slots=True)
-class Series:
+class Series(msgspec.Struct):
     """An event that was sent, and how often it has happened since."""
 
     event: Event
@@ -66,8 +64,7 @@ class Series:
     written_count: int = 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """What is to be sent: the first of a series is created, later ones patch its count."""
 
     series: Series

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -40,12 +39,11 @@ class _Held(msgspec.Struct):
         return any(owner.kind == "Node" for owner in self.metadata.owner_references or ())
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What one report writes."""
 
     status: Mapping[str, Any]
-    spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    spec: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What the spec should be; empty where it is another's."""
     whole: Mapping[str, Any] | None = None
     """The object to make when there is none; None when none may be made."""

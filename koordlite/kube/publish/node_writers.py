@@ -6,7 +6,6 @@ each other's work for ever, and each sees only that its value did not stay.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -52,8 +51,7 @@ class _Nodes(msgspec.Struct):
     items: list[_Item] = []
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True):
     """Another program that wrote fields of ours last."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -28,8 +27,7 @@ MERGE = "application/merge-patch+json"
 Refusal = InputError | ApiUnreachable
 
 
-@dataclasses.dataclass(slots=True)
-class _Past:
+class _Past(msgspec.Struct):
     """What became of the last writes of one object."""
 
     written_at: float = float("-inf")

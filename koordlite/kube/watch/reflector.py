@@ -7,7 +7,6 @@ did when it was watched: a watch that is too old is HTTP 200 with one ERROR line
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Generic, Literal, TypeVar
@@ -48,8 +47,7 @@ _NOT_THAT_VERSION = frozenset({400, 410, 422, 504})
 """Answers to a list that cannot be shown as of the version asked for."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Source(Generic[T]):
+class Source(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """What is listed and watched."""
 
     name: str
@@ -63,8 +61,7 @@ class Source(Generic[T]):
     """Whether a server without this kind is in order. Of any other kind, what is held stays when it is denied."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """The next request: not before the moment `at`."""
 
     verb: Literal["list", "watch"]
@@ -89,8 +86,7 @@ class _Mark(msgspec.Struct):
     metadata: dict[str, object] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View(Generic[T]):
+class View(msgspec.Struct, Generic[T], frozen=True):
     """What is held at one moment."""
 
     objects: Mapping[str, T]

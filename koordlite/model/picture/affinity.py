@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Talk:
+
+class Talk(msgspec.Struct, frozen=True):
     """Two pods and the TCP connections between them. `first` is the smaller uid."""
 
     first: str
@@ -15,8 +15,7 @@ class Talk:
     connections: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Connections:
+class Connections(msgspec.Struct, frozen=True, kw_only=True):
     """One count of the established TCP connections of all pods that have a network namespace of their own."""
 
     rounds: int
@@ -25,21 +24,20 @@ class Connections:
     """By pod uid: its connections that leave the pod."""
     talks: tuple[Talk, ...] = ()
     """Pairs of pods of this node, those with most connections first."""
-    uncounted: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    uncounted: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Pods whose connections are not known, by uid → why."""
     cost_seconds: float = 0.0
     """Time that the agent spent on this count."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class AffinityState:
+class AffinityState(msgspec.Struct, frozen=True, kw_only=True):
     """What `numaAffinity` decides on; all of it is empty while that strategy is off."""
 
     enforced: bool = False
     """Its placements hold: it writes the CPU sets of the pods that it has placed, and no other strategy does."""
     connections: Connections | None = None
     """The last count; None before the first one has ended."""
-    numa_nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    numa_nodes: Mapping[str, int] = msgspec.field(default_factory=dict)
     """By `namespace/name`: the NUMA node that the resource Oenuma names for a pod on this node."""
     whitelist: frozenset[str] | None = None
     """`namespace/name` of the only pods that may be moved, by the resource Whitelist; None where none is in effect."""

@@ -5,9 +5,10 @@ A disk is known to cgroups by its number, `MAJOR:MINOR`; settings name a device,
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo import pod_overrides
@@ -22,18 +23,16 @@ BlockField = Literal[
 `default`; for the root group the cost model and the latency targets, as the kernel writes them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Blocks:
+class Blocks(msgspec.Struct, frozen=True):
     """What was seen of disks."""
 
-    devices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    devices: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Numbers of disks by name (`Asker.disk`); empty when there is no such disk."""
-    values: Mapping[str, Mapping[BlockField, Mapping[str, str]]] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Mapping[BlockField, Mapping[str, str]]] = msgspec.field(default_factory=dict)
     """By group, field and disk; a field this kernel has no file for is missing, and so is a disk without a value."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(msgspec.Struct, frozen=True):
     """A group that is to have something of disks."""
 
     subject: str

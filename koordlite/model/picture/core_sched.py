@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 NO_COOKIE = 0
 """The cookie of a task that nobody gave one: it shares a core with others that have none."""
 NOT_READ = "no strategy asked for it"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TaskCookie:
+class TaskCookie(msgspec.Struct, frozen=True):
     """A process and its cookie."""
 
     pid: int
@@ -19,11 +19,10 @@ class TaskCookie:
     """None where the kernel does not let us look."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CoreSched:
+class CoreSched(msgspec.Struct, frozen=True):
     """The cookies of processes in containers."""
 
     missing: str = NOT_READ
     """Why there are none to be seen; empty while there are."""
-    tasks: Mapping[str, tuple[TaskCookie, ...]] = dataclasses.field(default_factory=dict)
+    tasks: Mapping[str, tuple[TaskCookie, ...]] = msgspec.field(default_factory=dict)
     """By group of a container, each at most `observe.core_cookies.SECONDS` old."""

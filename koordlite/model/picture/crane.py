@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CranePromise:
+class CranePromise(msgspec.Struct, frozen=True):
     """The CPUs of one pod."""
 
     policy: str
@@ -25,17 +25,16 @@ class CranePromise:
         return union(self.containers.values())
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CraneState:
+class CraneState(msgspec.Struct, frozen=True, kw_only=True):
     """What `craneCPUManager` promises; all of it is empty while that strategy is off."""
 
     enforced: bool = False
     """The promises hold: other strategies keep their pods off exclusive CPUs."""
     why_not: str = ""
     """Why no CPU is promised on this node: `static` or `unknown`, kubelet's CPU manager policy."""
-    promises: Mapping[str, CranePromise] = dataclasses.field(default_factory=dict)
+    promises: Mapping[str, CranePromise] = msgspec.field(default_factory=dict)
     """By pod uid."""
-    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Why a pod with a topology result gets no CPUs by it, by uid."""
     excluding: frozenset[str] = frozenset()
     """Uids of pods that are to be kept off reserved CPUs."""

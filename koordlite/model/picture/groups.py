@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cgroup:
+class Cgroup(msgspec.Struct, frozen=True):
     """Present values of one cgroup; None where the file is absent or could not be read."""
 
     cpuset: CPUSet | None = None
@@ -19,13 +19,12 @@ class Cgroup:
     quota_us: int | None = None
     """CPU time per period, -1 unlimited."""
     period_us: int = 100_000
-    values: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Other `CgroupField`s some strategy asked to see (`reads`), in the units of `CgroupField`; a file this kernel
     does not have is missing here."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodGroups:
+class PodGroups(msgspec.Struct, frozen=True):
     """Where a pod lives: its own group and its containers' groups by container name."""
 
     group: str
@@ -39,8 +38,7 @@ class PodGroups:
         return self.group, *self.containers.values(), *self.sandboxes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """Names of kubelet's groups on this machine."""
 
     version: int
@@ -52,8 +50,7 @@ class Layout:
     besteffort: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryPlace:
+class MemoryPlace(msgspec.Struct, frozen=True):
     """Where a container may take memory from, and where it has it."""
 
     mems: CPUSet
@@ -62,8 +59,7 @@ class MemoryPlace:
     """Bytes in use by NUMA node."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryHeld:
+class MemoryHeld(msgspec.Struct, frozen=True):
     """Memory charged to a group and to those below it, in bytes."""
 
     total: int
@@ -76,8 +72,7 @@ class MemoryHeld:
         return max(self.total - self.file_cache, 0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Process:
+class Process(msgspec.Struct, frozen=True):
     """A process of a container and its place in the queue of the OOM killer."""
 
     pid: int
@@ -86,8 +81,7 @@ class Process:
     oom_score_adj: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What stood in a cgroup file before our first write, and which strategy wrote it."""
 
     value: CPUSet | int

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HardwareCounts:
+class HardwareCounts(msgspec.Struct, frozen=True):
     """Counts of one window of time on all CPUs. Cycles per instruction rise when others slow the work down."""
 
     cycles: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import Device
@@ -12,37 +13,35 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodCPUs:
+class PodCPUs(msgspec.Struct, frozen=True):
     """CPUs kubelet's static CPU manager gave to a pod exclusively."""
 
     uid: str
     cpus: CPUSet
-    containers: Mapping[str, CPUSet] = dataclasses.field(default_factory=dict)
+    containers: Mapping[str, CPUSet] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kubelet:
+class Kubelet(msgspec.Struct, frozen=True):
     """What kubelet was configured to do and what it has assigned."""
 
     cpu_manager_policy: str = ""
     """none | static, empty when unknown."""
-    cpu_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cpu_manager_options: Mapping[str, str] = msgspec.field(default_factory=dict)
     topology_manager_policy: str = ""
     topology_manager_scope: str = ""
     reserved_cpus: CPUSet = EMPTY
     """CPUs that the static policy keeps; empty under any other."""
     pod_cpus: tuple[PodCPUs, ...] = ()
-    devices: Mapping[tuple[str, str], tuple[Device, ...]] = dataclasses.field(default_factory=dict)
+    devices: Mapping[tuple[str, str], tuple[Device, ...]] = msgspec.field(default_factory=dict)
     """Devices kubelet gave to containers, by pod uid and container name."""
-    memory_nodes: Mapping[tuple[str, str], tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    memory_nodes: Mapping[tuple[str, str], tuple[int, ...]] = msgspec.field(default_factory=dict)
     """NUMA nodes of which kubelet's static memory manager promised memory, by pod uid and container name."""
-    topology_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology_manager_options: Mapping[str, str] = msgspec.field(default_factory=dict)
     resources: KubeletResources | None = None
     """What it may give out and has given; None where only its policies are known."""
     listed_reserved_cpus: CPUSet = EMPTY
     """`reservedSystemCPUs`, whatever the policy."""
-    reserved: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    reserved: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """`systemReserved` + `kubeReserved` by resource."""
 
 

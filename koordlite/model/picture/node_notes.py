@@ -5,7 +5,6 @@ Source: Koordinator `apis/extension`, node resource amplification, CPU normaliza
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -26,13 +25,12 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\Z
 _ZERO = Quantity(0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeNotes:
+class NodeNotes(msgspec.Struct, frozen=True):
     """The annotations as values; without an annotation its value is empty or None."""
 
-    third_party: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    third_party: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """What another scheduler (YARN) has handed out of the batch resources, by resource."""
-    raw_allocatable: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    raw_allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """cpu and memory of status.allocatable before they were multiplied."""
     cpu_normalization: float | None = None
     """What a CPU of this node is worth, as the Node publishes it for schedulers."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.picture.usage import Use
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """How use was distributed over a time."""
 
     mean: Use
@@ -17,8 +17,7 @@ class Spread:
     """Percent → what so many percent of the samples do not exceed."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NodeWindow:
+class NodeWindow(msgspec.Struct, frozen=True, kw_only=True):
     """One duration of `metricAggregatePolicy`."""
 
     length_ns: int
@@ -28,8 +27,7 @@ class NodeWindow:
     """Use beside pods and host applications; None as `node`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NumaUse:
+class NumaUse(msgspec.Struct, frozen=True, kw_only=True):
     """Means of one NUMA node over the aggregation time."""
 
     node: Use

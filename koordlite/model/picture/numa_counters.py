@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NumaCounters:
+
+class NumaCounters(msgspec.Struct, frozen=True, kw_only=True):
     """What is None or missing could not be read."""
 
     node: int
@@ -19,7 +19,7 @@ class NumaCounters:
     """Bytes."""
     memory_used: int | None = None
     """Bytes in use, without page cache and what else the kernel can take back."""
-    huge_pages_used: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    huge_pages_used: Mapping[int, int] = msgspec.field(default_factory=dict)
     """Pages in use by the size of one in bytes."""
 
     @property

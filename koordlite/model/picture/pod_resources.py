@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Devices:
+class Devices(msgspec.Struct, frozen=True):
     """Devices of one resource; `nodes` are the NUMA nodes they are attached to, empty where that is not known."""
 
     resource: str
@@ -18,8 +18,7 @@ class Devices:
     nodes: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryBlock:
+class MemoryBlock(msgspec.Struct, frozen=True):
     """Bytes of one kind (`memory`, `hugepages-2Mi`) from these NUMA nodes together."""
 
     kind: str
@@ -27,8 +26,7 @@ class MemoryBlock:
     nodes: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """What a container has, or what kubelet may give out."""
 
     cpus: CPUSet = EMPTY
@@ -47,8 +45,7 @@ class Given:
         return frozenset(memory) | {node for devices in self.devices for node in devices.nodes}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodGiven:
+class PodGiven(msgspec.Struct, frozen=True):
     """What the containers of one pod have, by container name. Kubelet's socket names pods, its checkpoints uids."""
 
     namespace: str
@@ -57,8 +54,7 @@ class PodGiven:
     uid: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KubeletResources:
+class KubeletResources(msgspec.Struct, frozen=True):
     """What kubelet may give out, and has given.
 
     CPUs, or a kind of memory, that are not in `allocatable` at all are not managed by kubelet: every pod may use all.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.picture.usage import Use
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """Peaks: the 95th percentile of CPU and the 98th of memory, without a margin."""
 
     pods: Mapping[str, Use]

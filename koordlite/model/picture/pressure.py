@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """Part of the time that was lost, in percent of the last 10, 60 and 300 seconds, and in µs since the start."""
 
     avg10: float
@@ -15,8 +14,7 @@ class Stall:
     total_us: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pressure:
+class Pressure(msgspec.Struct, frozen=True):
     """One pressure file: `some` task waited, or all of them did (`full`)."""
 
     some: Stall

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.place import Place
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OtherWriter:
+class OtherWriter(msgspec.Struct, frozen=True):
     """Another program that wrote the zones of the node's NodeResourceTopology after us."""
 
     manager: str
@@ -21,8 +21,7 @@ class OtherWriter:
     """Keys of annotations that it wrote as well."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Published:
+class Published(msgspec.Struct, frozen=True):
     """What the cluster holds of ours."""
 
     node_resources: Mapping[str, int | None]
@@ -31,13 +30,13 @@ class Published:
     """Annotations of the node's NodeResourceTopology."""
     zones: tuple[Zone, ...] = ()
     topology_policies: tuple[str, ...] = ()
-    topology_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Labels of the NodeResourceTopology."""
-    topology_attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology_attributes: Mapping[str, str] = msgspec.field(default_factory=dict)
     topology_version: str = ""
     """apiVersion under which the NodeResourceTopology is read; v1alpha1 has no attributes."""
     other_writer: OtherWriter | None = None
-    last_sync: Mapping[Place, float] = dataclasses.field(default_factory=dict)
+    last_sync: Mapping[Place, float] = msgspec.field(default_factory=dict)
     """When we last wrote amounts of the node and its zones in this run, by `Change.place`."""
 
     def zone_resource(self, zone: str, resource: str) -> ZoneResource | None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Use:
+
+class Use(msgspec.Struct, frozen=True):
     """CPU in millicores and memory (without page cache) in bytes."""
 
     cpu: int
     memory: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Who used what; None where there is no sample yet or the last one is too old."""
 
     node: Use | None
@@ -29,10 +28,10 @@ class Usage:
     """batch-cpu requested by active BE pods, in millicores."""
     best_effort_limit: int | None = None
     """CPU the besteffort group may use, by its set and its quota, in millicores."""
-    containers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    containers: Mapping[str, int] = msgspec.field(default_factory=dict)
     """CPU of containers in millicores, by group; of the pods for which a strategy asks (`throttling`), and only of the
     last sample."""
-    throttled: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    throttled: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Part of its periods in which a container was throttled, 0 to 1, by group; as `containers`."""
     samples: int = 1
     """How many samples the mean is over; 1 for the last sample."""

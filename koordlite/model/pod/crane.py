@@ -5,7 +5,6 @@ Source: gocrane/api `topology/v1alpha1`, crane-agent `cpumanager/util.go`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Literal, get_args
 
@@ -23,8 +22,7 @@ _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 _MOST_CPUS = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CraneSpec:
+class CraneSpec(msgspec.Struct, frozen=True):
     """The annotations of one pod."""
 
     policy: str = ""

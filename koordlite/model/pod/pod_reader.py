@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
@@ -155,14 +156,12 @@ def parse_resource_status(text: str, machine: CPUSet | None = None) -> ResourceS
     return ResourceStatus(CPUSet.parse(status.cpuset, machine), nodes, any(map(_grants_cpu, entries)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _NUMAText:
+class _NUMAText(msgspec.Struct, frozen=True):
     node: int = 0
-    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _StatusText:
+class _StatusText(msgspec.Struct, frozen=True):
     cpuset: str = ""
     numa_node_resources: tuple[_NUMAText, ...] = ()
 
@@ -183,9 +182,8 @@ def _resource_status(owner: str, text: str | None, problems: list[Problem], mach
         return ResourceStatus()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _ExtendedText:
-    containers: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+class _ExtendedText(msgspec.Struct, frozen=True):
+    containers: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
 
 
 def _extended_resources(owner: str, text: str | None, problems: list[Problem]) -> Mapping[str, Amounts]:
@@ -208,8 +206,7 @@ def _sub_priority(owner: str, text: str | None, problems: list[Problem]) -> int:
         return 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _NUMASpecText:
+class _NUMASpecText(msgspec.Struct, frozen=True):
     numa_topology_policy: str = ""
 
 
@@ -244,7 +241,10 @@ def _containers(obj: objects.PodObject, owner: str, problems: list[Problem]) -> 
     first = [_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.init_containers or ()]
     sidecars = {c.name for c in obj.spec.init_containers or () if c.restart_policy == "Always"}
     return (
-        *(dataclasses.replace(container, one_shot=container.name not in sidecars, init=True) for container in first),
+        *(
+            msgspec.structs.replace(container, one_shot=container.name not in sidecars, init=True)
+            for container in first
+        ),
         *(_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.containers or ()),
     )
 

@@ -5,9 +5,10 @@ Source: Koordinator's runtime hook `resctrl` (`ResctrlConfig`) and its constants
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.pod.qos import QoSClass
@@ -90,32 +91,27 @@ def may_be_ours(group: str) -> bool:
     return group in CLASS_GROUPS or bool(uid_of(group))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _CacheRange:
+class _CacheRange(msgspec.Struct, frozen=True):
     cache_id: int = 0
     range: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Percent:
+class _Percent(msgspec.Struct, frozen=True):
     cache_id: int = 0
     percent: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _CacheRanges:
+class _CacheRanges(msgspec.Struct, frozen=True):
     schemata: _CacheRange = _CacheRange()
     schemata_per_cache: tuple[_CacheRange, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Percents:
+class _Percents(msgspec.Struct, frozen=True):
     schemata: _Percent = _Percent()
     schemata_per_cache: tuple[_Percent, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Annotation:
+class _Annotation(msgspec.Struct, frozen=True):
     llc: _CacheRanges = _CacheRanges()
     mb: _Percents = _Percents()
 

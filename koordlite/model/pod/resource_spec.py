@@ -5,8 +5,9 @@ Source: Koordinator `apis/extension`, `GetResourceSpec`.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.errors import Problem
@@ -18,8 +19,7 @@ BindPolicy = Annotated[str, OneOf(("Default", "FullPCPUs", "SpreadByPCPUs", "Con
 ExclusivePolicy = Annotated[str, OneOf(("None", "PCPULevel", "NUMANodeLevel"))]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceSpec:
+class ResourceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What the scheduler is asked for; empty text is no preference."""
 
     required_cpu_bind_policy: BindPolicy = ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -14,8 +15,7 @@ from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResourceStatus:
+class ResourceStatus(msgspec.Struct, frozen=True):
     """What the scheduler promised in annotation `scheduling.koordinator.sh/resource-status`."""
 
     cpuset: CPUSet = EMPTY
@@ -30,16 +30,14 @@ class ResourceStatus:
     """`namespace/name` of pods that name some of these CPUs as well and do not get them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(msgspec.Struct, frozen=True):
     """Requests and limits by resource name."""
 
-    requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
-    limits: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    requests: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
+    limits: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ContainerInfo:
+class ContainerInfo(msgspec.Struct, frozen=True):
     """One container: its id as the runtime prints it (`containerd://…`, empty before it was made) and what it asks."""
 
     name: str
@@ -53,27 +51,26 @@ class ContainerInfo:
     """It stands among the init containers of the spec, be it a sidecar."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Identity, classes and requests of one pod. `problems` lists annotations that could not be read."""
 
     namespace: str
     name: str
     uid: str
     phase: str = "Running"
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     raw_qos: qos.QoSClass = qos.QoSClass.NONE
     kube_qos: qos.KubeQoS = qos.KubeQoS.BEST_EFFORT
     priority: int | None = None
     sub_priority: int = 0
     """Order among pods of one priority class, from label `koordinator.sh/priority`."""
-    requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    requests: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """Effective request by resource name, as the scheduler counts it."""
-    overhead: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    overhead: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """What the runtime itself needs for the pod (`spec.overhead`); it is part of `requests`."""
     containers: tuple[ContainerInfo, ...] = ()
-    extended_resources: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    extended_resources: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     """Batch resources by container name, from annotation `node.koordinator.sh/extended-resource-spec`."""
     resource_status: ResourceStatus = ResourceStatus()
     resource_spec: ResourceSpec = resource_spec.NO_PREFERENCE

@@ -1,8 +1,8 @@
-"""What a JSON document may hold, declared by dataclasses: names, types, ranges and defaults in one place.
+"""What a JSON document may hold, declared by Structs: names, types, ranges and defaults in one place.
 
 A field `cpu_suppress_min_percent: Percent | None = None` declares the setting `cpuSuppressMinPercent`: a whole number
 within 0 to 100 that need not be given. Types are bool, int, float, str, Quantity, Nanoseconds, `int | str`, another
-dataclass (settings inside settings), `tuple[…, ...]` and `Mapping[str, …]`. `given` reads documents by it.
+Struct (settings inside settings), `tuple[…, ...]` and `Mapping[str, …]`. `given` reads documents by it.
 
 What was given is `Values` by path, so that layers lie on each other as Koordinator's `MergeCfg` lays them: a value that
 is given hides the one below, also 0 and false; what is null, empty text or an empty list is not given; settings inside
@@ -12,13 +12,14 @@ settings and maps are merged by name; lists are replaced as a whole.
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
 import functools
 import sys
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from koordlite.model import duration
 from koordlite.model.quantity import Quantity
@@ -35,8 +36,7 @@ _DOUBLE = sys.float_info.max
 _UPPER = {"cpu": "CPU", "cpus": "CPUs", "be": "BE", "qos": "QOS", "iops": "IOPS", "bps": "BPS", "numa": "NUMA"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Within:
+class Within(msgspec.Struct, frozen=True, kw_only=True):
     """Mark of a number: its range. A value outside cannot be used."""
 
     low: float | None = None
@@ -57,8 +57,7 @@ class Within:
         return ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(msgspec.Struct, frozen=True):
     """Mark of a text: the words that mean something. Another word stays as written and is reported."""
 
     words: tuple[str, ...]
@@ -66,8 +65,7 @@ class OneOf:
     """What any other word means; empty for: the first one."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """Mark of a type that is written otherwise than Python holds it."""
 
     needed: str
@@ -137,8 +135,7 @@ _KINDS: Mapping[Any, Kind] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SettingType:
+class SettingType(msgspec.Struct, frozen=True):
     """How a value is written: one of a leaf's kind, settings, or a list or map of elements."""
 
     kind: Kind | None = None
@@ -149,23 +146,22 @@ class SettingType:
     keyed: SettingType | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Setting:
-    """One field of a dataclass as documents know it."""
+class Setting(msgspec.Struct, frozen=True):
+    """One field of a Struct as documents know it."""
 
     attribute: str
     shape: SettingType
 
 
 def settings(shape: type[Any]) -> Mapping[str, Setting]:
-    """The settings of a dataclass by their names in JSON, in the order of its fields."""
+    """The settings of a Struct by their names in JSON, in the order of its fields."""
     return _settings(typing.cast(Hashable, shape))
 
 
 @functools.cache
 def _settings(shape: Any) -> Mapping[str, Setting]:
     hints = typing.get_type_hints(shape, include_extras=True)
-    return {camel(field.name): Setting(field.name, _shape(hints[field.name])) for field in dataclasses.fields(shape)}
+    return {camel(name): Setting(name, _shape(hints[name])) for name in shape.__struct_fields__}
 
 
 def camel(name: str) -> str:
@@ -185,8 +181,8 @@ def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> SettingType:
         return SettingType(listed=_shape(arguments[0], marks))
     if origin is collections.abc.Mapping:
         return SettingType(keyed=_shape(arguments[1], marks))
-    if dataclasses.is_dataclass(hint) and hint is not Quantity:
-        return SettingType(group=typing.cast(type, hint))
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return SettingType(group=hint)
     kind = next((mark for mark in marks if isinstance(mark, Kind)), None) or _KINDS[hint]
     bounds = next((mark for mark in marks if isinstance(mark, Within)), None)
     return SettingType(kind, bounds, next((mark for mark in marks if isinstance(mark, OneOf)), None))
@@ -207,11 +203,11 @@ def build(base: T, values: Values) -> T:
             changes[known[name].attribute] = {**held, **{path[0]: value for path, value in inner.items()}}
         else:
             changes[known[name].attribute] = inner[()]
-    return dataclasses.replace(typing.cast(Any, base), **changes) if changes else base
+    return msgspec.structs.replace(typing.cast(Any, base), **changes) if changes else base
 
 
 def flatten(value: Any) -> Iterator[tuple[Path, Any]]:
-    """Every setting of a dataclass with its path, as JSON writes it; None where it is not set."""
+    """Every setting of a Struct with its path, as JSON writes it; None where it is not set."""
     for name, setting in settings(type(value)).items():
         held = getattr(value, setting.attribute)
         if setting.shape.group is not None and held is not None:
@@ -223,7 +219,7 @@ def flatten(value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """A dataclass as JSON has it, without what is not set: `decode` reads it back."""
+    """A Struct as JSON has it, without what is not set: `decode` reads it back."""
     known = settings(type(value)).items()
     given = ((name, _plain(setting.shape, getattr(value, setting.attribute))) for name, setting in known)
     return {name: each for name, each in given if each is not None}
@@ -232,7 +228,7 @@ def plain(value: Any) -> dict[str, Any]:
 def crossed(value: Any) -> Iterator[tuple[str, str]]:
     """(path, what is wrong) of each pair whose lower end is not below its upper one.
 
-    A dataclass declares its pairs as `ORDERED`: (attribute of the lower end, attribute of the upper end).
+    A Struct declares its pairs as `ORDERED`: (attribute of the lower end, attribute of the upper end).
     """
     for lower, upper in getattr(type(value), "ORDERED", ()):
         low, high = getattr(value, lower), getattr(value, upper)

@@ -1,4 +1,4 @@
-"""What JSON documents give of the settings that dataclasses declare (`declared`)."""
+"""What JSON documents give of the settings that Structs declare (`declared`)."""
 
 from __future__ import annotations
 

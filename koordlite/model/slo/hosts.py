@@ -6,9 +6,10 @@ stand.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.reading.declared import Values
@@ -23,8 +24,7 @@ _BASES = ("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort")
 _LEFT_OUT = "fix it; the application is left out"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class HostApplications:
+class HostApplications(msgspec.Struct, frozen=True, kw_only=True):
     """The whole key. Nothing is merged: a group's list, also an empty one, takes the place of the cluster's."""
 
     applications: tuple[HostApplication, ...] = ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from koordlite.model import label_selectors
 from koordlite.model.errors import Problem
@@ -15,8 +16,7 @@ from koordlite.model.reading.lenient_json import JSONDocument, printable
 from koordlite.model.slo.settings import SLO, GoodDocument
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True):
     """Settings and where they come from."""
 
     origin: str
@@ -32,8 +32,7 @@ def _as_it_is(value: Any) -> tuple[Any, tuple[Path, ...]]:
     return value, ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(msgspec.Struct, frozen=True, kw_only=True):
     """How one key's document is built, and what it means."""
 
     key: str
@@ -103,7 +102,7 @@ class Reading:
         found = _Strategies(self, section, meanwhile, self.problems).layers(text)
         if found is not None:
             same = held is not None and held.text == text
-            self.good[section.key] = held if held and same else dataclasses.replace(self.now, text=text)
+            self.good[section.key] = held if held and same else msgspec.structs.replace(self.now, text=text)
             return found
         self.kept[section.key] = meanwhile
         if held is None:

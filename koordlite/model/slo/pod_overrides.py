@@ -6,10 +6,11 @@ An annotation that cannot be used is reported and changes nothing: the settings 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from typing import Annotated, Any
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.pod.qos import QoSClass
@@ -25,8 +26,7 @@ OOM_SCORE_MIN, OOM_SCORE_MAX = -1000, 1000
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class UnusableAnnotation:
+class UnusableAnnotation(msgspec.Struct, frozen=True):
     """Why an annotation cannot be used."""
 
     key: str
@@ -34,8 +34,7 @@ class UnusableAnnotation:
     why: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PodMemoryQOS(MemoryQOS):
+class PodMemoryQOS(MemoryQOS, frozen=True, kw_only=True):
     """The members of annotation `koordinator.sh/memoryQOS`."""
 
     policy: Annotated[str, OneOf(("default", "none", "auto"))] = "default"
@@ -64,7 +63,7 @@ def cpu_qos(pod: Pod, of_class: CPUQOS) -> tuple[CPUQOS, UnusableAnnotation | No
     if bad or keys.CPU_QOS not in pod.annotations:
         return of_class, bad
     identity = values.get(("groupIdentity",), of_class.group_identity) if values.get(("enable",)) else 0
-    return dataclasses.replace(of_class, enable=True, group_identity=min(identity, of_class.group_identity)), None
+    return msgspec.structs.replace(of_class, enable=True, group_identity=min(identity, of_class.group_identity)), None
 
 
 def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, UnusableAnnotation | None]:
@@ -77,7 +76,7 @@ def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, UnusableAnnota
     policy = values.pop(("policy",), "default")
     if policy == "none":
         return MemoryQOS(), bad
-    base = dataclasses.replace(built_in(pod.qos_class), enable=of_class.enable) if policy == "auto" else of_class
+    base = msgspec.structs.replace(built_in(pod.qos_class), enable=of_class.enable) if policy == "auto" else of_class
     return build(base, values), bad
 
 

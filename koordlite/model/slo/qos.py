@@ -6,8 +6,9 @@ node. Source: Koordinator `DefaultResourceQOSStrategy`, `NoneResourceQOS` and it
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated, ClassVar
+
+import msgspec
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading.declared import AtLeast0, OneOf, OnOff, Path, Percent, Within
@@ -17,8 +18,7 @@ Bandwidth = Annotated[int | str, Within(low=0, high=100)]
 """A percentage of the node's bandwidth, or a quantity of bits per second."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CPUQOS:
+class CPUQOS(msgspec.Struct, frozen=True, kw_only=True):
     """`cpuQOS`: which class may displace which on a core."""
 
     enable: bool = False
@@ -27,8 +27,7 @@ class CPUQOS:
     core_expeller: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryQOS:
+class MemoryQOS(msgspec.Struct, frozen=True, kw_only=True):
     """`memoryQOS`: protection from reclaim and its beginning. Percentages are of a container's request or limit."""
 
     enable: bool = False
@@ -47,8 +46,7 @@ class MemoryQOS:
     page_cache_reclaim_sync: bool | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class IOConfig:
+class IOConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`ioCfg` of a block device; rates per second, latencies in microseconds, 0 of a rate is unlimited."""
 
     read_iops: AtLeast0 | None = None
@@ -69,8 +67,7 @@ class IOConfig:
     model_write_rand_iops: Positive | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of `blkioQOS.blocks`."""
 
     name: str = ""
@@ -78,16 +75,14 @@ class Block:
     io_cfg: IOConfig = IOConfig()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BlkioQOS:
+class BlkioQOS(msgspec.Struct, frozen=True, kw_only=True):
     """`blkioQOS`: shares and limits of block devices."""
 
     enable: bool = False
     blocks: tuple[Block, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ResctrlQOS:
+class ResctrlQOS(msgspec.Struct, frozen=True, kw_only=True):
     """`resctrlQOS`: the part of the last cache as a range in percent, and of the memory bandwidth."""
 
     ORDERED: ClassVar[tuple[tuple[str, str], ...]] = (("cat_range_start_percent", "cat_range_end_percent"),)
@@ -98,8 +93,7 @@ class ResctrlQOS:
     mba_percent: Percent | None = 100
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkQOS:
+class NetworkQOS(msgspec.Struct, frozen=True, kw_only=True):
     """`networkQOS`: guaranteed and largest bandwidth."""
 
     enable: bool = False
@@ -109,8 +103,7 @@ class NetworkQOS:
     egress_limit: Bandwidth = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ClassQOS:
+class ClassQOS(msgspec.Struct, frozen=True, kw_only=True):
     """What one class of pods gets."""
 
     cpu_qos: CPUQOS = CPUQOS()
@@ -120,16 +113,14 @@ class ClassQOS:
     network_qos: NetworkQOS = NetworkQOS()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class QOSPolicies:
+class QOSPolicies(msgspec.Struct, frozen=True, kw_only=True):
     """By which means of the kernel CPU and network QoS are kept."""
 
     cpu_policy: Annotated[str, OneOf(("groupIdentity", "coreSched"))] = "groupIdentity"
     net_qos_policy: Annotated[str, OneOf(("tc", "terway-qos"))] = "tc"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceQOS:
+class ResourceQOS(msgspec.Struct, frozen=True, kw_only=True):
     """The whole key. Without arguments: everything switched off."""
 
     policies: QOSPolicies = QOSPolicies()
@@ -161,10 +152,10 @@ def settled(qos: ResourceQOS) -> tuple[ResourceQOS, tuple[Path, ...]]:
     lsr, ls, be = _reset(qos.lsr_class), _reset(qos.ls_class), _reset(qos.be_class)
     named = (("lsrClass", lsr), ("lsClass", ls), ("beClass", be))
     off = tuple((name, part) for name, (_, parts) in named for part in parts)
-    return dataclasses.replace(qos, lsr_class=lsr[0], ls_class=ls[0], be_class=be[0]), off
+    return msgspec.structs.replace(qos, lsr_class=lsr[0], ls_class=ls[0], be_class=be[0]), off
 
 
 def _reset(held: ClassQOS) -> tuple[ClassQOS, list[str]]:
     parts = {part: attribute for part, attribute in _PARTS.items() if not getattr(held, attribute).enable}
     blank = {attribute: getattr(ClassQOS(), attribute) for attribute in parts.values()}
-    return dataclasses.replace(held, **blank), list(parts)
+    return msgspec.structs.replace(held, **blank), list(parts)

@@ -7,9 +7,10 @@ controllers do not take more. `resource-qos-config` is in `slo_qos`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
+
+import msgspec
 
 from koordlite.model import duration
 from koordlite.model.errors import Problem
@@ -24,15 +25,13 @@ _UNKNOWN = Quantity(0)
 Pairs = tuple[tuple[str, str], ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MetricAggregatePolicy:
+class MetricAggregatePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Over which spans node usage is reported besides the mean."""
 
     durations: tuple[Nanoseconds, ...] = (300 * duration.SECOND, 600 * duration.SECOND, 1800 * duration.SECOND)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Colocation:
+class Colocation(msgspec.Struct, frozen=True, kw_only=True):
     """Key `colocation-config`: how best-effort allocatable is worked out (docs/formulas.md, "BE allocatable")."""
 
     enable: bool = False
@@ -60,12 +59,11 @@ class Colocation:
     mid_static_memory_reserved_percent: Annotated[int, Within(low=0, usual=100)] = 0
     batch_cpu_threshold_percent: AtLeast0 | None = None
     batch_memory_threshold_percent: AtLeast0 | None = None
-    extensions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    extensions: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Settings of Koordinator's plug-ins, kept as they are."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
+class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     """Key `resource-threshold-config`: what best-effort pods may use right now, and when pods are evicted.
 
     A lower end that is not set is 2 below its threshold.
@@ -101,8 +99,7 @@ class Threshold:
     allocatable_evict_priority_threshold: Annotated[int, Within(low=0, high=7999)] | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CPUBurst:
+class CPUBurst(msgspec.Struct, frozen=True, kw_only=True):
     """Key `cpu-burst-config`: what a container may use beyond its limit for a while."""
 
     policy: Annotated[str, OneOf(("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"))] = "none"
@@ -114,8 +111,7 @@ class CPUBurst:
     """Use of the node's shared CPUs above which raised quotas are lowered."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class System(msgspec.Struct, frozen=True, kw_only=True):
     """Key `system-config`: settings of the node's kernel. What is not set is left alone."""
 
     min_free_kbytes_factor: Annotated[int, Within(above=0)] | None = None
@@ -125,14 +121,13 @@ class System:
     sched_group_identity_enabled: int | None = None
     sched_idle_saver_wmark: int | None = None
     """Nanoseconds."""
-    sched_features: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    sched_features: Mapping[str, bool] = msgspec.field(default_factory=dict)
     page_cache_limit_enabled: OnOff | None = None
     total_network_bandwidth: Quantity = _UNKNOWN
     """Bits per second; 0 is unknown."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RatioModel:
+class RatioModel(msgspec.Struct, frozen=True, kw_only=True):
     """What a CPU of one model is worth, by the state of hyperthreads and turbo."""
 
     base_ratio: float | None = None
@@ -141,28 +136,25 @@ class RatioModel:
     hyper_thread_turbo_enabled_ratio: float | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CPUNormalization:
+class CPUNormalization(msgspec.Struct, frozen=True, kw_only=True):
     """Key `cpu-normalization-config`: what a CPU of a model is worth, so that nodes can be compared."""
 
     enable: bool = False
     default_ratio: float | None = None
     """For models that are not listed."""
-    ratio_model: Mapping[str, RatioModel] = dataclasses.field(default_factory=dict)
+    ratio_model: Mapping[str, RatioModel] = msgspec.field(default_factory=dict)
     """By the model's name in /proc/cpuinfo."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceAmplification:
+class ResourceAmplification(msgspec.Struct, frozen=True, kw_only=True):
     """Key `resource-amplification-config`: how much more than it has a node promises."""
 
     enable: bool = False
-    resource_amplification_ratio: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    resource_amplification_ratio: Mapping[str, float] = msgspec.field(default_factory=dict)
     """By resource name."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NUMAPolicy:
+class NUMAPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Key `numa-policy-config`: NUMA policies of the cluster that are switched over REST. Ours."""
 
     distance: bool = False
@@ -171,8 +163,7 @@ class NUMAPolicy:
     """Agents may bring pods that talk to each other onto one NUMA node, as far as their own mode lets them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class HostApplication:
+class HostApplication(msgspec.Struct, frozen=True, kw_only=True):
     """A process group outside Kubernetes, from key `host-application-config`."""
 
     name: str
@@ -192,8 +183,7 @@ class HostApplication:
 RESCTRL_CLASSES = (QoSClass.LSR, QoSClass.LS, QoSClass.BE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GoodDocument:
+class GoodDocument(msgspec.Struct, frozen=True):
     """A document of the ConfigMap that could be used, and since when it holds."""
 
     text: str
@@ -209,8 +199,7 @@ class GoodDocument:
         return ", ".join(filter(None, (f"taken {self.taken_at}" if self.taken_at else "", version)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SLO:
+class SLO(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that holds for one node after defaults, cluster strategy, node strategy and node metadata."""
 
     colocation: Colocation = Colocation()
@@ -222,12 +211,12 @@ class SLO:
     cpu_normalization: CPUNormalization = CPUNormalization()
     resource_amplification: ResourceAmplification = ResourceAmplification()
     numa_policy: NUMAPolicy = NUMAPolicy()
-    origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    origins: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Where a value that is not the default came from: `threshold.cpuSuppressThresholdPercent` →
     `cluster`, `node strategy NAME`, `annotation …` or `label …`."""
-    good: Mapping[str, GoodDocument] = dataclasses.field(default_factory=dict)
+    good: Mapping[str, GoodDocument] = msgspec.field(default_factory=dict)
     """By key, the newest document that could be used."""
-    kept: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    kept: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Keys whose document cannot be used → what holds instead."""
     problems: tuple[Problem, ...] = ()
     """What was refused on the way, with what holds instead."""
@@ -239,8 +228,7 @@ class SLO:
         return {qos: settings.resctrl_qos for qos, settings in zip(RESCTRL_CLASSES, classes, strict=True)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MetricPolicy:
+class MetricPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How usage is to be measured for a node that shares itself."""
 
     aggregate_seconds: int = 300

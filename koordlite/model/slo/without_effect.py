@@ -5,11 +5,12 @@ An author who writes such a setting expects an effect, and koordlet or Koordinat
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from koordlite.model.errors import Problem
 from koordlite.model.reading import declared
@@ -20,8 +21,7 @@ _CORES = "set strategies.coreSched.mode to observe or enforce and cpuPolicy to c
 _REMOVE = "remove it, or keep koordlet on nodes that need it"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(msgspec.Struct, frozen=True):
     """Settings without effect: those of a key whose path matches and whose value is none of `harmless`."""
 
     key: str
@@ -69,8 +69,7 @@ RULES = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unused:
+class Unused(msgspec.Struct, frozen=True):
     """One setting that was given and has no effect."""
 
     key: str

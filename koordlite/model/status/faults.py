@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from koordlite.model.errors import Problem
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Faults:
+class Faults(msgspec.Struct, frozen=True):
     """What the loop has survived in this run."""
 
     total: int = 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from koordlite.model.place import Place
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AppliedStep:
+class AppliedStep(msgspec.Struct, frozen=True):
     """One write that was tried."""
 
     place: Place
@@ -22,8 +21,7 @@ class AppliedStep:
     """How long the write took."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ForeignWrite:
+class ForeignWrite(msgspec.Struct, frozen=True):
     """A value of ours that another program changed."""
 
     place: Place
@@ -31,8 +29,7 @@ class ForeignWrite:
     found: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FileTrouble:
+class FileTrouble(msgspec.Struct, frozen=True):
     """What stands between us and one place, counted since the start of this run."""
 
     place: Place

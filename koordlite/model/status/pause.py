@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
+
+import msgspec
 
 ANNOTATION = "agent.koordlite.io/pause"
 """On the Node: a JSON object with `until` (RFC 3339), `because`, and `inForce`: keep or release."""
@@ -11,8 +12,7 @@ ANNOTATION = "agent.koordlite.io/pause"
 By = Literal["command", "annotation"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is written until it ends: decisions are made and reported as in mode observe."""
 
     until: float
@@ -35,4 +35,4 @@ def together(*asked: Pause | None) -> Pause | None:
     if not found:
         return None
     last = max(found, key=lambda pause: pause.until)
-    return dataclasses.replace(last, release=any(pause.release for pause in found))
+    return msgspec.structs.replace(last, release=any(pause.release for pause in found))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
+
+import msgspec
 
 Way = Literal["tick", "sentinel", "triggers"]
 """tick: not at all; sentinel: it samples CPU time; triggers: the kernel reports pressure, then it samples."""
 Setting = Literal["off", "automatic", "required"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(msgspec.Struct, frozen=True):
     """How the agent learns of groups that are made between two ticks, and how often it did."""
 
     watched: int = 0
@@ -24,8 +24,7 @@ class Beginning:
     """How often the kernel lost reports, and a whole tick followed at once."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reaction:
+class Reaction(msgspec.Struct, frozen=True):
     """What wakes the agent besides the tick, what that costs, and how often it happened in this run."""
 
     way: Way = "tick"
@@ -44,11 +43,10 @@ class Reaction:
     """How often the kernel reported pressure."""
     surges: int = 0
     """How often a surge of latency-sensitive use led to a round before its time."""
-    beginning: Beginning = dataclasses.field(default_factory=Beginning)
+    beginning: Beginning = msgspec.field(default_factory=Beginning)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FreshUse:
+class FreshUse(msgspec.Struct, frozen=True):
     """CPU use over some hundredths of a second, in millicores."""
 
     node: int | None

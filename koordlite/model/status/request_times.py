@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 BUCKETS_SECONDS = tuple(0.001 * 4**k for k in range(7))
 """Koordinator's of kubelet_request_duration_seconds."""
@@ -10,8 +10,7 @@ Question = tuple[str, str, str]
 """Verb, path, code."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """Requests of one kind: how many took at most so long, bucket by bucket and all, and their sum in seconds."""
 
     counts: tuple[int, ...] = (0,) * (len(BUCKETS_SECONDS) + 1)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WatchState:
+class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     """One list that is kept up to date."""
 
     name: str

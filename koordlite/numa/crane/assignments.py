@@ -7,16 +7,16 @@ given to no second such pod. numa: whatever is shared of its NUMA nodes, at any 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.numa.kubelet.cpu_take import take_packed
 from koordlite.numa.kubelet.machine import Machine
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """What one container was given."""
 
     policy: str
@@ -27,8 +27,7 @@ class Entry:
     """Fixed CPUs; empty under numa, where they follow the shared pool."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Assignments:
+class Assignments(msgspec.Struct, frozen=True, kw_only=True):
     """All containers with CPUs by Crane's policies on one machine."""
 
     machine: Machine
@@ -38,7 +37,7 @@ class Assignments:
     """Never given to a container by these policies."""
     taken: CPUSet = EMPTY
     """CPUs that other protocols gave to pods alone."""
-    entries: Mapping[str, Mapping[str, Entry]] = dataclasses.field(default_factory=dict)
+    entries: Mapping[str, Mapping[str, Entry]] = msgspec.field(default_factory=dict)
     """By pod uid and container name."""
 
     @property
@@ -92,13 +91,13 @@ class Assignments:
     def with_entry(self, pod: str, container: str, entry: Entry) -> Assignments:
         """With this assignment."""
         theirs = {**self.entries.get(pod, {}), container: entry}
-        return dataclasses.replace(self, entries={**self.entries, pod: theirs})
+        return msgspec.structs.replace(self, entries={**self.entries, pod: theirs})
 
     def without(self, pod: str, container: str) -> Assignments:
         """Without the assignment of a container: what no sibling holds is everybody's again."""
         theirs = {name: entry for name, entry in self.entries.get(pod, {}).items() if name != container}
         others = {uid: entries for uid, entries in self.entries.items() if uid != pod}
-        return dataclasses.replace(self, entries={**others, pod: theirs} if theirs else others)
+        return msgspec.structs.replace(self, entries={**others, pod: theirs} if theirs else others)
 
     def _fixed(self, policy: str) -> CPUSet:
         entries = (entry for theirs in self.entries.values() for entry in theirs.values())

@@ -6,8 +6,9 @@ as many as it requests.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.numa.crane.assignments import Assignments, Entry
@@ -17,8 +18,7 @@ Entries = Mapping[str, Mapping[str, Entry]]
 """By pod uid and container name."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What the annotations of one pod ask for."""
 
     uid: str

@@ -6,8 +6,9 @@ kept. docs/compatibility.md lists where ours differs.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.pod.crane import encode_result
 from koordlite.model.quantity import NANO, Quantity
@@ -25,8 +26,7 @@ _ZERO = Quantity(0)
 Amounts = Mapping[str, Quantity]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PodAsked:
+class PodAsked(msgspec.Struct, frozen=True, kw_only=True):
     """What the scheduler has to know of the pod."""
 
     containers: Sequence[Container]
@@ -38,8 +38,7 @@ class PodAsked:
     of_daemon_set: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one node."""
 
     text: str = ""
@@ -48,7 +47,7 @@ class Verdict:
     """The same, or why Crane has no say, with numbers."""
     score: int = 0
     """0 to 100; fewer NUMA nodes are better. 0 where Crane has no say."""
-    result: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    result: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     """Amounts by name of the NUMA node."""
 
     @property
@@ -62,8 +61,7 @@ class Verdict:
         return encode_result(self.result) if self.result else ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Offer:
+class _Offer(msgspec.Struct, frozen=True):
     """A NUMA node: what may be given, and what is given already, both by resource."""
 
     name: str

@@ -5,9 +5,10 @@ Source: Koordinator v1.9 `Allocate`, `tryBestToDistributeEvenly`, `allocateCPUSe
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
@@ -32,8 +33,7 @@ from koordlite.numa.koordinator.values import (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a pod asks of one node."""
 
     requests: Amounts
@@ -66,15 +66,14 @@ class Request:
         return all(_is_whole(name, nano) for name, nano in self.nano.items())
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reuse:
+class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     """What counts as free although it is held: by reservations the pod may take, by pods that would be evicted."""
 
-    zones: Zones = dataclasses.field(default_factory=dict)
+    zones: Zones = msgspec.field(default_factory=dict)
     preferred: CPUSet = EMPTY
     """Taken before other CPUs."""
     preemptible: CPUSet = EMPTY
-    only: Zones = dataclasses.field(default_factory=dict)
+    only: Zones = msgspec.field(default_factory=dict)
     """Where not empty: amounts come from here alone."""
 
 
@@ -85,8 +84,7 @@ def _is_whole(name: str, nano: int) -> bool:
     return nano % (10**6 if name == "cpu" else 10**9) == 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Supply:
+class Supply(msgspec.Struct, frozen=True, dict=True):
     """What a node can give to a request."""
 
     machine: Machine

@@ -5,9 +5,10 @@ Source: Koordinator v1.9 `preBindObject`, `appendResourceSpecIfMissed` (plugin.g
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.pod.resource_spec import ResourceSpec
@@ -41,11 +42,11 @@ def completed_spec(ask: PodAsk, node: NodeState) -> ResourceSpec:
     used, required = bind_policy(ask, node)
     spec = ask.spec
     if required and spec.required_cpu_bind_policy in ("", DEFAULT_BIND):
-        spec = dataclasses.replace(spec, required_cpu_bind_policy=used)
+        spec = msgspec.structs.replace(spec, required_cpu_bind_policy=used)
     if spec.preferred_cpu_bind_policy == DEFAULT_BIND:
-        spec = dataclasses.replace(spec, preferred_cpu_bind_policy=used)
+        spec = msgspec.structs.replace(spec, preferred_cpu_bind_policy=used)
     if not spec.required_cpu_bind_policy and not spec.preferred_cpu_bind_policy:
-        spec = dataclasses.replace(spec, preferred_cpu_bind_policy=used)
+        spec = msgspec.structs.replace(spec, preferred_cpu_bind_policy=used)
     return spec
 
 

@@ -5,9 +5,10 @@ Source: Koordinator v1.9 `PreFilter` (plugin.go), `AllowUseCPUSet` (util.go).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Hashable, Mapping
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.once import Once
@@ -30,8 +31,7 @@ from koordlite.numa.koordinator.values import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of Koordinator's plugin NodeNUMAResource."""
 
     default_bind: str = FULL_PCPUS
@@ -40,7 +40,7 @@ class Settings:
     """How nodes are scored: LeastAllocated or MostAllocated."""
     numa_scoring: str = LEAST_ALLOCATED
     """How NUMA nodes of one node are scored."""
-    weights: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"cpu": 1, "memory": 1})
+    weights: Mapping[str, int] = msgspec.field(default_factory=lambda: {"cpu": 1, "memory": 1})
     prefer_closest: bool = False
     """Of sets of as many NUMA nodes, those nearest together. Ours; kubelet's option `prefer-closest-numa-nodes`."""
 
@@ -53,8 +53,7 @@ class Settings:
 DEFAULTS = Settings()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PodAsk(Once):
+class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a pod asks for: equal asks get equal answers on equal nodes."""
 
     requests: Amounts
@@ -124,10 +123,9 @@ def _bound(ask: PodAsk, settings: Settings) -> PodAsk | Refusal:
     if ask.cpu_milli <= 0:
         return ask
     exclusive = ask.spec.preferred_cpu_exclusive_policy
-    return dataclasses.replace(ask, bound=True, required_bind=required, preferred_bind=bind, exclusive=exclusive)
+    return msgspec.structs.replace(ask, bound=True, required_bind=required, preferred_bind=bind, exclusive=exclusive)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _NUMASpec:
+class _NUMASpec(msgspec.Struct, frozen=True):
     numa_topology_policy: str = ""
     single_numa_node_exclusive: str = ""

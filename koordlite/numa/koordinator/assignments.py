@@ -7,9 +7,10 @@ write that annotation on his own pod, so the rule is asked again here. What hold
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -49,8 +50,8 @@ def judged(
             continue
         others = {holders[cpu] for cpu in mine if cpu in holders}
         if others and _makes_room(pod):
-            fresh[pod.uid] = dataclasses.replace(
-                pod, resource_status=dataclasses.replace(pod.resource_status, cpuset=EMPTY)
+            fresh[pod.uid] = msgspec.structs.replace(
+                pod, resource_status=msgspec.structs.replace(pod.resource_status, cpuset=EMPTY)
             )
         elif others:
             names = ", ".join(sorted(fresh[uid].key for uid in others)[:_MOST_RIVALS])
@@ -60,8 +61,8 @@ def judged(
         else:
             holders |= dict.fromkeys(mine.ids, pod.uid)
     for uid, claimants in rivals.items():
-        status = dataclasses.replace(fresh[uid].resource_status, rivals=tuple(sorted(claimants)[:_MOST_RIVALS]))
-        fresh[uid] = dataclasses.replace(fresh[uid], resource_status=status)
+        status = msgspec.structs.replace(fresh[uid].resource_status, rivals=tuple(sorted(claimants)[:_MOST_RIVALS]))
+        fresh[uid] = msgspec.structs.replace(fresh[uid], resource_status=status)
     return tuple(fresh.get(pod.uid, pod) for pod in pods)
 
 
@@ -71,8 +72,8 @@ def without(status: ResourceStatus, kept: CPUSet) -> ResourceStatus:
     if left == status.cpuset:
         return status
     if left:
-        return dataclasses.replace(status, cpuset=left)
-    return dataclasses.replace(status, cpuset=EMPTY, refused=status.cpuset, why=KEPT)
+        return msgspec.structs.replace(status, cpuset=left)
+    return msgspec.structs.replace(status, cpuset=EMPTY, refused=status.cpuset, why=KEPT)
 
 
 def allocations(pods: Iterable[Pod]) -> Iterator[Allocation]:
@@ -104,14 +105,12 @@ def _zones(text: str) -> Zones:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _ZoneText:
+class _ZoneText(msgspec.Struct, frozen=True):
     node: int = 0
-    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _StatusText:
+class _StatusText(msgspec.Struct, frozen=True):
     numa_node_resources: tuple[_ZoneText, ...] = ()
 
 
@@ -139,8 +138,8 @@ def _makes_room(pod: Pod) -> bool:
 
 def _refused(pod: Pod, why: str) -> Pod:
     status = pod.resource_status
-    status = dataclasses.replace(status, cpuset=EMPTY, refused=status.cpuset, why=why)
-    return dataclasses.replace(pod, resource_status=status)
+    status = msgspec.structs.replace(status, cpuset=EMPTY, refused=status.cpuset, why=why)
+    return msgspec.structs.replace(pod, resource_status=status)
 
 
 def _age(pod: Pod, before: Mapping[str, CPUSet], created: Mapping[str, str]) -> tuple[bool, str, str]:

@@ -6,8 +6,9 @@ distance over ordered pairs, then the lower ones.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
+
+import msgspec
 
 from koordlite.numa.koordinator.allocate import Request
 from koordlite.numa.koordinator.hints import masks
@@ -31,7 +32,7 @@ def allocation(node: NodeState, request: Request, *, uid: str) -> Allocation | N
     """
     if not node.topology.distances or node.reservations:
         return None
-    only = dataclasses.replace(
+    only = msgspec.structs.replace(
         request,
         requests={name: amount for name, amount in request.requests.items() if name == "cpu"},
         original={name: amount for name, amount in request.original.items() if name == "cpu"},
@@ -41,5 +42,5 @@ def allocation(node: NodeState, request: Request, *, uid: str) -> Allocation | N
         if fitting:
             nearest = min(fitting, key=lambda mask: distance(node, mask))
             found = take(node, only, nearest, uid=uid) if count > 1 else None
-            return dataclasses.replace(found, zones={}) if isinstance(found, Allocation) else None
+            return msgspec.structs.replace(found, zones={}) if isinstance(found, Allocation) else None
     return None

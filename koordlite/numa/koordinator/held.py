@@ -5,8 +5,9 @@ Source: Koordinator v1.9 `NodeAllocation` (node_allocation.go).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.quantity import Quantity
@@ -23,15 +24,14 @@ from koordlite.numa.koordinator.values import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """The allocations of all pods on one node, added up. A value: `of` makes another one for other pods."""
 
-    pods: Mapping[str, Allocation] = dataclasses.field(default_factory=dict)
+    pods: Mapping[str, Allocation] = msgspec.field(default_factory=dict)
     """By uid."""
-    cpus: Mapping[int, TakenCPU] = dataclasses.field(default_factory=dict)
-    zones: Zones = dataclasses.field(default_factory=dict)
-    states: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    cpus: Mapping[int, TakenCPU] = msgspec.field(default_factory=dict)
+    zones: Zones = msgspec.field(default_factory=dict)
+    states: Mapping[int, str] = msgspec.field(default_factory=dict)
     """`single` for NUMA nodes where every pod with CPUs of its own has them in that node only, `shared` where one spans
     several; NUMA nodes without such pods are left out. Pods without CPUs of their own do not count."""
 
@@ -82,7 +82,7 @@ def returned(cpus: Mapping[int, TakenCPU], *sets: CPUSet) -> Mapping[int, TakenC
     for cpu in (cpu for each in sets for cpu in each if cpu in still):
         held = still.pop(cpu, None)
         if held and held.holders > 1:
-            still[cpu] = dataclasses.replace(held, holders=held.holders - 1)
+            still[cpu] = msgspec.structs.replace(held, holders=held.holders - 1)
     return still
 
 

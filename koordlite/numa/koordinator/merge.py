@@ -6,10 +6,11 @@ policy_single_numa_node.go). Under Restricted every hint is preferred (`hints`),
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.numa.koordinator.values import (
     BEST_EFFORT,
@@ -31,8 +32,7 @@ Distance = Callable[[int], float]
 _MOST_COMBINATIONS = 20_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """The best hint, and whether the pod may run with it."""
 
     hint: Hint

@@ -5,7 +5,6 @@ Source: Koordinator v1.9 `NewTopologyOptions` (topology_options.go), `amplifyNUM
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -44,8 +43,7 @@ _MOST_TIMES = 10**6
 _SKIPPED = "fix its writer; until then the node counts as one without it"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NodeTopology:
+class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
     """What the NodeResourceTopology of a node says, ready for allocation."""
 
     machine: Machine = NO_MACHINE
@@ -54,25 +52,24 @@ class NodeTopology:
     most_holders: int = 1
     cpu_manager: CPUManagerPolicy = _NO_CPU_MANAGER
     numa_policy: str = ""
-    zones: Zones = dataclasses.field(default_factory=dict)
+    zones: Zones = msgspec.field(default_factory=dict)
     """What each NUMA node may hand out, without the reserved CPUs; by its id, ascending."""
     ratios: Ratios | None = None
     """Amplification that is in `zones` already; None where it is not."""
-    distances: Costs = dataclasses.field(default_factory=dict)
+    distances: Costs = msgspec.field(default_factory=dict)
     """From one NUMA node to another; empty where the report has none."""
 
 
 NO_REPORT = NodeTopology()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeState(Once):
+class NodeState(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A node with what its pods hold."""
 
     name: str = ""
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    allocatable: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
-    requested: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
+    requested: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """Requests of all pods on the node."""
     topology: NodeTopology = NO_REPORT
     held: Held = NOTHING_HELD
@@ -101,7 +98,7 @@ class NodeState(Once):
     def with_pod(self, allocation: Allocation) -> NodeState:
         """After one more pod was allocated."""
         pods = (*self.held.pods.values(), allocation)
-        return dataclasses.replace(self, held=Held.of(self.topology.machine, pods))
+        return msgspec.structs.replace(self, held=Held.of(self.topology.machine, pods))
 
     @functools.cached_property
     def bind_policy(self) -> str:
@@ -202,8 +199,7 @@ def _distances(obj: objects.NRTObject) -> Costs:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Notes:
+class _Notes(msgspec.Struct, frozen=True):
     """The annotations of one object, read one by one."""
 
     obj: objects.NRTObject

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.numa.koordinator.amounts import left, zones_added
@@ -12,15 +13,14 @@ from koordlite.numa.koordinator.values import Allocation, Amounts, Zones
 RESTRICTED_POLICY = "Restricted"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(msgspec.Struct, frozen=True):
     """What one reservation holds on a node."""
 
     uid: str
     policy: str = ""
     """`Restricted`: a pod takes all it needs from the reservation; else the rest may come from the node."""
-    zones: Zones = dataclasses.field(default_factory=dict)
-    taken_zones: Zones = dataclasses.field(default_factory=dict)
+    zones: Zones = msgspec.field(default_factory=dict)
+    taken_zones: Zones = msgspec.field(default_factory=dict)
     """What its owners took of them."""
     free_cpus: CPUSet = EMPTY
     """Its CPUs that no owner has."""
@@ -38,8 +38,7 @@ class Reserved:
         return {zone: left(amounts, self.taken_zones.get(zone, {})) for zone, amounts in self.zones.items()}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reservations:
+class Reservations(msgspec.Struct, frozen=True, kw_only=True):
     """The reservations of one node, as one pod sees them."""
 
     matched: tuple[Reserved, ...] = ()

@@ -11,9 +11,10 @@ Source: Koordinator v1.9 `Filter`, `Score`, `Reserve`, `PreBind` (plugin.go, sco
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -54,8 +55,7 @@ from koordlite.numa.koordinator.values import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Affinity:
+class Affinity(msgspec.Struct, frozen=True):
     """The NUMA nodes chosen for a pod; None: no choice was made, or none is needed."""
 
     mask: int | None = None
@@ -69,8 +69,7 @@ class Affinity:
 ANYWHERE = Affinity()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """A node that will do: the NUMA nodes the pod would get, and a score from 0 to 100."""
 
     affinity: Affinity

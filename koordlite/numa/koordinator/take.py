@@ -8,8 +8,9 @@ core of one NUMA node, then of one socket. What neither gives is taken CPU by CP
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
@@ -26,8 +27,7 @@ from koordlite.numa.koordinator.values import (
 Level = Callable[[CPU], int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TakePolicy:
+class TakePolicy(msgspec.Struct, frozen=True):
     """How CPUs are chosen; any other word than those named means none."""
 
     bind: str = ""

@@ -8,8 +8,9 @@ Koordinator also lets it take those that other matching reservations have left.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import union
 from koordlite.numa.koordinator.allocate import Request, Reuse, Supply, allocate, fits
@@ -92,7 +93,7 @@ def _from_one(node: NodeState, request: Request, mask: int | None, one: Reserved
         return found
     if request.bound and request.count > len(one.free_cpus):
         return refuse(NOT_ENOUGH_CPUS)
-    reuse = dataclasses.replace(reuse, only=one.free_zones)
+    reuse = msgspec.structs.replace(reuse, only=one.free_zones)
     found = allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
     outside = not isinstance(found, Refusal) and not found.cpus <= one.free_cpus
     return refuse(NOT_ENOUGH_CPUS) if outside else found

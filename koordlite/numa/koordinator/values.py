@@ -5,9 +5,10 @@ Source: Koordinator v1.9, pkg/scheduler/plugins/nodenumaresource and frameworkex
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import Quantity
@@ -37,8 +38,7 @@ NO_ZONES = "node(s) missing NUMA resources"
 UNSCHEDULABLE, NEVER, ERROR = "Unschedulable", "UnschedulableAndUnresolvable", "Error"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why not. `code` is the scheduler's: with `NEVER` no eviction on the node would help."""
 
     reasons: tuple[str, ...]
@@ -53,8 +53,7 @@ def refuse(*reasons: str, code: str = UNSCHEDULABLE) -> Refusal:
     return Refusal(reasons, code)
 
 
-@dataclasses.dataclass(frozen=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True, dict=True):
     """The CPUs of a node by id; their cores have numbers that are unique on the machine."""
 
     cpus: Mapping[int, CPU]
@@ -62,7 +61,7 @@ class Machine:
     @classmethod
     def of(cls, cpus: Iterable[CPU]) -> Machine:
         """The machine of these CPUs; core numbers that repeat on each socket are made unique."""
-        return cls({cpu.id: dataclasses.replace(cpu, core=cpu.socket << 16 | cpu.core) for cpu in cpus})
+        return cls({cpu.id: msgspec.structs.replace(cpu, core=cpu.socket << 16 | cpu.core) for cpu in cpus})
 
     @functools.cached_property
     def cpuset(self) -> CPUSet:
@@ -107,8 +106,7 @@ class Machine:
 NO_MACHINE = Machine({})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TakenCPU:
+class TakenCPU(msgspec.Struct, frozen=True):
     """A CPU that pods hold: where it is, how many hold it, and the exclusive policy of the last of them."""
 
     node: int
@@ -117,18 +115,16 @@ class TakenCPU:
     exclusive: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """What one pod holds of a node: CPUs of its own, and amounts by NUMA node."""
 
     uid: str
     cpus: CPUSet = EMPTY
     exclusive: str = ""
-    zones: Zones = dataclasses.field(default_factory=dict)
+    zones: Zones = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(msgspec.Struct, frozen=True):
     """NUMA nodes that would do, as the bits of `mask`; None is no preference."""
 
     mask: int | None

@@ -6,8 +6,9 @@ then devices, CPUs and memory are given, container by container.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.numa.kubelet import device_manager, hints, merge
@@ -22,19 +23,17 @@ from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 Evidence = Mapping[str, int | str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """What one container got. `cpus` empty: it runs in the shared pool; `nodes`: the affinity, empty for none."""
 
     container: str
     cpus: CPUSet = EMPTY
     memory: Blocks = ()
-    devices: Held = dataclasses.field(default_factory=dict)
+    devices: Held = msgspec.field(default_factory=dict)
     nodes: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(msgspec.Struct, frozen=True):
     """Kubelet's answer. Refused: `reason` and `message` are those of the pod's status, `evidence` has the numbers."""
 
     node: NodeState
@@ -42,7 +41,7 @@ class Admission:
     given: tuple[Given, ...] = ()
     reason: str = ""
     message: str = ""
-    evidence: Evidence = dataclasses.field(default_factory=dict)
+    evidence: Evidence = msgspec.field(default_factory=dict)
 
     @property
     def admitted(self) -> bool:

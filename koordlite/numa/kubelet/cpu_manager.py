@@ -5,9 +5,10 @@ Source: kubelet 1.36, `cm/cpumanager/policy_static.go`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.numa.kubelet import hints
@@ -23,12 +24,11 @@ Assigned = Mapping[str, Mapping[str, CPUSet]]
 """Pod uid → container → exclusive CPUs."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CPUState:
+class CPUState(msgspec.Struct, frozen=True):
     """The checkpoint `cpu_manager_state`: the shared pool, reserved CPUs included, and who has which CPUs."""
 
     shared: CPUSet
-    assigned: Assigned = dataclasses.field(default_factory=dict)
+    assigned: Assigned = msgspec.field(default_factory=dict)
 
     def of(self, uid: str, container: str) -> CPUSet | None:
         """The CPUs a container has already."""
@@ -50,8 +50,7 @@ class CPUState:
 NO_CPUS = CPUState(EMPTY)
 
 
-@dataclasses.dataclass(frozen=True)
-class StaticPolicy:
+class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
     """Policy `static` on one machine. `reserved` CPUs are never given to one container alone."""
 
     machine: Machine
@@ -64,7 +63,7 @@ class StaticPolicy:
     def reserving(cls, machine: Machine, count: int, options: CPUOptions) -> StaticPolicy:
         """The policy where only a number of CPUs is reserved: kubelet takes them as it would for a container."""
         plain = cls(machine, EMPTY, options)
-        return dataclasses.replace(plain, reserved=plain.take(machine.all, count))
+        return msgspec.structs.replace(plain, reserved=plain.take(machine.all, count))
 
     def first_state(self) -> CPUState:
         """The state of a node on which nothing runs."""

@@ -5,8 +5,9 @@ Source: kubelet 1.36, `cm/cpumanager/policy_options.go`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.model.reading.go_words import parse_bool
 from koordlite.numa.kubelet.machine import Machine
@@ -27,8 +28,7 @@ _NOT_TOGETHER = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CPUOptions:
+class CPUOptions(msgspec.Struct, frozen=True):
     """The options by what they do; all are off by default."""
 
     full_cores: bool = False

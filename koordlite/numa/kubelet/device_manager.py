@@ -6,8 +6,9 @@ Which of several equal devices a plugin prefers is not known here: the lowest id
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Set
+
+import msgspec
 
 from koordlite.numa.kubelet import hints
 from koordlite.numa.kubelet.hints import Hint, Hints
@@ -23,12 +24,11 @@ Held = Mapping[str, frozenset[str]]
 NONE: Held = {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceState:
+class DeviceState(msgspec.Struct, frozen=True):
     """Devices by resource, and who has which."""
 
-    devices: Mapping[str, Devices] = dataclasses.field(default_factory=dict)
-    assigned: Mapping[str, Mapping[str, Held]] = dataclasses.field(default_factory=dict)
+    devices: Mapping[str, Devices] = msgspec.field(default_factory=dict)
+    assigned: Mapping[str, Mapping[str, Held]] = msgspec.field(default_factory=dict)
     """Pod uid → container → devices."""
     unhealthy: frozenset[tuple[str, str]] = frozenset()
     """(resource, id) of devices that are registered and cannot be given away."""
@@ -48,12 +48,12 @@ class DeviceState:
         """The state after a container got these devices."""
         own = self.assigned.get(uid, {})
         held = {**own.get(container, NONE), resource: frozenset(ids)}
-        return dataclasses.replace(self, assigned={**self.assigned, uid: {**own, container: held}})
+        return msgspec.structs.replace(self, assigned={**self.assigned, uid: {**own, container: held}})
 
     def without(self, uid: str) -> DeviceState:
         """The state after a pod has gone."""
         others = {pod: own for pod, own in self.assigned.items() if pod != uid}
-        return dataclasses.replace(self, assigned=others)
+        return msgspec.structs.replace(self, assigned=others)
 
     def wanted(self, asked: Mapping[str, int]) -> dict[str, int]:
         """The part of a request that some plugin serves."""

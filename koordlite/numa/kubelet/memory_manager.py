@@ -6,8 +6,9 @@ A NUMA node serves requests either alone or in one fixed group. Source: kubelet 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.numa.kubelet import hints
 from koordlite.numa.kubelet.hints import Hint, Hints
@@ -21,8 +22,7 @@ Reusable = Mapping[tuple[int, str], int]
 _PREFIX = "[memorymanager]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryPolicy:
+class MemoryPolicy(msgspec.Struct, frozen=True):
     """Policy `Static`. `keeps_groups` false allocates as kubelet 1.23 did, also where that breaks up a group."""
 
     keeps_groups: bool = True
@@ -142,7 +142,7 @@ def _used_again(blocks: Blocks, by: Block, size: int) -> tuple[Blocks, int]:
         same = block.kind == by.kind and set(block.nodes) == set(by.nodes)
         used = min(block.size, size) if same else 0
         size -= used
-        found.append(dataclasses.replace(block, size=block.size - used))
+        found.append(msgspec.structs.replace(block, size=block.size - used))
     return tuple(found), size
 
 

@@ -5,8 +5,9 @@ Source: kubelet 1.36, `cm/memorymanager/state` and `policy_static.go`; the check
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import NUMANode
@@ -14,8 +15,7 @@ from koordlite.model.topology import NUMANode
 Groups = Mapping[int, "MemoryNode"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """Bytes of one kind of memory on one NUMA node. allocatable = total − system_reserved = reserved + free."""
 
     total: int = 0
@@ -26,14 +26,13 @@ class Table:
 
     def taking(self, size: int) -> Table:
         """The table after `size` bytes were reserved, negative to give them back."""
-        return dataclasses.replace(self, reserved=self.reserved + size, free=self.free - size)
+        return msgspec.structs.replace(self, reserved=self.reserved + size, free=self.free - size)
 
 
 NOTHING = Table()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryNode:
+class MemoryNode(msgspec.Struct, frozen=True):
     """One NUMA node. `group`: the nodes it serves requests together with; itself alone while it serves them singly."""
 
     tables: Mapping[str, Table]
@@ -49,8 +48,7 @@ class MemoryNode:
         return self.tables.get(kind, NOTHING).allocatable
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """Memory that a container has reserved: `size` bytes of one kind on these NUMA nodes together."""
 
     nodes: tuple[int, ...]
@@ -61,12 +59,11 @@ class Block:
 Blocks = tuple[Block, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryState:
+class MemoryState(msgspec.Struct, frozen=True):
     """All NUMA nodes, and the blocks by pod uid and container."""
 
     nodes: Groups
-    assigned: Mapping[str, Mapping[str, Blocks]] = dataclasses.field(default_factory=dict)
+    assigned: Mapping[str, Mapping[str, Blocks]] = msgspec.field(default_factory=dict)
 
     def of(self, uid: str, container: str) -> Blocks | None:
         """The blocks a container has already."""

@@ -6,9 +6,10 @@ different masks could be preferred together; `Rules.equal_masks` false merges by
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
+
+import msgspec
 
 from koordlite.model.reading.go_words import parse_bool
 from koordlite.numa.kubelet.hints import Hint, Hints, mask_of, nodes_of
@@ -29,20 +30,18 @@ _NO_OPINION = (Hint(None, True),)
 _IMPOSSIBLE = (Hint(None, False),)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """How hints are merged: the machine's NUMA nodes, and what the options say."""
 
     nodes: tuple[int, ...]
-    distances: Distances = dataclasses.field(default_factory=dict)
+    distances: Distances = msgspec.field(default_factory=dict)
     prefer_closest: bool = False
     """Option `prefer-closest-numa-nodes`."""
     equal_masks: bool = True
     """Hints with different masks are not preferred together (since kubelet 1.26)."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """`topologyManagerPolicyOptions`."""
 
     prefer_closest: bool = False
@@ -54,9 +53,9 @@ class Options:
         found = cls()
         for name, value in options.items():
             if name == "prefer-closest-numa-nodes":
-                found = dataclasses.replace(found, prefer_closest=parse_bool(value))
+                found = msgspec.structs.replace(found, prefer_closest=parse_bool(value))
             elif name == "max-allowable-numa-nodes":
-                found = dataclasses.replace(found, max_nodes=_max_nodes(name, value))
+                found = msgspec.structs.replace(found, max_nodes=_max_nodes(name, value))
             else:
                 raise ValueError(f"unknown Topology Manager Policy option: {name!r}")
         return found
@@ -75,7 +74,7 @@ def merge(policy: Policy, providers: Iterable[Hints | None], rules: Rules) -> tu
     hints = _by_resource(providers)
     if policy == "single-numa-node":
         hints = [[hint for hint in each if hint.preferred and _one_node(hint)] for each in hints]
-        best = _best(hints, dataclasses.replace(rules, prefer_closest=False))
+        best = _best(hints, msgspec.structs.replace(rules, prefer_closest=False))
         best = Hint(None if best.mask == mask_of(rules.nodes) else best.mask, best.preferred)
         return best, best.preferred
     best = _best(hints, rules)

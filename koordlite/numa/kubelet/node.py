@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import Topology
@@ -21,8 +22,7 @@ Release = Literal["today", "1.23"]
 """Which kubelet's rules: those of 1.36, or those of 1.23 where they differ."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Managers:
+class Managers(msgspec.Struct, frozen=True, dict=True):
     """The configuration of one node's managers; `cpu` and `memory` are None where their policy is `none`.
 
     Equal nodes should share one object: what follows from it is computed once.
@@ -35,7 +35,7 @@ class Managers:
     policy: merge.Policy = "none"
     scope: merge.Scope = "container"
     options: merge.Options = merge.NO_OPTIONS
-    distances: merge.Distances = dataclasses.field(default_factory=dict)
+    distances: merge.Distances = msgspec.field(default_factory=dict)
     release: Release = "today"
 
     @functools.cached_property
@@ -47,8 +47,7 @@ class Managers:
         return merge.Rules(self.nodes, self.distances, closest, equal_masks=self.release == "today")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(msgspec.Struct, frozen=True):
     """One node: its managers and their books."""
 
     managers: Managers

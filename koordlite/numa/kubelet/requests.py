@@ -5,9 +5,10 @@ Source: kubelet 1.36, `guaranteedCPUs`, `podGuaranteedCPUs`, `getPodRequestedRes
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader
@@ -23,21 +24,19 @@ Counts = Mapping[str, int]
 """Whole units by resource name: bytes of memory and huge pages, pieces of devices."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ContainerAsk:
+class ContainerAsk(msgspec.Struct, frozen=True):
     """One container. `cpus` are those it gets to itself, 0 for one in the shared pool."""
 
     name: str
     cpus: int = 0
-    memory: Counts = dataclasses.field(default_factory=dict)
+    memory: Counts = msgspec.field(default_factory=dict)
     """Memory and huge pages that kubelet reserves for it; empty unless its pod is Guaranteed."""
-    devices: Counts = dataclasses.field(default_factory=dict)
+    devices: Counts = msgspec.field(default_factory=dict)
     """Extended resources; kubelet aligns those that a device plugin has registered."""
     kind: Kind = "app"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodAsk:
+class PodAsk(msgspec.Struct, frozen=True):
     """The containers of one pod, init containers and sidecars first, in the order in which they start."""
 
     uid: str

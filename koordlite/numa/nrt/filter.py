@@ -7,10 +7,11 @@ sidecar keeps what it takes, zones are known by id and may have gaps, and `restr
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 Amounts = Mapping[str, int]
 """Nano-units by resource name."""
@@ -29,8 +30,7 @@ _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "storage", "pods"})
 _HOST_LEVEL = frozenset({"ephemeral-storage", "storage"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """One container, or a pod as a whole. `name` is the container's."""
 
     kind: Literal["init", "sidecar", "app", "pod"]
@@ -38,12 +38,11 @@ class Part:
     wanted: tuple[tuple[str, int, bool], ...]
     """Resource, amount, and whether the amount has to be free on the NUMA node; else it only has to be listed there."""
 
-    taken: Amounts = dataclasses.field(default_factory=dict)
+    taken: Amounts = msgspec.field(default_factory=dict)
     """What it takes from its NUMA node."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a pod asks for, ready to be compared with many nodes."""
 
     parts: tuple[Part, ...]
@@ -55,8 +54,7 @@ class Request:
         return (self.whole,) if scope == "pod" else self.parts
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(msgspec.Struct, frozen=True):
     """The NUMA nodes of each part that takes something for good, or `why_not`."""
 
     placed: tuple[tuple[Part, tuple[int, ...]], ...] = ()

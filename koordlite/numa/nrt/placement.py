@@ -7,12 +7,12 @@ Source: k8stopologyawareschedwg/numaplacement, with its errors by name.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
+import msgspec
 import xxhash
 
 METADATA_ATTRIBUTE = "topology.node.k8s.io/numaplacement-metadata"
@@ -62,8 +62,7 @@ class PlacementError(ValueError):
         self.flaw = flaw
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """What the numbers of the vectors refer to; UNKNOWN where the text does not say it."""
 
     containers: int = UNKNOWN
@@ -76,8 +75,7 @@ class Metadata:
         return _SEPARATOR.join((_HEAD, *fields))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(msgspec.Struct, frozen=True):
     """The text for the object, and one for each zone that needs one, by NUMA node."""
 
     metadata: Metadata

@@ -5,8 +5,9 @@ Source: scheduler-plugins `nodeconfig.TopologyManager`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model import nrt
 
@@ -15,8 +16,7 @@ _SCOPES = ("container", "pod")
 _MOST_NODES = 1024
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReportedPolicy:
+class ReportedPolicy(msgspec.Struct, frozen=True):
     """What one source says; empty or None where it says nothing that can be read."""
 
     policy: str = ""

@@ -6,9 +6,10 @@ document and articles. They are set side by side, so that numbers can be compare
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.decision import Decision, Evidence
@@ -62,8 +63,7 @@ FORMULAS = {
 NO_ZONES = "no NUMA zone is published for this node, so none is offered anything"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One term for CPU (millicores) and memory (bytes); None where it plays no part."""
 
     term: str
@@ -73,8 +73,7 @@ class Row:
     memory: Value | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """One offer: of the node or of a zone, batch or mid."""
 
     title: str
@@ -90,7 +89,7 @@ def tables(decisions: Sequence[Decision]) -> tuple[Table, ...]:
     zones = tuple(_of_zones(decisions))
     batch = _of_node(decisions, "batch", BATCH, (keys.BATCH_CPU, keys.BATCH_MEMORY))
     return (
-        *(table if zones or not table.rows else dataclasses.replace(table, notes=(NO_ZONES,)) for table in batch),
+        *(table if zones or not table.rows else msgspec.structs.replace(table, notes=(NO_ZONES,)) for table in batch),
         *zones,
         *_of_node(decisions, "mid", MID, (keys.MID_CPU, keys.MID_MEMORY)),
     )
@@ -103,7 +102,7 @@ def text(found: Sequence[Table]) -> str:
 
 def document(found: Sequence[Table]) -> list[dict[str, Any]]:
     """The tables as plain values."""
-    return [dataclasses.asdict(table) for table in found]
+    return [msgspec.to_builtins(table) for table in found]
 
 
 def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: tuple[str, str]) -> Iterator[Table]:

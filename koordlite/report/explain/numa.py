@@ -6,9 +6,10 @@ the pod asks for. Then what the pod asks, where it runs, and which promises do n
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
+
+import msgspec
 
 from koordlite.formulas.topology.given_zones import Amounts
 from koordlite.model.nrt import ContainerPlacement
@@ -31,8 +32,7 @@ _MOST_PODS = 20
 Verdict = Literal["ok", "cause", "note"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One thing that was looked at. `cause`: it keeps the pod from being aligned."""
 
     verdict: Verdict
@@ -54,7 +54,7 @@ def text(name: str, tick: Tick) -> str:
 def document(name: str, tick: Tick) -> dict[str, Any]:
     """The same for programs."""
     pod, found = _checks(name, tick)
-    return {"pod": pod.key, "checks": [dataclasses.asdict(check) for check in found]}
+    return {"pod": pod.key, "checks": [msgspec.structs.asdict(check) for check in found]}
 
 
 def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:

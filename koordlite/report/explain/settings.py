@@ -7,6 +7,8 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from koordlite.model.errors import Problem
 from koordlite.model.reading import declared
 from koordlite.model.slo import config
@@ -19,8 +21,7 @@ SUBJECT = "config"
 _NOT_SET = "not set"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConfigLine:
+class ConfigLine(msgspec.Struct, frozen=True):
     """One setting."""
 
     key: str
@@ -71,7 +72,7 @@ def document(tick: Tick, subject: str = SUBJECT) -> dict[str, Any]:
         "kind": "koordlite-config",
         "node": tick.node,
         "keys": {section.key: standing(tick.slo, section.key) for section in config.SECTIONS},
-        "settings": [dataclasses.asdict(line) for line in lines(tick.slo, subject, off=_off(tick))],
+        "settings": [msgspec.structs.asdict(line) for line in lines(tick.slo, subject, off=_off(tick))],
         "problems": [dataclasses.asdict(problem) for problem in _problems(tick)],
     }
 
@@ -106,7 +107,7 @@ def _of(slo: SLO, section: Section, off: Collection[str]) -> Iterator[ConfigLine
 def _applications(held: Sequence[HostApplication], section: Section, slo: SLO) -> Iterator[ConfigLine]:
     origin = slo.origins.get(f"{section.name}.applications", "default")
     for index, application in enumerate(held):
-        value = {name: str(each) for name, each in dataclasses.asdict(application).items() if each}
+        value = {name: str(each) for name, each in msgspec.structs.asdict(application).items() if each}
         yield ConfigLine(section.key, f"applications[{index}]", value, origin)
 
 

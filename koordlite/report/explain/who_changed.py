@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.picture.usage import Usage
@@ -18,8 +19,7 @@ _LEAST = {"cpu": 50, "memory": 16 << 20}
 """Millicores and bytes: smaller changes explain nothing."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """What a decision came to, and what pods used then."""
 
     amount: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
 
 from koordlite.report.html.page import Markup, el
 
@@ -20,8 +21,7 @@ _MARKS = 120
 _MARK_WIDTH, _MARK_TOP, _MARK_HEIGHT = 3, -16, 10
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One series. `color` is a CSS colour or variable; `step` draws a level that holds until the next value."""
 
     name: str
@@ -33,8 +33,7 @@ class Line:
     """Colour the ground under the line."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Something that happened at a moment: drawn above the plot, with its words at the pointer."""
 
     time: float
@@ -102,8 +101,7 @@ def nice_ceiling(value: float) -> float:
     return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value * (1 - 1e-9))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(msgspec.Struct, frozen=True):
     start: float
     span: float
     top: float

@@ -3,7 +3,6 @@ each other."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import statistics
 from collections.abc import Iterator, Sequence
@@ -82,7 +81,7 @@ def _with_gaps(rows: Sequence[Row]) -> Iterator[Row]:
     """An empty row where the agent was dead, so that no line is drawn through that time."""
     spans = [after.time - before.time for before, after in itertools.pairwise(rows)]
     usual = statistics.median(spans) if spans else 0.0
-    nothing: dict[str, Any] = dict.fromkeys(field.name for field in dataclasses.fields(Row))
+    nothing: dict[str, Any] = dict.fromkeys(Row.__struct_fields__)
     for number, row in enumerate(rows):
         yield row
         if number + 1 < len(rows) and rows[number + 1].time - row.time > _GAP * usual:

@@ -6,9 +6,10 @@ Inline `style` attributes become classes of the page's one style sheet, and the 
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import re
+
+import msgspec
 
 from koordlite.report.html.page import digest
 
@@ -20,8 +21,7 @@ _META = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"<>]
 _SCRIPTS = re.compile(r"; (script-src [^;]*)")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Strict:
+class Strict(msgspec.Struct, frozen=True):
     """A page and the policy it is served under."""
 
     text: str

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+
+class Answer(msgspec.Struct, frozen=True):
     """An HTTP answer."""
 
     status: int
     content_type: str
     body: bytes
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Besides those that every answer has."""

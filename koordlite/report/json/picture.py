@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -20,17 +21,24 @@ def document(seen: Snapshot | None) -> dict[str, Any] | None:
     return {_camel(name): _plain(value) for name, value in fields.items()}
 
 
+def field_names(value: object) -> Iterable[str] | None:
+    """The fields of a Struct or a dataclass; None of anything else."""
+    names: Iterable[str] | None = getattr(value, "__struct_fields__", None)
+    return getattr(value, "__dataclass_fields__", None) if names is None else names
+
+
 def _plain(value: Any) -> Any:
-    """Mappings by text, dataclasses by field, the rest as JSON has it or as it prints itself."""
-    fields = getattr(type(value), "__dataclass_fields__", None)
-    if fields is not None:
-        return {_camel(name): _plain(getattr(value, name)) for name in fields}
+    """Mappings by text, objects by field, the rest as JSON has it or as it prints itself."""
+    if isinstance(value, msgspec.Struct) and value.__struct_encode_fields__ != value.__struct_fields__:
+        # Its fields have names of their own in JSON: it is an object of the API server.
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+    names = field_names(value)
+    if names is not None:
+        return {_camel(name): _plain(getattr(value, name)) for name in names}
     if hasattr(value, "items"):
         return {_key(key): _plain(each) for key, each in value.items()}
     if isinstance(value, str | int | float | bool | None):
         return value
-    if isinstance(value, msgspec.Struct):
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     return sorted(map(str, value)) if isinstance(value, frozenset | set) else str(value)

@@ -27,12 +27,12 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import history, pods
+from koordlite.report.json import picture
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -94,8 +94,8 @@ def event(news: history.DecisionEvent) -> Object:
 
 
 def fields(value: Any) -> Object:
-    """The fields of a dataclass under camelCase names."""
-    return {_camel(field.name): getattr(value, field.name) for field in dataclasses.fields(value)}
+    """The fields of a Struct or a dataclass under camelCase names."""
+    return {_camel(name): getattr(value, name) for name in picture.field_names(value) or ()}
 
 
 def _machine(tick: Tick) -> Object:

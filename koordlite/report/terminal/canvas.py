@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+
+import msgspec
 
 _BLANK = 0x2800
 # Dot bits of a Braille cell, by row from the top and by column.
@@ -12,8 +13,7 @@ ROWS, COLUMNS = 4, 2
 """Dots in one character."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """A line to draw: one value a step, None where there is none. Later series are drawn over earlier ones."""
 
     name: str
@@ -22,8 +22,7 @@ class Series:
     dashed: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """One character and the style of the last line that touched it."""
 
     char: str

@@ -8,7 +8,6 @@ decision of every tick with its numbers. A pod's level goes before that of a str
 from __future__ import annotations
 
 import collections
-import dataclasses
 import logging
 import threading
 import time
@@ -45,8 +44,7 @@ class LevelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """After this time the level before holds again; null: until the agent ends."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Set:
+class _Set(msgspec.Struct, frozen=True):
     level: Level
     until: float | None
     before: Level | None = None
@@ -56,7 +54,7 @@ class _Set:
         """This level in the place of `held`. What holds for a while itself is not what holds again."""
         if self.until is None or held is None:
             return self
-        return dataclasses.replace(self, before=held.level if held.until is None else held.before)
+        return msgspec.structs.replace(self, before=held.level if held.until is None else held.before)
 
     def ended(self, now: float) -> bool:
         """Whether its time is over."""

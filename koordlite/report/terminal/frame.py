@@ -6,6 +6,7 @@ import dataclasses
 import io
 from typing import Literal, cast
 
+import msgspec
 from rich.console import Console
 
 from koordlite.report import pods
@@ -32,7 +33,7 @@ def text(tick: Tick, past: Remembered, *, width: int, height: int, colors: str =
         legacy_windows=False,
         highlight=False,
     )
-    rows = [dataclasses.replace(Tick(time=0.0), **dataclasses.asdict(row)) for row in past.rows]
+    rows = [dataclasses.replace(Tick(time=0.0), **msgspec.structs.asdict(row)) for row in past.rows]
     earlier = (row for row in rows if row.time < tick.time)
     shown = pods.of(tick, past.events) if with_pods else ()
     console.print(screen.render("", (*earlier, tick), tuple(past.events), shown, width=width, height=height))

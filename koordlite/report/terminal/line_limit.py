@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+
+import msgspec
 
 MOST_LINES = 10
 SECONDS = 60.0
 MOST_SUBJECTS = 2000
 
 
-@dataclasses.dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     began: float
     lines: int = 0
     left_out: int = 0

@@ -21,11 +21,11 @@ metrics.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
 
+import msgspec
 from prometheus_client import CollectorRegistry, exposition
 
 from koordlite.model import printable
@@ -61,8 +61,7 @@ _OF_ONE = ("pod/", "cpu/", "file/", "numa/")
 """What is asked for by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Published:
+class _Published(msgspec.Struct, frozen=True):
     """What the tick thread handed over: one immutable value, replaced whole."""
 
     tick: Tick

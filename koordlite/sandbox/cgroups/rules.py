@@ -5,9 +5,10 @@ Each rule was checked against Linux 6.1 and 6.12; tests/sandbox holds the table.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Group, Hierarchy
@@ -23,8 +24,7 @@ MAX_RUNTIME_US = 2**44 // 1_000
 PAGE = 4096
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True):
     """One file of every group, as a function of the group; `root` says whether the root group has it."""
 
     read: Callable[[Group], str]

@@ -5,9 +5,10 @@ The files are made by `cgroup_v1` and `cgroup_v2`, which also hold the rules of 
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.sandbox.machine.pressure import PressureFile
@@ -17,8 +18,7 @@ UNLIMITED = -1
 IDLE_SHARES = 3
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Group:
+class Group(msgspec.Struct, eq=False):
     """One control group of one hierarchy. Fields of controllers the hierarchy lacks stay at their defaults."""
 
     name: str
@@ -27,9 +27,9 @@ class Group:
     """cpu.shares on v1, cpu.weight on v2; only the proportion among siblings matters."""
     default_weight: int
     """The weight a group starts with, which is also what one thread weighs."""
-    children: dict[str, Group] = dataclasses.field(default_factory=dict)
-    folder: Folder = dataclasses.field(default_factory=Folder)
-    tids: dict[int, None] = dataclasses.field(default_factory=dict)
+    children: dict[str, Group] = msgspec.field(default_factory=dict)
+    folder: Folder = msgspec.field(default_factory=Folder)
+    tids: dict[int, None] = msgspec.field(default_factory=dict)
     """Threads, in the order of their arrival."""
     cpus: CPUSet = EMPTY
     mems: CPUSet = EMPTY
@@ -53,16 +53,16 @@ class Group:
     memory_low: int = 0
     memory_high: int = UNLIMITED
     oom_group: int = 0
-    events: dict[str, int] = dataclasses.field(default_factory=dict)
+    events: dict[str, int] = msgspec.field(default_factory=dict)
     """How often memory ran into a limit, by the kernel's word; this group's own only."""
-    settings: dict[str, int] = dataclasses.field(default_factory=dict)
+    settings: dict[str, int] = msgspec.field(default_factory=dict)
     """Values of files that are kept but not modelled, by file name."""
-    disks: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    disks: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     """What was written about disks, by word and disk."""
     read_bytes: float = 0.0
     """Read from the first disk, here and below."""
-    stalls: PressureFile = dataclasses.field(default_factory=PressureFile)
-    memory_stalls: PressureFile = dataclasses.field(default_factory=PressureFile)
+    stalls: PressureFile = msgspec.field(default_factory=PressureFile)
+    memory_stalls: PressureFile = msgspec.field(default_factory=PressureFile)
 
     @property
     def path(self) -> str:

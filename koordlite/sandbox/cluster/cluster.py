@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Sequence
+
+import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import ClusterChange
@@ -27,7 +28,7 @@ class SandboxCluster:
         pods = self._evictions.remaining(view.pods)
         problems = self._sandbox.sync(pods, view.node)
         node, wrong = self._sandbox.reported_node(view.node) if view.node else (None, ())
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             view,
             node=node,
             pods=self._evictions.shown(self._sandbox.reported(pods)),

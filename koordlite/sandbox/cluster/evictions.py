@@ -7,9 +7,9 @@ at most may be on their way out at once.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
+import msgspec
 from msgspec import structs
 
 from koordlite.changes.eviction import EvictPod
@@ -24,8 +24,7 @@ SPENT = "Cannot evict pod as it would violate the pod's disruption budget."
 """The API server's words."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Leaving:
+class _Leaving(msgspec.Struct, frozen=True):
     gone_at: float
     """Monotonic seconds."""
     deleted_at: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.folder.published import Published
@@ -29,7 +30,7 @@ class ScenarioCluster:
     def view(self) -> ClusterView:
         """The objects; the same ones until something changes."""
         if self._view is None:
-            self._view = dataclasses.replace(
+            self._view = msgspec.structs.replace(
                 self._first,
                 node=self._published.over_node(self._node),
                 pods=tuple(self._pods.values()),

@@ -12,11 +12,12 @@ the amount jump by up to ±1 %, the same way in every run with the same seed.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 import re
 from typing import Protocol
+
+import msgspec
 
 from koordlite.model.quantity import Quantity
 
@@ -31,8 +32,7 @@ class Demand(Protocol):
         """Wanted millicores at that time; infinite when greedy."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(msgspec.Struct, frozen=True):
     """The same all the time."""
 
     amount: float
@@ -46,8 +46,7 @@ GREEDY = Constant(math.inf)
 NOTHING = Constant(0.0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wave:
+class Wave(msgspec.Struct, frozen=True):
     """low + (high − low) × (1 − cos 2πt/period)/2"""
 
     low: float
@@ -59,8 +58,7 @@ class Wave:
         return self.low + (self.high - self.low) * (1 - math.cos(2 * math.pi * seconds / self.period)) / 2
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Amounts that hold from a second on, in ascending order of the seconds; nothing before the first."""
 
     steps: tuple[tuple[float, float], ...]
@@ -70,8 +68,7 @@ class Steps:
         return next((amount for begin, amount in reversed(self.steps) if begin <= seconds), 0.0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Noisy:
+class Noisy(msgspec.Struct, frozen=True):
     """Another demand, off by up to `fraction`, drawn again every second."""
 
     base: Demand

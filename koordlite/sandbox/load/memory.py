@@ -9,9 +9,10 @@ Rules: the Linux cgroup v2 document, "Memory Interface Files", and `oom_badness`
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
 
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.load.workloads import Workload
@@ -32,8 +33,7 @@ NEVER_KILLED = -1000
 Kill = Callable[[Sequence[Workload]], None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(msgspec.Struct, frozen=True):
     """A workload and the group its memory is charged to: the one it was started in."""
 
     workload: Workload

@@ -7,16 +7,16 @@ those with the fewest claimants first, so that a pinned claimant uses its own CP
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 
 ALMOST_NOTHING = 1e-9
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Region:
+class Region(msgspec.Struct, frozen=True):
     """CPUs that exactly these claimants may use."""
 
     cpus: tuple[int, ...]
@@ -52,8 +52,7 @@ def fill(amount: float, wants: Mapping[int, float], weights: Mapping[int, float]
     return given
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SharedTime:
+class SharedTime(msgspec.Struct, frozen=True):
     """The outcome of one step, in the unit of the wants."""
 
     used: tuple[float, ...]

@@ -5,9 +5,10 @@ All cores are equal here: hyperthreads, caches and memory bandwidth cost nothing
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
@@ -17,8 +18,7 @@ from koordlite.sandbox.machine.pressure import PressureFile, Waits
 from koordlite.sandbox.machine.processes import Process
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Workload:
+class Workload(msgspec.Struct, eq=False):
     """One container, or a process outside Kubernetes; amounts are CPU-µs since it started."""
 
     uid: str
@@ -39,8 +39,7 @@ class Workload:
     last: Stats | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(msgspec.Struct, frozen=True):
     """What workloads wanted and got: millicores in the last step, CPU-µs since the start."""
 
     wanted_milli: float
@@ -54,21 +53,19 @@ class Stats:
         return self.wanted_us - self.used_us
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Branch:
+class Branch(msgspec.Struct, eq=False):
     """A group with workloads in it (`leaves`, by number) or below it."""
 
     group: Group
-    leaves: list[int] = dataclasses.field(default_factory=list)
-    children: list[Branch] = dataclasses.field(default_factory=list)
+    leaves: list[int] = msgspec.field(default_factory=list)
+    children: list[Branch] = msgspec.field(default_factory=list)
     need: float = 0.0
     """CPU-µs wanted in this step below here, within the quotas on the way up to here."""
     wanted: float = 0.0
     """The same before this group's own quota."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One step's numbers by workload: CPU-µs wanted, CPU-µs the quotas grant, and its weight on the whole node."""
 
     wants: list[float]

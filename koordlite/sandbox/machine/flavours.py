@@ -6,8 +6,9 @@ What they can do is what `info/` showed on such machines, or what the documents 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+
+import msgspec
 
 from koordlite.sandbox.machine import rdt as resctrl_hardware
 from koordlite.sandbox.machine.machine import LogicalCPU, Machine
@@ -33,7 +34,9 @@ def _mounted_otherwise(intel: Machine) -> Iterator[Machine]:
 
 def _other_intel(intel: Machine) -> Iterator[Machine]:
     """Less and other hardware."""
-    alone = tuple(dataclasses.replace(cpu, id=n) for n, cpu in enumerate(cpu for cpu in intel.cpus if cpu.package == 0))
+    alone = tuple(
+        msgspec.structs.replace(cpu, id=n) for n, cpu in enumerate(cpu for cpu in intel.cpus if cpu.package == 0)
+    )
     wide = RDT(kernel=(5, 15), l3=Cache(bits=11, shareable=0x600, cdp=False), mb=Bandwidth(closids=15))
     yield _flavour(
         intel,
@@ -55,7 +58,7 @@ def _other_intel(intel: Machine) -> Iterator[Machine]:
 def _other_amd(amd: Machine) -> Iterator[Machine]:
     """Ids with gaps, as they come where a part of the cores is switched off."""
     ids = dict(zip(amd.l3_ids, _GAPS, strict=True))
-    cpus = tuple(dataclasses.replace(cpu, l3=ids[cpu.l3 or 0]) for cpu in amd.cpus)
+    cpus = tuple(msgspec.structs.replace(cpu, l3=ids[cpu.l3 or 0]) for cpu in amd.cpus)
     old = resctrl_hardware.amd(_MILAN, smba=None)
     yield _flavour(amd, "amd-milan", "cache ids 0, 1, 8, 9, Linux 5.15", old, cpus=cpus)
     late = resctrl_hardware.amd(_GENOA, bandwidth=4096)
@@ -64,7 +67,7 @@ def _other_amd(amd: Machine) -> Iterator[Machine]:
 
 def _mpam(arm: Machine) -> Machine:
     """MPAM through the kernel's resctrl: masks with holes, bandwidth in percent by hundredths, nothing of Intel's."""
-    cpus = tuple(dataclasses.replace(cpu, l3=1 + cpu.node) for cpu in arm.cpus)
+    cpus = tuple(msgspec.structs.replace(cpu, l3=1 + cpu.node) for cpu in arm.cpus)
     hardware = RDT(
         kernel=(6, 14),
         l3=Cache(bits=16, closids=32, sparse=True, cdp=False),
@@ -80,7 +83,7 @@ def _flavour(base: Machine, name: str, summary: str, rdt: RDT, **other: object) 
     words = [word for word in base.flags.split() if word not in known]
     flags = " ".join(words if base.vendor == "ARM" else [*words, *resctrl_hardware.flags(rdt)])
     whole = f"like {base.name}: {summary}"
-    return dataclasses.replace(base, name=name, summary=whole, flags=flags, rdt=rdt, **other)  # type: ignore[arg-type]
+    return msgspec.structs.replace(base, name=name, summary=whole, flags=flags, rdt=rdt, **other)
 
 
 def _clusters(intel: Machine) -> dict[str, object]:
@@ -89,9 +92,9 @@ def _clusters(intel: Machine) -> dict[str, object]:
     def node(cpu: LogicalCPU) -> int:
         return 2 * cpu.package + cpu.core // 4
 
-    half = [dataclasses.replace(each, memory=each.memory // 2) for each in intel.nodes for _ in range(2)]
+    half = [msgspec.structs.replace(each, memory=each.memory // 2) for each in intel.nodes for _ in range(2)]
     distances = ((10, 12, 21, 21), (12, 10, 21, 21), (21, 21, 10, 12), (21, 21, 12, 10))
     return {
-        "cpus": tuple(dataclasses.replace(cpu, node=node(cpu)) for cpu in intel.cpus),
-        "nodes": tuple(dataclasses.replace(each, id=n, distances=distances[n]) for n, each in enumerate(half)),
+        "cpus": tuple(msgspec.structs.replace(cpu, node=node(cpu)) for cpu in intel.cpus),
+        "nodes": tuple(msgspec.structs.replace(each, id=n, distances=distances[n]) for n, each in enumerate(half)),
     }

@@ -5,9 +5,10 @@ Only `vm.min_free_kbytes` changes how the emulated node behaves; the others keep
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.machine import Machine
@@ -34,8 +35,7 @@ _FEATURES = ("GENTLE_FAIR_SLEEPERS", "START_DEBIT", "NEXT_BUDDY", "WAKEUP_PREEMP
 _EXTENDED_FEATURES = ("ID_IDLE_AVG", "ID_RESCUE_EXPELLEE", "ID_EXPELLEE_NEVER_HOT", "ID_ABSOLUTE_EXPEL")
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class KernelSettings:
+class KernelSettings(msgspec.Struct, eq=False):
     """The present values, by path."""
 
     numbers: dict[str, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.machine.rdt import RDT
@@ -10,8 +10,7 @@ from koordlite.sandbox.machine.rdt import RDT
 GiB = 2**30
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LogicalCPU:
+class LogicalCPU(msgspec.Struct, frozen=True):
     """Where one CPU sits, with the ids as sysfs shows them: core ids repeat from package to package."""
 
     id: int
@@ -25,8 +24,7 @@ class LogicalCPU:
     """Cache id; None: that of its core's first CPU."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeMemory:
+class NodeMemory(msgspec.Struct, frozen=True):
     """Memory of one NUMA node and the distances to all nodes, in the order of their ids."""
 
     id: int
@@ -34,8 +32,7 @@ class NodeMemory:
     distances: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the sandbox needs to know to stand for a machine."""
 
     name: str

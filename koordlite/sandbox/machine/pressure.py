@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+import msgspec
 
 WINDOWS_SECONDS = (10, 60, 300)
 UPDATE_US = 2_000_000
 """The kernel folds what it has seen into the averages every two seconds."""
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class PressureLine:
+class PressureLine(msgspec.Struct, eq=False):
     """One line of a file: total time and its decaying averages."""
 
     total_us: int = 0
-    averages: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
+    averages: list[float] = msgspec.field(default_factory=lambda: [0.0, 0.0, 0.0])
     _window_us: int = 0
     _stalled_us: int = 0
 
@@ -40,12 +40,11 @@ class PressureLine:
         return f"{name} {shown} total={self.total_us}\n"
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class PressureFile:
+class PressureFile(msgspec.Struct, eq=False):
     """Both lines of a `*.pressure` file."""
 
-    some: PressureLine = dataclasses.field(default_factory=PressureLine)
-    full: PressureLine = dataclasses.field(default_factory=PressureLine)
+    some: PressureLine = msgspec.field(default_factory=PressureLine)
+    full: PressureLine = msgspec.field(default_factory=PressureLine)
 
     def add(self, elapsed_us: int, stalled_us: int, full_us: int = 0) -> None:
         """Time passes; for `stalled_us` of it some wait, for `full_us` all that have something to do."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable
+
+import msgspec
 
 TICKS_PER_SECOND = 100
 """USER_HZ: the unit of /proc/stat and of start times."""
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Process:
+class Process(msgspec.Struct, eq=False):
     """One process; its first thread has its pid."""
 
     pid: int

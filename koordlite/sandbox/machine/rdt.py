@@ -5,7 +5,7 @@ The fields are what CPUID tells the kernel's driver (Intel SDM volume 3 chapter 
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 """What can be counted, in the order of `mon_features`."""
@@ -20,8 +20,7 @@ _AMD_MAXIMUM_BEFORE_6_9 = 2048
 _AMD_LAST_LEVEL_BYTES = 512 * 1024
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Cache:
+class Cache(msgspec.Struct, frozen=True, kw_only=True):
     """Cache allocation (CAT) of one level."""
 
     bits: int = 12
@@ -42,8 +41,7 @@ class Cache:
         return (1 << self.bits) - 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Bandwidth:
+class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
     """Bandwidth allocation (MBA, SMBA): percent on Intel, 1/8 GB/s on AMD."""
 
     closids: int = 8
@@ -56,8 +54,7 @@ class Bandwidth:
     """What two threads of a core get that want different things; empty where the file is absent."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Monitoring:
+class Monitoring(msgspec.Struct, frozen=True, kw_only=True):
     """Counting by RMID (CMT, MBM)."""
 
     events: tuple[str, ...] = EVENTS
@@ -69,8 +66,7 @@ class Monitoring:
     """AMD's BMEC: what the bandwidth events count can be chosen, from Linux 6.3."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RDT:
+class RDT(msgspec.Struct, frozen=True, kw_only=True):
     """The whole hardware and the kernel that drives it; None for what the machine has not."""
 
     amd: bool = False
@@ -107,7 +103,7 @@ def amd(kernel: tuple[int, int] = (6, 1), *, bits: int = 16, bandwidth: int = 20
         smba=limit,
         monitoring=Monitoring(unit_bytes=64, counter_bits=44, configurable=True),
     )
-    return dataclasses.replace(hardware, **other)  # type: ignore[arg-type]
+    return msgspec.structs.replace(hardware, **other)
 
 
 def flags(rdt: RDT) -> list[str]:
@@ -128,7 +124,7 @@ def flags(rdt: RDT) -> list[str]:
 
 def driven(rdt: RDT) -> RDT:
     """What the kernel makes of the hardware: an old one does not know it all."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         rdt,
         l3=_cache(rdt, rdt.l3),
         l2=_cache(rdt, rdt.l2),
@@ -142,17 +138,17 @@ def _cache(rdt: RDT, cache: Cache | None) -> Cache | None:
     """Masks with holes on Intel are known from Linux 6.7."""
     if cache is None:
         return None
-    return dataclasses.replace(cache, sparse=rdt.amd or (cache.sparse and rdt.since(6, 7)))
+    return msgspec.structs.replace(cache, sparse=rdt.amd or (cache.sparse and rdt.since(6, 7)))
 
 
 def _bandwidth(rdt: RDT, limit: Bandwidth | None) -> Bandwidth | None:
     """AMD's maximum is read from the CPU from Linux 6.9 on, before it is taken for 2048."""
     if limit is None or not rdt.amd or rdt.since(6, 9):
         return limit
-    return dataclasses.replace(limit, full=_AMD_MAXIMUM_BEFORE_6_9)
+    return msgspec.structs.replace(limit, full=_AMD_MAXIMUM_BEFORE_6_9)
 
 
 def _monitoring(rdt: RDT, monitoring: Monitoring | None) -> Monitoring | None:
     if monitoring is None or rdt.since(6, 3):
         return monitoring
-    return dataclasses.replace(monitoring, configurable=False)
+    return msgspec.structs.replace(monitoring, configurable=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from koordlite.sandbox.machine import flavours
 from koordlite.sandbox.machine.machine import GiB, LogicalCPU, Machine, NodeMemory
@@ -88,7 +88,7 @@ _SMALL = Machine(
     driver="cgroupfs",
 )
 
-_ANOLIS = dataclasses.replace(
+_ANOLIS = msgspec.structs.replace(
     _SMALL,
     name="anolis",
     summary="4 cores × 2 threads, 1 NUMA node, cgroup v1 of an Anolis kernel: group identity, memory watermarks",

@@ -5,10 +5,11 @@ Answers as kernfs does: EACCES for writing a read-only file, EPERM for making a 
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
 
 
 def refusal(code: int) -> OSError:
@@ -16,8 +17,7 @@ def refusal(code: int) -> OSError:
     return OSError(code, os.strerror(code))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class File:
+class File(msgspec.Struct, frozen=True):
     """One file. Without `write` it is read-only and answers a write with `refuses`."""
 
     read: Callable[[], str]
@@ -30,18 +30,16 @@ class File:
         return 0o644 if self.write else 0o444
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """A symbolic link to an absolute path."""
 
     target: str
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Folder:
+class Folder(msgspec.Struct, eq=False):
     """A folder. `make` and `remove` are what mkdir and rmdir inside it do; absent means the kernel says EPERM."""
 
-    entries: dict[str, Entry] = dataclasses.field(default_factory=dict)
+    entries: dict[str, Entry] = msgspec.field(default_factory=dict)
     make: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     lookup: Callable[[str], Entry | None] | None = None
@@ -73,8 +71,7 @@ def constant(text: str) -> File:
     return File(lambda: text)
 
 
-@dataclasses.dataclass(slots=True)
-class Fault:
+class Fault(msgspec.Struct):
     """An injected failure of one path for the next `times` calls."""
 
     code: int

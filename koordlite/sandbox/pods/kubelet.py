@@ -9,10 +9,10 @@ has fewer CPUs) the container does not start.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec import structs
 
 from koordlite.host.cgroups import names
@@ -42,8 +42,7 @@ RESTART_SECONDS = 10.0
 back-off."""
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class RunningPod:
+class RunningPod(msgspec.Struct, eq=False):
     """A pod that has been started."""
 
     source: objects.PodObject
@@ -54,9 +53,9 @@ class RunningPod:
     workloads: tuple[Workload, ...] = ()
     pause: Process | None = None
     problems: tuple[Problem, ...] = ()
-    restarts: dict[str, int] = dataclasses.field(default_factory=dict)
+    restarts: dict[str, int] = msgspec.field(default_factory=dict)
     """By container name."""
-    waiting: dict[str, str] = dataclasses.field(default_factory=dict)
+    waiting: dict[str, str] = msgspec.field(default_factory=dict)
     """Why a container could not be started, by its name."""
 
 

@@ -6,8 +6,9 @@ admitted again.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.model import node as described_node
 from koordlite.model.cpuset import EMPTY, CPUSet, union
@@ -26,8 +27,7 @@ from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.pods import pod_spec
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Configuration:
+class _Configuration(msgspec.Struct, frozen=True):
     static: bool = False
     reserved: int = 0
     policy: merge.Policy = "none"
@@ -103,7 +103,7 @@ class Managers:
         if uid in self.refused:
             return False
         free = CPUState(self.shared, self._node.cpus.assigned)
-        answer = admit(dataclasses.replace(self._node, cpus=free), of_pod(pod))
+        answer = admit(msgspec.structs.replace(self._node, cpus=free), of_pod(pod))
         if not answer.admitted:
             self.refused[uid] = answer
             return False

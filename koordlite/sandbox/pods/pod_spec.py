@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
@@ -42,8 +43,7 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ContainerSpec:
+class ContainerSpec(msgspec.Struct, frozen=True):
     """One container as the runtime makes it."""
 
     name: str
@@ -54,8 +54,7 @@ class ContainerSpec:
     memory_limit: int = UNLIMITED
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Behaviour:
+class Behaviour(msgspec.Struct, frozen=True):
     """What the sandbox's annotations say the pod does."""
 
     demand: Demand
@@ -163,8 +162,7 @@ def _of_node(node: objects.NodeObject | None, problems: list[Problem]) -> _Annot
     return _Annotations(f"node/{node.metadata.name}" if node else "node", notes, problems)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Annotations:
+class _Annotations(msgspec.Struct, frozen=True):
     owner: str
     notes: Mapping[str, str]
     problems: list[Problem]

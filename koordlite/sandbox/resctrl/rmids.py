@@ -7,9 +7,10 @@ is free again when every cache holds less of it than `max_threshold_occupancy`.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import errno
 from collections.abc import Callable
+
+import msgspec
 
 from koordlite.sandbox.machine.rdt import RDT, Monitoring
 from koordlite.sandbox.machine.tree import refusal
@@ -25,7 +26,7 @@ class RMIDs:
     def __init__(self, rdt: RDT, monitoring: Monitoring, layout: DomainLayout, now: Callable[[], float]) -> None:
         # Where the RMIDs of a cache are cut by NUMA node a count stands for a part of the bytes, a threshold does not.
         each = monitoring.unit_bytes // layout.clusters_per_cache
-        self.counters = Counters(dataclasses.replace(monitoring, unit_bytes=each))
+        self.counters = Counters(msgspec.structs.replace(monitoring, unit_bytes=each))
         self._monitoring, self._layout, self._now = monitoring, layout, now
         self.number = monitoring.rmids // layout.clusters_per_cache
         self.unit = monitoring.unit_bytes

@@ -6,9 +6,10 @@ Follows the resctrl driver (`ctrlmondata.c` of Linux 6.1 and 6.12): the order of
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from koordlite.sandbox.machine.rdt import Bandwidth, Cache
 
@@ -29,8 +30,7 @@ class Rejected(Exception):
 Values = dict[int, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """One resource as a group may write it: its cache ids, and how a value is read and checked."""
 
     ids: tuple[int, ...]

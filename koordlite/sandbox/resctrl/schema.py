@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from koordlite.sandbox.machine.rdt import RDT, Bandwidth, Cache
 from koordlite.sandbox.resctrl.layout import DomainLayout
@@ -17,8 +18,7 @@ _INTEL_MB_WIDTH = 3
 _AMD_MB_WIDTH = 4
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Schema:
+class Schema(msgspec.Struct, eq=False):
     """One line of `schemata`. `domains` holds per cache id what the registers hold by CLOSID."""
 
     name: str
@@ -30,7 +30,7 @@ class Schema:
     """The software controller keeps the values, in MB/s."""
     peer: Schema | None = None
     """The other half of the cache under CDP."""
-    domains: dict[int, list[int]] = dataclasses.field(default_factory=dict)
+    domains: dict[int, list[int]] = msgspec.field(default_factory=dict)
 
     @property
     def cache(self) -> Cache | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.sandbox.machine.machine import Machine
@@ -15,8 +16,7 @@ from koordlite.sandbox.resctrl.schema import Columns, Schema
 from koordlite.sandbox.resctrl.status import LastStatus
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class RDTGroup:
+class RDTGroup(msgspec.Struct, eq=False):
     """A control group, or a monitor group when it has a parent. `cpus` of the root are those no other group took."""
 
     name: str
@@ -25,7 +25,7 @@ class RDTGroup:
     parent: RDTGroup | None = None
     cpus: CPUSet = EMPTY
     mode: str = "shareable"
-    monitors: dict[str, RDTGroup] = dataclasses.field(default_factory=dict)
+    monitors: dict[str, RDTGroup] = msgspec.field(default_factory=dict)
     removed: bool = False
 
     @property
@@ -34,8 +34,7 @@ class RDTGroup:
         return self.parent or self
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """Who reads and writes: thread, user, and how his PID namespace numbers the threads (None: as the machine does)."""
 
     tid: int = 0

@@ -7,10 +7,11 @@ so that only those it has not counted are reserved on top.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
+
+import msgspec
 
 from koordlite.numa.nrt import fingerprint
 from koordlite.numa.nrt.filter import Amounts, Zones
@@ -23,8 +24,7 @@ MOST_TRIES = 4
 """Newest pods that are tried one by one; beyond so many at once the report is waited for."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """What a report has counted of the pods that are known."""
 
     is_known: bool

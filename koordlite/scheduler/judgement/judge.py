@@ -3,8 +3,9 @@ written."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Protocol
+
+import msgspec
 
 from koordlite.scheduler.judgement import crane, koordinator, kubelet, owners, volcano
 from koordlite.scheduler.judgement.nodes import Row
@@ -42,7 +43,7 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
         if not reserved.passes:
             return reserved
         found = _verdict(shape, row, settings)
-        return dataclasses.replace(found, why=reserved.why) if found.passes and reserved.why else found
+        return msgspec.structs.replace(found, why=reserved.why) if found.passes and reserved.why else found
     return _verdict(shape, row, settings)
 
 

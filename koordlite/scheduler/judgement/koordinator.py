@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from koordlite.model import keys
 from koordlite.model.errors import Problem
@@ -115,7 +116,7 @@ def _state(row: Row) -> NodeState:
     assert row.report is not None
     assert row.report.object is not None
     problems: list[Problem] = []
-    topology = dataclasses.replace(node_report.read(row.report.object, problems), numa_policy="")
+    topology = msgspec.structs.replace(node_report.read(row.report.object, problems), numa_policy="")
     node = row.node or Node(name=row.name)
     labels = node.labels
     manager = topology.cpu_manager
@@ -131,7 +132,7 @@ def _state(row: Row) -> NodeState:
         if one.uid != row.reservations.taking:
             add_resources(requested, one.holding.available)
     state = NodeState.of(node, topology, held, requested)
-    return dataclasses.replace(state, reservations=_met(row, reserved)) if reserved else state
+    return msgspec.structs.replace(state, reservations=_met(row, reserved)) if reserved else state
 
 
 def _allocations(pods: Iterable[KnownPod], binds_every_pod: bool) -> dict[str, Allocation]:
@@ -148,7 +149,7 @@ def _reservations(
     for one in row.reservations.placed:
         theirs = [each for pod in row.pods if pod.stands_for == one.uid and (each := of_stand_ins.get(pod.uid))]
         own = one.own if one.own.cpus or one.own.zones or not theirs else theirs[0]
-        own = dataclasses.replace(own, uid=one.uid)
+        own = msgspec.structs.replace(own, uid=one.uid)
         owners = [by_uid[uid] for uid in one.holding.owners if uid in by_uid]
         found.append((own, Reserved.of(one.holding.policy, own, owners)))
     return found
@@ -176,7 +177,7 @@ def _holding(pods: Iterable[KnownPod]) -> Iterator[Pod]:
         except ValueError:
             continue
         written: Mapping[str, str] = {**pod.shape.pod.annotations, keys.RESOURCE_STATUS: pod.resource_status}
-        yield dataclasses.replace(
+        yield msgspec.structs.replace(
             pod.shape.pod,
             namespace=pod.namespace,
             name=pod.name,

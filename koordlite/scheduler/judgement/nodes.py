@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
@@ -13,17 +14,16 @@ from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS, OnNode
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class Row(msgspec.Struct, frozen=True, eq=False):
     """One node with what is reserved on it."""
 
     name: str
     allocatable: Amounts
     """The node's, in nano-units."""
     report: Report | None = None
-    zones: Zones = dataclasses.field(default_factory=dict)
+    zones: Zones = msgspec.field(default_factory=dict)
     """What is available by NUMA node, with reservations taken off."""
-    at_most: Zones = dataclasses.field(default_factory=dict)
+    at_most: Zones = msgspec.field(default_factory=dict)
     """The same if everything that is reserved should be taken from other NUMA nodes; one object with `zones` where
     nothing is reserved."""
     unusable: str = ""
@@ -37,7 +37,7 @@ class Row:
     """No agent of a scheduler reports its CPUs: only pods that name a scheduler concern its rules."""
     reservations: OnNode = NO_RESERVATIONS
     """Koordinator's reservations that are on the node, as the pod meets them that is judged."""
-    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
     """What allocators worked out of this very row, by their name."""
 
     @property

@@ -8,9 +8,10 @@ binding of the owner that was let in for it.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import json
 from collections.abc import Callable, Iterable
+
+import msgspec
 
 from koordlite.formulas.reservation import affinity as affinities
 from koordlite.formulas.reservation import capacity, matching
@@ -81,7 +82,7 @@ def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row
     """
     known = row.reservations
     if candidate.ignores:
-        return dataclasses.replace(row, reservations=dataclasses.replace(known, ignores=True), extra={})
+        return msgspec.structs.replace(row, reservations=msgspec.structs.replace(known, ignores=True), extra={})
     mine = _preferred(candidate, [one for one in known.placed if _may_take(candidate, one, row)])
     rows = [_taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
     fallback = rows[0] if rows and candidate.affinity is not None else row
@@ -89,8 +90,8 @@ def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row
 
 
 def _taking(row: Row, one: Placed, *, is_rest: bool) -> Row:
-    known = dataclasses.replace(row.reservations, taking=one.uid, is_rest=is_rest)
-    return dataclasses.replace(row, reservations=known, extra={})
+    known = msgspec.structs.replace(row.reservations, taking=one.uid, is_rest=is_rest)
+    return msgspec.structs.replace(row, reservations=known, extra={})
 
 
 def is_occupied(row: Row) -> bool:

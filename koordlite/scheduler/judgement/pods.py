@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Hashable, Mapping
 from typing import Any, Literal
+
+import msgspec
 
 from koordlite.formulas.reservation.placeholder import stands_for
 from koordlite.model import keys
@@ -28,8 +29,7 @@ _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class PodShape:
+class PodShape(msgspec.Struct, frozen=True, eq=False):
     """What pods of one template have in common. Compared by identity."""
 
     request: nrt.Request
@@ -55,7 +55,7 @@ class PodShape:
     """It carries an annotation of Crane's or Volcano's scheduler."""
     names_reservation: bool = False
     """It carries an annotation about the reservations it takes."""
-    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
     """What allocators worked out of this shape, by their name."""
 
     @property
@@ -68,8 +68,7 @@ class PodShape:
         return self.pod.annotations.get(key, "")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KnownPod:
+class KnownPod(msgspec.Struct, frozen=True):
     """One pod of the cluster."""
 
     namespace: str

@@ -5,11 +5,12 @@ A report that contradicts itself is not used: its zones are not known then, and 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from koordlite.model import keys, nrt
 from koordlite.model.errors import InputError, Problem
@@ -28,8 +29,7 @@ _READ = (
 _DO = "its reporter has to write it again; the node's NUMA nodes count as unknown until then"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Report:
+class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
     """What one NodeResourceTopology says."""
 
     name: str
@@ -39,16 +39,16 @@ class Report:
     """Kubelet's topology manager policy."""
     scope: str = "container"
     max_numa_nodes: int = 8
-    available: Zones = dataclasses.field(default_factory=dict)
-    totals: Zones = dataclasses.field(default_factory=dict)
+    available: Zones = msgspec.field(default_factory=dict)
+    totals: Zones = msgspec.field(default_factory=dict)
     """What each NUMA node may hand out at most."""
-    costs: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    costs: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
     fingerprint: str = ""
     only_exclusive: bool = False
     """The fingerprint counts only pods with resources of their own."""
-    attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    vectors: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    attributes: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    vectors: Mapping[int, str] = msgspec.field(default_factory=dict)
     """numaplacement, by NUMA node."""
     problems: tuple[Problem, ...] = ()
     object: objects.NRTObject | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.formulas.reservation import lifecycle
 from koordlite.formulas.reservation.annotations import read
@@ -19,8 +20,7 @@ from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.values import Allocation
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, eq=False):
     """A reservation that has its node."""
 
     object: ReservationObject
@@ -72,7 +72,7 @@ class Placed:
         holding = self.holding
         for uid, amounts in requests.items():
             holding = holding.taken_by(uid, amounts)
-        return self if holding is self.holding else dataclasses.replace(self, holding=holding)
+        return self if holding is self.holding else msgspec.structs.replace(self, holding=holding)
 
 
 def placed(obj: ReservationObject) -> Placed | None:
@@ -101,8 +101,7 @@ def _check(own: Allocation, holding: Holding) -> None:
         raise ValueError(f"they are {len(own.cpus)} CPUs, and {most} are reserved")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OnNode:
+class OnNode(msgspec.Struct, frozen=True):
     """The reservations of one node, as a pod meets them."""
 
     placed: tuple[Placed, ...] = ()

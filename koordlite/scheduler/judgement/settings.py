@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.scheduler.judgement.coverage import CacheMode, ForeignPods
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Names as scheduler-plugins has them where it has them."""
 
     strategy: str = "LeastAllocated"
     """`scoringStrategy.type`: LeastAllocated, MostAllocated, BalancedAllocation or LeastNUMANodes."""
-    weights: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    weights: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Weight by resource; 1 where none is given."""
     check_restricted: bool = True
     """Whether nodes whose topology manager is `restricted` are judged; upstream lets every pod pass there."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+
+class Verdict(msgspec.Struct, frozen=True):
     """Whether a pod may go to a node, and where there."""
 
     protocol: str
@@ -27,18 +27,16 @@ class Verdict:
         return not self.refusal
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Score:
+class Score(msgspec.Struct, frozen=True):
     """How good a node is, 0 to 100, and of what that is made."""
 
     total: int
-    terms: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    terms: Mapping[str, int | str] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(msgspec.Struct, frozen=True):
     """What a Binding has to carry: the allocation that the agent of the node carries out."""
 
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     refusal: str = ""
     """Why the pod cannot be bound there any more."""

@@ -6,8 +6,9 @@ pod would be refused afterwards is dropped, and a victim is added only when it f
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.scheduler.judgement import judge
@@ -19,8 +20,7 @@ Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]
 """What pods give back when they go, by NUMA node."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The victims on one node, or why the node is dropped."""
 
     victims: tuple[KnownPod, ...] = ()
@@ -68,7 +68,7 @@ def without(row: Row, victims: Iterable[KnownPod], back: Mapping[int, Amounts]) 
     gone = {pod.uid for pod in victims}
     totals = row.report.totals if row.report else {}
     left = tuple(pod for pod in row.pods if pod.uid not in gone)
-    return dataclasses.replace(row, zones=_plus(row.zones, back, totals), at_most={}, pods=left, extra={})
+    return msgspec.structs.replace(row, zones=_plus(row.zones, back, totals), at_most={}, pods=left, extra={})
 
 
 def _plus(zones: Zones, back: Mapping[int, Amounts], totals: Zones) -> dict[int, Amounts]:

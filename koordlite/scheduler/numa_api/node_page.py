@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
@@ -32,16 +33,14 @@ _LINES = (
 _RING = "box-shadow:inset 0 0 0 3px var(--bad)"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """One amount over time: the same moments for every NUMA node."""
 
     times: Sequence[float]
     by_zone: Mapping[str, Sequence[float | None]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Charts:
+class Charts(msgspec.Struct, frozen=True):
     """CPU in cores and memory in bytes over time. `why`: why there are none."""
 
     cpu: Series | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import urllib.parse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.report.html import page
@@ -24,8 +25,7 @@ SORT = {"violations": "most violations", "name": "name", "cpu": "fullest CPUs", 
 TONES = {"ok": "good", "stale": "warn", "unreadable": "bad", "no report": ""}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """Which nodes, in which order, and which part of them."""
 
     text: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import http.client
 import json
 import math
@@ -41,8 +40,7 @@ class _Reply(msgspec.Struct, frozen=True):
     data: _Data | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prometheus:
+class Prometheus(msgspec.Struct, frozen=True):
     """One server. Every method may be called from many threads."""
 
     url: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
@@ -43,8 +42,7 @@ class CannotEdit(Exception):
     """The text in the ConfigMap has a form that is not edited; the text says why."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """Where a policy is switched."""
 
     namespace: str

@@ -6,9 +6,10 @@ cannot be read is listed in `problems` and left out.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
+
+import msgspec
 
 from koordlite.formulas.topology import numa
 from koordlite.formulas.topology.numa import Violation
@@ -32,8 +33,7 @@ _NO_TOPOLOGY = Topology((), ())
 _T = TypeVar("_T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(msgspec.Struct, frozen=True):
     """One NUMA node. Amounts are those of the report, less what is reserved for pods that it has not counted."""
 
     id: int
@@ -59,8 +59,7 @@ class Zone:
         return _part(self.memory_total, self.memory_left)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A promise to a pod that does not hold."""
 
     namespace: str
@@ -73,8 +72,7 @@ class Finding:
         return f"{self.namespace}/{self.pod}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeView(msgspec.Struct, frozen=True):
     """One node."""
 
     name: str
@@ -194,8 +192,7 @@ def _part(total: int | None, left: int | None) -> float | None:
     return None if not total or left is None else min(1.0, max(0.0, 1 - left / total))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Rules:
+class _Rules(msgspec.Struct, frozen=True):
     """What the pods of a node are judged by."""
 
     topology: Topology

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from koordlite.model.wire.reservation import ReservationStatus
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePlaceholder:
+class CreatePlaceholder(msgspec.Struct, frozen=True, kw_only=True):
     """Make a pod; when there is one of its name, nothing."""
 
     namespace: str
@@ -19,8 +19,7 @@ class CreatePlaceholder:
     """Where room is to be kept for it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Nominate:
+class Nominate(msgspec.Struct, frozen=True, kw_only=True):
     """Have the scheduler keep room for a pod on a node; empty: no longer."""
 
     namespace: str
@@ -29,8 +28,7 @@ class Nominate:
     node: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DeletePlaceholder:
+class DeletePlaceholder(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a pod at once, if it is still this one."""
 
     namespace: str
@@ -39,8 +37,7 @@ class DeletePlaceholder:
     why: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class AnnotatePod:
+class AnnotatePod(msgspec.Struct, frozen=True, kw_only=True):
     """Note on an owner which Reservation it took."""
 
     namespace: str
@@ -49,28 +46,24 @@ class AnnotatePod:
     annotations: Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Annotate:
+class Annotate(msgspec.Struct, frozen=True, kw_only=True):
     """Change annotations of the Reservation; None removes one."""
 
     annotations: Mapping[str, str | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WriteStatus:
+class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Change the Reservation's status."""
 
     before: ReservationStatus
     after: ReservationStatus
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteReservation:
+class DeleteReservation(msgspec.Struct, frozen=True, kw_only=True):
     """Its time to be kept is over."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Say:
+class Say(msgspec.Struct, frozen=True, kw_only=True):
     """An Event of the Reservation, and a line of the log."""
 
     reason: str
@@ -83,8 +76,7 @@ Action = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What is done about one Reservation, in this order; the first that fails ends it for this round."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterator
 
@@ -27,8 +26,7 @@ from koordlite.scheduler.reserving.world import SeenPod, World
 Amounts = dict[str, Quantity]
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, dict=True):
     """A Reservation and what surrounds it."""
 
     world: World

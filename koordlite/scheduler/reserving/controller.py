@@ -4,7 +4,6 @@ Koordinator does the same work."""
 from __future__ import annotations
 
 import collections
-import dataclasses
 import logging
 import random
 import threading
@@ -45,8 +44,7 @@ RIVAL_SECONDS = 10.0
 SAID_AGAIN_SECONDS = 600.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """How the controller is doing, for health, metrics and logs."""
 
     leads: bool

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from koordlite.formulas.reservation import capacity, lifecycle
 from koordlite.formulas.reservation.capacity import Holding, NodeCapacity, Wanted
@@ -12,8 +13,7 @@ from koordlite.model import keys
 from koordlite.model.wire.reservation import ReservationObject
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """An available Reservation with what it has left."""
 
     reservation: ReservationObject
@@ -36,7 +36,7 @@ def place_of(reservation: ReservationObject) -> Place | None:
         return None
     held, problems = lifecycle.holding(reservation)
     status = reservation.status
-    taken = dataclasses.replace(
+    taken = msgspec.structs.replace(
         held,
         allocated=lifecycle.amounts(status.allocated),
         owners={owner.uid: {} for owner in status.current_owners or ()},

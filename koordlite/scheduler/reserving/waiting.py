@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.formulas.reservation import capacity, hand_over, matching, owners
 from koordlite.formulas.reservation.matching import Candidate
@@ -142,8 +143,8 @@ def _as_held(world: World, place: Place) -> Place:
     held = held_by(pod for pod in pods if pod.alive and pod.node == place.node)
     lost = missing(left(place.holding.allocatable, place.holding.allocated), held)
     lost.pop("pods", None)
-    return dataclasses.replace(
-        place, holding=dataclasses.replace(place.holding, reserved=added(place.holding.reserved, lost))
+    return msgspec.structs.replace(
+        place, holding=msgspec.structs.replace(place.holding, reserved=added(place.holding.reserved, lost))
     )
 
 

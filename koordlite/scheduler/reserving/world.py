@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from koordlite.formulas.reservation import capacity, hand_over, placeholder
 from koordlite.formulas.reservation.capacity import NodeCapacity
@@ -22,8 +23,7 @@ _SYSTEM = ("koordinator-system", "kube-system")
 """Namespaces in which that label is believed: tenants write labels, too."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SeenPod:
+class SeenPod(msgspec.Struct, frozen=True):
     """One pod."""
 
     namespace: str

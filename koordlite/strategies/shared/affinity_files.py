@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
@@ -59,8 +60,7 @@ def given_back(
     return {uid: tuple(changes) for uid, changes in back.items()}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRule:
+class MemoryRule(msgspec.Struct, frozen=True, kw_only=True):
     """Whether memory follows."""
 
     follows: bool

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.formulas.topology import affinity as rules
 from koordlite.formulas.topology.affinity import Member, Outcome, Room, Tie
@@ -19,8 +20,7 @@ _NAMED = "Oenuma/"
 ENDED, RENAMED = "ended", "renamed"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the strategy that say who is placed."""
 
     thresholds: Thresholds

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+import msgspec
 
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.cpu import suppress
@@ -13,8 +14,7 @@ from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way
 Evidence = dict[str, int | float | str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(msgspec.Struct, frozen=True):
     """What one tick leaves for the next; a flat mapping on the way (`Decision.remember`)."""
 
     followed_milli: int | None = None

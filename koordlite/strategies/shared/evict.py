@@ -6,9 +6,10 @@ each rule, walk through the candidates, explain. Source: Koordinator's `cpuevict
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.eviction import evict_config, evict_order, evict_walk
@@ -44,8 +45,7 @@ _WORDS = {
 """What becomes of a pod, by the word of the walk or the bar. Where rules differ, the first in this table wins."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One feature, measured. `decision` is what it found; without a release there is no task."""
 
     decision: Decision
@@ -104,7 +104,7 @@ def barrier(
     """
     left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
     found = _untrusted(seen, config, capacity) or (_cooling(left, cool_down_seconds) if left > 0 else None)
-    return found and dataclasses.replace(found, remember=past.remember())
+    return found and msgspec.structs.replace(found, remember=past.remember())
 
 
 def _untrusted(seen: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
@@ -145,7 +145,7 @@ def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Seque
     for rule in rules:
         chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
         of_rule = _with_reach(rule, walk) if rule.task else _with_queue(rule.decision, rule.candidates, seen.pods)
-        yield dataclasses.replace(of_rule, verdict="evict" if chosen else of_rule.verdict)
+        yield msgspec.structs.replace(of_rule, verdict="evict" if chosen else of_rule.verdict)
     if tasks:
         yield from (decision for pod in seen.pods if (decision := _of_pod(pod, rules, walk, seen)))
     yield Decision(
@@ -157,7 +157,7 @@ def _with_reach(rule: Rule, walk: Walk) -> Decision:
     """What all candidates together would release, where that does not suffice and so no pod goes."""
     assert rule.task is not None
     reach = walk.within_reach.get(rule.task.feature, {})
-    return dataclasses.replace(rule.decision, evidence={**rule.decision.evidence, **amounts("reach", reach)})
+    return msgspec.structs.replace(rule.decision, evidence={**rule.decision.evidence, **amounts("reach", reach)})
 
 
 def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
@@ -170,7 +170,7 @@ def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod])
         "queue": _names([pod.key for pod in candidates.order]),
         "stay": "; ".join(f"{word}: {_names(names)}" for word, names in sorted(stay.items())),
     }
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         decision, evidence={**decision.evidence, **{name: text for name, text in queue.items() if text}}
     )
 

@@ -5,8 +5,9 @@ All of it is a flat mapping of numbers (`Decision.remember`), so that it can be 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
 
 from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS
 from koordlite.model.snapshot import Snapshot
@@ -15,8 +16,7 @@ _STARTED, _EVICTED, _GRANTED = "started", "evicted", "granted"
 _ASKED, _LEAVING, _LACKING = "asked/", "leaving/", "lacking/"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Past:
+class Past(msgspec.Struct, frozen=True):
     """The rounds before, as seen from `time`."""
 
     time: float

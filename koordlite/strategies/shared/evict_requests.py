@@ -7,8 +7,9 @@ batch or mid resource stands behind, count for nothing: they cannot be released.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from koordlite.formulas.eviction import evict_order, evict_release
 from koordlite.formulas.eviction.evict_order import Candidates, Excess
@@ -30,8 +31,7 @@ _FORMULAS: Mapping[str, Formula] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What the configuration says about requests of one resource."""
 
     feature: str

@@ -7,8 +7,9 @@ candidates, and no more of them than a round may evict.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from koordlite.changes.container_kill import KillContainer
 from koordlite.formulas.eviction.evict_walk import Task
@@ -26,8 +27,7 @@ KILLED_SECONDS = 60.0
 _STUCK, _KILLED = "stuck/", "killed/"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LastResort:
+class LastResort(msgspec.Struct, frozen=True, kw_only=True):
     """Which rules may kill, and how long evictions have to fail before."""
 
     strategy: str
@@ -140,7 +140,7 @@ def _remembering(found: Sequence[Decision], memory: Mapping[str, float]) -> Iter
     last = max((index for index, each in enumerate(found) if each.remember is not None), default=len(found) - 1)
     for index, each in enumerate(found):
         if index == last:
-            yield dataclasses.replace(each, remember={**(each.remember or {}), **memory})
+            yield msgspec.structs.replace(each, remember={**(each.remember or {}), **memory})
         else:
             yield each
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from koordlite.formulas.topology.affinity import Tie
 from koordlite.model import keys
@@ -17,8 +18,7 @@ ROUND, STREAK = "round", "streak/"
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """When pods belong together."""
 
     join_percent: float
@@ -28,8 +28,7 @@ class Thresholds:
     across_namespaces: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ties:
+class Ties(msgspec.Struct, frozen=True):
     """What holds, what does not yet, and what never will."""
 
     lasting: tuple[Tie, ...] = ()
@@ -38,9 +37,9 @@ class Ties:
     """Above the threshold, but in fewer rounds (the number) than it takes."""
     foreign: tuple[Tie, ...] = ()
     """Above it, but between namespaces."""
-    partners: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    partners: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     """By uid: with whom it still talks enough to stay where it is."""
-    streaks: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    streaks: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What is to be remembered of them."""
     new_round: bool = False
     """There was a count since the last look."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from koordlite import changes
 from koordlite.formulas.cpu import burst
@@ -115,7 +116,7 @@ def merged(given: Any, expect: Any) -> tuple[Any, Any]:
 def rounds(given: Any, expect: Any) -> tuple[Any, Any]:
     pods = [shapes.pod_of(item) for item in given["pods"] or ()]
     seen = _snapshot(
-        [dataclasses.replace(pod, containers=tuple(map(_running, pod.containers))) for pod in pods],
+        [msgspec.structs.replace(pod, containers=tuple(map(_running, pod.containers))) for pod in pods],
         settings=_settings(given["cpuBurstStrategy"]),
         quotas={**(given["podQuotaBefore"] or {}), **(given["containerQuotaBefore"] or {})},
         throttled=given["containerThrottledRatioLast"],
@@ -220,7 +221,7 @@ def _pod(uid: str, qos: QoSClass, containers: Any) -> Pod:
 
 
 def _running(container: ContainerInfo) -> ContainerInfo:
-    return dataclasses.replace(container, running=True)
+    return msgspec.structs.replace(container, running=True)
 
 
 def _told(amounts: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.eviction import evict_config, evict_order, evict_release
 from koordlite.formulas.eviction.evict_order import Excess
@@ -29,7 +31,7 @@ from tests.conformance.adapters import adapter, shapes
 
 NO_BOUND = 1000
 NOW = 10_000.0
-FIELDS = {camel(field.name): field.name for field in dataclasses.fields(Threshold)} | {
+FIELDS = {camel(name): name for name in Threshold.__struct_fields__} | {
     "cpuEvictBESatisfactionUpperPercent": "cpu_evict_be_satisfaction_upper_percent",
     "cpuEvictBESatisfactionLowerPercent": "cpu_evict_be_satisfaction_lower_percent",
     "cpuEvictBEUsageThresholdPercent": "cpu_evict_be_usage_threshold_percent",
@@ -237,7 +239,7 @@ def _config(module: Any, on: Iterable[str]) -> Any:
 
 def _told(module: Any, seen: Snapshot, feature: str) -> Decision:
     """What the rule says of a picture in which nothing else stands in the way."""
-    slo = dataclasses.replace(seen.slo, threshold=dataclasses.replace(seen.slo.threshold, enable=True))
+    slo = msgspec.structs.replace(seen.slo, threshold=msgspec.structs.replace(seen.slo.threshold, enable=True))
     decisions: Iterable[Decision] = module.decide(dataclasses.replace(seen, slo=slo), _config(module, [feature]))
     return next(d for d in decisions if d.subject in (f"evict/{feature}", "evict"))
 

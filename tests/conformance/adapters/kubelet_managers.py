@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
@@ -67,7 +68,7 @@ def take(given: Any, expect: Any) -> tuple[Any, Any]:
 def static_add(given: Any, expect: Any) -> tuple[Any, Any]:
     options, layout = _options(given.get("options")), machine(given["topology"])
     policy = StaticPolicy.reserving(layout, given["numReservedCPUs"], options)
-    policy = dataclasses.replace(policy, counts_free_cores=False)  # the tables are those of 1.23
+    policy = msgspec.structs.replace(policy, counts_free_cores=False)  # the tables are those of 1.23
     state, pod = _state(given), given["pod"]
     container = pod["containers"][0]
     ask = _cpu_ask(container, pod)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -36,7 +35,7 @@ def measured(given: Any) -> View:
     """The picture with the NodeMetrics of the case."""
     now = times.parse(given.get("now") or NOW)
     objects = [msgspec.convert(obj, metrics.NodeMetricObject, strict=False) for obj in given.get("nodeMetrics") or ()]
-    return dataclasses.replace(picture(given), usage={node_metric.SOURCE: node_metric.usage(objects, now, [])})
+    return msgspec.structs.replace(picture(given), usage={node_metric.SOURCE: node_metric.usage(objects, now, [])})
 
 
 @adapter("ValidateLowLoadUtilizationArgs")

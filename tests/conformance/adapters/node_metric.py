@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from koordlite.formulas.allocatable import allocatable, node_sync
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import InputError
@@ -91,7 +93,7 @@ def case(given: Any, metrics: str) -> Case:
     status = ((given.get(metrics) or {}).get("nodeMetric") or {}).get("status") or {}
     # Samples name pods by namespace and name.
     read = map(shapes.pod_of, (given.get("podList") or {}).get("items") or [])
-    listed = [dataclasses.replace(pod, uid=pod.key) for pod in read]
+    listed = [msgspec.structs.replace(pod, uid=pod.key) for pod in read]
     # The class of a pod that ended is in its sample here, as of any pod that is not listed.
     pods = [pod for pod in listed if pod.active]
     return Case(shapes.node_of(given["node"]), slo.colocation(given["strategy"], given["node"]), pods, status)
@@ -108,7 +110,7 @@ def refused(given: Any, metrics: str) -> dict[str, bool]:
         # Our formulas take both, so that they cannot be asked without.
         return {"error": True}
     node = shapes.node_of(given["node"]) if given.get("node") else None
-    colocation = dataclasses.replace(slo.colocation(given["strategy"]), enable=True)
+    colocation = msgspec.structs.replace(slo.colocation(given["strategy"]), enable=True)
     used = Use(0, 0) if (given.get(metrics) or {}).get("nodeMetric") else None
     return {"error": bool(offer.withheld(picture(node=node, colocation=colocation, used=used), ()))}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from descheduler.framework import Usage, View
 from descheduler.picture import amounts
@@ -33,7 +34,7 @@ def measured(given: Any) -> View:
         query = ((given["args"].get("metricsUtilization") or {}).get("prometheus") or {}).get("query")
         percents = given["prometheusNodeUsagePercent"]
         usage[f"Prometheus:{query}"] = Usage({name: {levels.METRIC: int(p)} for name, p in percents.items()})
-    return dataclasses.replace(picture(given), usage=usage)
+    return msgspec.structs.replace(picture(given), usage=usage)
 
 
 def _key(pod: Any) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.host import procfs
@@ -170,7 +171,7 @@ def moved(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("resctrl.new_task_ids")
 def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
     """What the strategy moves into the class's group, in whatever order."""
-    pod = dataclasses.replace(shapes.pod_of(given["pod"]), phase="Running", raw_qos=QoSClass.BE)
+    pod = msgspec.structs.replace(shapes.pod_of(given["pod"]), phase="Running", raw_qos=QoSClass.BE)
     group = given["containerCgroupDir"] if given["dirIsReachable"] else None
     threads = {group: tuple(map(int, (given["containerTasksFile"] or "").split()))} if group else {}
     on = ClassQOS(resctrl_qos=ResctrlQOS(enable=True))

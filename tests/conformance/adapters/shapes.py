@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ PoolRow = tuple[int, int, CPUSet]
 def cpus(rows: list[Any]) -> list[CPU]:
     """CPUs from `{cpu, core, socket, node}` or `[cpu, core, socket, node]` rows."""
     fields = ("cpu", "core", "socket", "node")
-    return [CPU(*(row[f] for f in fields) if isinstance(row, dict) else row) for row in rows]
+    return [CPU(*(row[f] or 0 for f in fields) if isinstance(row, dict) else row) for row in rows]
 
 
 def quantities(amounts: dict[str, Any] | None) -> dict[str, Quantity]:
@@ -42,7 +41,7 @@ def use(resources: dict[str, Any] | None) -> Use:
 def pod_of(given: dict[str, Any]) -> Pod:
     """A pod from trimmed Kubernetes JSON; its uid is `namespace/name` when it has none."""
     read = pod_reader.from_wire(msgspec.convert(given or {}, objects.PodObject, strict=False))
-    return read if read.uid else dataclasses.replace(read, uid=read.key)
+    return read if read.uid else msgspec.structs.replace(read, uid=read.key)
 
 
 def node_of(given: dict[str, Any] | None) -> node.Node:

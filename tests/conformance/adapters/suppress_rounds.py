@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
@@ -251,7 +252,7 @@ def _after(seen: Snapshot, decisions: Iterable[Decision]) -> dict[str, Cgroup]:
         for change in decision.changes:
             assert isinstance(change, CgroupChange)
             field = "cpuset" if isinstance(change.value, CPUSet) else "quota_us"
-            groups[change.group] = dataclasses.replace(groups[change.group], **{field: change.value})
+            groups[change.group] = msgspec.structs.replace(groups[change.group], **{field: change.value})
     return groups
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import itertools
 import json
@@ -121,7 +120,7 @@ def test_what_goes_by_load_does_not_prolong_the_time(cluster: Any) -> None:
     for plugin, seen in (("LowNodeUtilization", 0), ("NUMAAlignment", 60)):
         findings = tuple(msgspec.structs.replace(f, plugin=plugin) for f in first.evict[0].findings)
         view = cluster.view(stamp(60))
-        plan = dataclasses.replace(
+        plan = msgspec.structs.replace(
             first, view=view, evict=(), spare=(msgspec.structs.replace(first.evict[0], findings=findings),)
         )
         (past,) = past_evictions.after(history, plan, [], LOOPS).values()

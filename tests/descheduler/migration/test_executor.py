@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 from typing import Any
@@ -176,7 +175,7 @@ def test_one_job_that_cannot_be_written_does_not_keep_the_others(world: World, t
 
 
 def emptied(world: World, node: str = "old") -> EvictionPlan:
-    return dataclasses.replace(plan(world), cordon=(node,))
+    return msgspec.structs.replace(plan(world), cordon=(node,))
 
 
 def closed(world: World, node: str = "old") -> bool:
@@ -258,7 +257,7 @@ def test_a_cordon_whose_lease_was_lost_is_the_next_leaders(world: World, told: l
     made, asked = emptied(world), iter([True])
     carrier(world, told, api=LeaderApi(world.api, lambda: next(asked, False)))(made)
     assert (closed(world), mark(world)) == (True, cordons.ASKED)
-    carrier(world, told)(dataclasses.replace(plan(world), evict=()))
+    carrier(world, told)(msgspec.structs.replace(plan(world), evict=()))
     assert (closed(world), mark(world)) == (False, None)
 
 
@@ -302,7 +301,7 @@ def test_pods_with_a_job_take_no_places_of_the_next_plan(world: World, told: lis
     one(made)
     ref = world.job()["spec"]["podRef"]
     assert set(one.moving()) == {ref["uid"]}
-    view = dataclasses.replace(assemble.view(cluster.read(world.api)), moving=one.moving())
+    view = msgspec.structs.replace(assemble.view(cluster.read(world.api)), moving=one.moving())
     again = planner.plan(view, reader.setup(reader.parse(TWO_WAYS, "policy")))
     spared = {outcome.pod.uid: outcome.reasons[0].reason for outcome in again.spare}
     assert spared[ref["uid"]] == "MigrationJobExists"
@@ -343,7 +342,7 @@ def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, 
     before = len(world.server.requests)
     carrier(world, told)(ordered(world))
     assert not [asked for asked in list(world.server.requests)[before:] if asked.verb == "patch"], "nothing differs"
-    carrier(world, told)(dataclasses.replace(ordered(world), deletion_costs=()))
+    carrier(world, told)(msgspec.structs.replace(ordered(world), deletion_costs=()))
     assert [notes(world, f"web-{n}") for n in range(2)] == [{}, {}]
 
 
@@ -373,7 +372,7 @@ def test_a_pod_that_was_replaced_keeps_its_own_cost(world: World, told: list[Pro
     world.deployment("web", 1)
     world.around()
     made = ordered(world)
-    other = dataclasses.replace(made.view.by_uid[made.deletion_costs[0].pod].pod, uid="another")
+    other = msgspec.structs.replace(made.view.by_uid[made.deletion_costs[0].pod].pod, uid="another")
     view = made.view.by_uid[made.deletion_costs[0].pod]
     assert deletion_costs._patch(world.api, msgspec.structs.replace(view, pod=other), "3", told.append)
     assert notes(world, "web-0") == {}

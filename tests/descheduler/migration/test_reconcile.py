@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import hypothesis
@@ -143,11 +142,11 @@ def test_a_pending_pod_takes_its_place_itself() -> None:
     found = step(job(), pod_raw={**POD, "status": unscheduled}).create
     assert found is not None
     assert found["spec"]["owners"][0]["object"]["uid"] == "u1"
-    owned = dataclasses.replace(Seen(now=NOW), pod=pod(status=unscheduled))
+    owned = msgspec.structs.replace(Seen(now=NOW), pod=pod(status=unscheduled))
     waiting = msgspec.structs.replace(
         place(), spec=msgspec.convert({"owners": found["spec"]["owners"]}, ReservationSpec)
     )
-    told = reconcile.step(job({"reservationOptions": MADE}), dataclasses.replace(owned, reservation=waiting))
+    told = reconcile.step(job({"reservationOptions": MADE}), msgspec.structs.replace(owned, reservation=waiting))
     assert (told.job.status.status, told.evict, told.again_seconds) == ("PodScheduled", False, 3.0)
 
 

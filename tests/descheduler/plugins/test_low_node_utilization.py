@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from handles import handle
 
@@ -155,7 +155,7 @@ def measured(view: View, nodes: dict[str, int], pods: dict[str, int]) -> View:
         {name: {"cpu": cpu, "memory": 0} for name, cpu in nodes.items()},
         {f"default/{name}": {"cpu": cpu, "memory": 0} for name, cpu in pods.items()},
     )
-    return dataclasses.replace(view, usage={"KubernetesMetrics": usage})
+    return msgspec.structs.replace(view, usage={"KubernetesMetrics": usage})
 
 
 BY_METRICS: dict[str, Any] = {"metrics_utilization": args.MetricsUtilization(source="KubernetesMetrics")}
@@ -179,7 +179,7 @@ def test_one_node_without_measurement_stops_the_comparison(uneven: Any) -> None:
 
 def queried(view: View, **percent: int) -> View:
     found = Usage({name: {"MetricResource": value} for name, value in percent.items()})
-    return dataclasses.replace(view, usage={"Prometheus:q": found})
+    return msgspec.structs.replace(view, usage={"Prometheus:q": found})
 
 
 BY_QUERY: dict[str, Any] = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -57,7 +57,7 @@ def told(cluster: Any) -> CycleResult:
 
 
 def failed(told: CycleResult) -> CycleResult:
-    return dataclasses.replace(told, plan=None, attempts=(), error="the server is away", unreachable=True)
+    return msgspec.structs.replace(told, plan=None, attempts=(), error="the server is away", unreachable=True)
 
 
 class Time:
@@ -108,13 +108,13 @@ def test_ready_means_that_the_cluster_was_reached(endpoints: Endpoints, told: Cy
     assert get(endpoints, "/readyz") == (200, "leader, dry run\n")
     endpoints.publish(failed(told))
     assert get(endpoints, "/readyz")[0] == 503
-    endpoints.publish(dataclasses.replace(told, leader=False))
+    endpoints.publish(msgspec.structs.replace(told, leader=False))
     assert get(endpoints, "/readyz") == (200, "standby, dry run\n")
 
 
 def test_a_cycle_that_fails_though_the_cluster_answers_leaves_it_ready(endpoints: Endpoints, told: CycleResult) -> None:
     endpoints.publish(told)
-    endpoints.publish(dataclasses.replace(failed(told), error="403 Forbidden: no", unreachable=False))
+    endpoints.publish(msgspec.structs.replace(failed(told), error="403 Forbidden: no", unreachable=False))
     assert get(endpoints, "/readyz") == (200, "leader, dry run; the last cycle failed: 403 Forbidden: no\n")
     (condition,) = json.loads(get(endpoints, "/report.json")[1])["conditions"]
     assert condition == {"type": "LastCycleFailed", "status": "True", "message": "403 Forbidden: no"}
@@ -165,7 +165,7 @@ def test_metrics_have_the_names_of_upstream(told: CycleResult) -> None:
 def test_metrics_tell_failures_and_why_pods_were_spared(told: CycleResult) -> None:
     metrics = Metrics()
     metrics.observe(told)
-    metrics.observe(dataclasses.replace(failed(told), began=2000.0, leader=False))
+    metrics.observe(msgspec.structs.replace(failed(told), began=2000.0, leader=False))
     found = samples(metrics)
     assert found["descheduler_pods_spared_total"] == [({"reason": "BarePod"}, 1.0)]
     assert found["descheduler_cycle_errors_total"] == [({}, 1.0)]
@@ -188,7 +188,7 @@ def test_results_are_counted_by_upstreams_word(told: CycleResult, result: str, w
     assert told.plan
     attempt = Attempt("default/restless", result, {}, uid="uid-restless")
     metrics = Metrics()
-    metrics.observe(dataclasses.replace(told, attempts=(attempt,), dry_run=False))
+    metrics.observe(msgspec.structs.replace(told, attempts=(attempt,), dry_run=False))
     ((labels, _),) = samples(metrics)["descheduler_pods_evicted_total"]
     assert labels["result"] == word
 
@@ -197,7 +197,7 @@ def test_results_are_counted_by_upstreams_word(told: CycleResult, result: str, w
 def test_what_was_not_asked_for_is_no_failed_eviction(told: CycleResult, result: str) -> None:
     metrics = Metrics()
     attempt = Attempt("default/restless", result, {}, uid="uid-restless")
-    metrics.observe(dataclasses.replace(told, attempts=(attempt,), dry_run=False))
+    metrics.observe(msgspec.structs.replace(told, attempts=(attempt,), dry_run=False))
     assert "descheduler_pods_evicted_total" not in samples(metrics)
 
 
@@ -220,7 +220,7 @@ def test_one_line_a_decision_and_none_twice(told: CycleResult, caplog: pytest.Lo
 def test_a_rejected_policy_is_told_once(told: CycleResult, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "descheduler")
     narrator = CycleLog()
-    broken = dataclasses.replace(told, problems=(Problem("policy.yaml", "$", "x", "no policy", "fix it"),))
+    broken = msgspec.structs.replace(told, problems=(Problem("policy.yaml", "$", "x", "no policy", "fix it"),))
     for each in (broken, broken, told):
         narrator.tell(each)
     said = [text for record in caplog.records if "event=policy" in (text := record.getMessage())]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -110,7 +109,7 @@ def test_of_intended_evictions_those_count_whose_pods_go(view: Any) -> None:
     assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[1], deleting=True))) == {"app-q"}
     notes = {background.IN_PROGRESS: "true"}
     assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[2], annotations=notes))) == {"app-r"}
-    assert owners(past_evictions.resumed({}, pending, dataclasses.replace(view, moving={uids[0]: "a job"}))) == {
+    assert owners(past_evictions.resumed({}, pending, msgspec.structs.replace(view, moving={uids[0]: "a job"}))) == {
         "app-p"
     }
 
@@ -120,18 +119,18 @@ def owners(history: past_evictions.History) -> set[str]:
 
 
 def without(view: Any, uid: str) -> Any:
-    return dataclasses.replace(view, by_uid={key: one for key, one in view.by_uid.items() if key != uid})
+    return msgspec.structs.replace(view, by_uid={key: one for key, one in view.by_uid.items() if key != uid})
 
 
 def with_pod(view: Any, uid: str, **parts: Any) -> Any:
     one = view.by_uid[uid]
-    changed = msgspec.structs.replace(one, pod=dataclasses.replace(one.pod, **parts))
-    return dataclasses.replace(view, by_uid={**view.by_uid, uid: changed})
+    changed = msgspec.structs.replace(one, pod=msgspec.structs.replace(one.pod, **parts))
+    return msgspec.structs.replace(view, by_uid={**view.by_uid, uid: changed})
 
 
 def test_what_was_resumed_is_what_the_end_of_the_cycle_would_have_kept(view: Any) -> None:
     made = planner.plan(view, SETUP)
-    empty = dataclasses.replace(view, by_uid={})
+    empty = msgspec.structs.replace(view, by_uid={})
     assert past_evictions.resumed({}, past_evictions.intents({}, made), empty) == past_evictions.after(
         {}, made, evicted(made), LOOPS
     )
@@ -167,7 +166,7 @@ def test_a_cycle_that_evicts_is_written_twice_and_one_that_does_not_once(view: A
     recall.intend(made, keep=True)
     recall.end(made, evicted(made), LOOPS, keep=True)
     assert [len(kept.pending) for kept in store.saved] == [3, 0]
-    idle = dataclasses.replace(made, evict=())
+    idle = msgspec.structs.replace(made, evict=())
     recall.intend(idle, keep=True)
     recall.end(idle, [], LOOPS, keep=True)
     assert len(store.saved) == 3

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -49,7 +49,7 @@ def told(cluster: Cluster, **fields: Any) -> CycleResult:
 
 def test_the_page_has_zones_violations_distances_and_cycles(full: Cluster) -> None:
     this = told(full)
-    past = [page.Cycle.of(dataclasses.replace(this, number=2, plan=None, error="the API server is away"))]
+    past = [page.Cycle.of(msgspec.structs.replace(this, number=2, plan=None, error="the API server is away"))]
     text = re.sub(r"<[^>]+>", " ", page.document(this, [*past, page.Cycle.of(this)]))
     for part in ("leader", "dry run", "default/db-0", "50 %", "21", "the API server is away", "4-7", "not reported"):
         assert part in text, part
@@ -168,8 +168,8 @@ def test_a_finding_without_a_promise_has_only_its_fact(cluster: Cluster) -> None
     pod = next(iter(cluster.view().pods()))
     finding = Finding(pod=pod.uid, container="*", plugin="X", reason="Odd", severity="hard", promise="", fact="is odd")
     assert this.plan is not None
-    plan = dataclasses.replace(this.plan, spare=(Outcome(pod, (finding,), "spare", "p", (Refusal("No", "no"),)),))
-    wrong = listed(page.document(dataclasses.replace(this, plan=plan), ()), "Misplaced pods")
+    plan = msgspec.structs.replace(this.plan, spare=(Outcome(pod, (finding,), "spare", "p", (Refusal("No", "no"),)),))
+    wrong = listed(page.document(msgspec.structs.replace(this, plan=plan), ()), "Misplaced pods")
     assert "is odd" in wrong and "promised" not in wrong
 
 
@@ -192,6 +192,6 @@ def test_the_server_answers_with_the_page_once_a_cycle_has_ended(full: Cluster) 
     endpoints.publish(told(full))
     answer = endpoints.answer("/", {}, "")
     assert (answer.status, "Content-Security-Policy" in answer.headers) == (200, True)
-    endpoints.publish(dataclasses.replace(told(full), plan=None, error="refused"))
+    endpoints.publish(msgspec.structs.replace(told(full), plan=None, error="refused"))
     body = endpoints.answer("/", {}, "").body.decode()
     assert "refused" in body and "default/db-0" in body, "the last good report stays, and what went wrong is listed"

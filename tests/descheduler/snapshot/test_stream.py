@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import pathlib
@@ -233,7 +232,7 @@ def test_a_pod_with_a_label_or_note_of_its_own_is_read_as_if_it_were_alone(clust
 
 
 def alone(obj: wire.PodObject) -> Pod:
-    return dataclasses.replace(pod_reader.from_wire(obj), containers=())
+    return msgspec.structs.replace(pod_reader.from_wire(obj), containers=())
 
 
 def test_what_was_forgotten_is_only_not_shared(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

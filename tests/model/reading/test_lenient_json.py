@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from koordlite.model.reading import declared, given
@@ -13,8 +13,7 @@ from koordlite.model.reading.declared import OneOf, Within
 from koordlite.model.reading.lenient_json import MOST_PROBLEMS, JSONDocument
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
     on_off: bool = False
     how_many: Annotated[int, Within(low=0, high=10)] | None = None
     share: Annotated[float, Within(above=0, usual=1)] = 0.5

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 import slices
 
@@ -49,7 +49,7 @@ def test_a_result_with_fewer_cpus_than_requested_is_shared_by_the_containers() -
         (claim("a", "exclusive", (0, 4), containers={"main": 2}), "names 4 CPUs, and the containers request 2"),
         (claim("a", "numa", (7, 1)), "names NUMA node 7, and this machine has 0, 1"),
         (claim("a", "immovable", (0, 6)), "6 CPUs of NUMA node 0 are asked for, and 5 are free: 3,8-11"),
-        (dataclasses.replace(claim("a", "exclusive", (0, 2)), barred="barred"), "barred"),
+        (msgspec.structs.replace(claim("a", "exclusive", (0, 2)), barred="barred"), "barred"),
     ],
 )
 def test_a_claim_that_cannot_be_granted_says_why(refused: Claim, why: str) -> None:
@@ -102,10 +102,10 @@ class Life:
             del self.claims[self.random.choice(list(self.claims))]
         elif what == "restart":
             # All that a restart knows is what stands in the file.
-            self.held = dataclasses.replace(self.held, entries={u: dict(e) for u, e in self.held.entries.items()})
+            self.held = msgspec.structs.replace(self.held, entries={u: dict(e) for u, e in self.held.entries.items()})
         elif what == "foreign":
             free = list(self.held.shared - self.held.immovable)
-            self.held = dataclasses.replace(self.held, taken=CPUSet(free[: self.random.randrange(3)]))
+            self.held = msgspec.structs.replace(self.held, taken=CPUSet(free[: self.random.randrange(3)]))
         self.round()
 
     def _add(self, uid: str) -> None:
@@ -119,7 +119,7 @@ class Life:
     def round(self) -> None:
         before = self.held
         kept = promises.kept(before.entries, list(self.claims.values()))
-        held = dataclasses.replace(before, entries=kept)
+        held = msgspec.structs.replace(before, entries=kept)
         self.held, refused = promises.renewed(held, list(self.claims.values()))
         self._check(before, refused)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -113,5 +112,5 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
     note = {POD_KEYS[1]: '{"numaNodeResources":[{"node":0,"resources":{"cpu":"2"}}]}'}
     meta = {"namespace": "ns", "name": "p", "uid": "p", "annotations": note}
     pod = pod_reader.from_wire(msgspec.convert({"metadata": meta, "status": {"phase": "Running"}}, objects.PodObject))
-    ended = dataclasses.replace(pod, phase="Succeeded")
+    ended = msgspec.structs.replace(pod, phase="Succeeded")
     assert list(assignments.allocations([pod, ended])) == [Allocation(uid="p", zones={0: quantities(cpu="2")})]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -29,7 +28,7 @@ def seen(
         nominated=reservation.uid if matched and nominated else "",
     )
     bare = node(machine(), labels=labels)
-    return dataclasses.replace(bare, held=Held.of(bare.topology.machine, pods), reservations=known)
+    return msgspec.structs.replace(bare, held=Held.of(bare.topology.machine, pods), reservations=known)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_an_owner_takes_what_is_reserved(policy: str, count: str, cpus: str) -> 
 
 def test_a_pod_that_must_take_it_hears_why_it_cannot() -> None:
     held = Allocation(uid="r", cpus=CPUSet.parse("4,12"))
-    ask = dataclasses.replace(wanted("4", spec='{"requiredCPUBindPolicy":"FullPCPUs"}'), needs_reservation=True)
+    ask = msgspec.structs.replace(wanted("4", spec='{"requiredCPUBindPolicy":"FullPCPUs"}'), needs_reservation=True)
     current = seen({}, [held], Reserved.of("Restricted", held, []), matched=True)
     reason = "Reservation(s) not enough cpus available to satisfy request"
     assert schedule.filter_node(ask, current) == Refusal((reason,))
@@ -92,7 +91,9 @@ def test_no_cpu_has_two_owners_and_what_is_reserved_stays(
 def test_a_pod_that_ignores_reservations_takes_their_cpus() -> None:
     held = Allocation(uid="r", cpus=CPUSet(range(15)))
     current = seen({}, [held], Reserved.of("", held, []), matched=True)
-    ignoring = dataclasses.replace(current, reservations=dataclasses.replace(current.reservations, ignored=True))
+    ignoring = msgspec.structs.replace(
+        current, reservations=msgspec.structs.replace(current.reservations, ignored=True)
+    )
     found = schedule.bind(wanted("16"), ignoring, uid="p")
     assert isinstance(found, Allocation)
     assert len(found.cpus) == 16

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -102,8 +100,8 @@ def test_pod_scope_wants_one_numa_node_for_all_containers(scope: merge.Scope, ad
 
 def test_restricted_wants_as_many_nodes_as_an_empty_machine_would_need() -> None:
     split = admit(admit(empty(), pod(5, uid="a")).node, pod(5, uid="b")).node
-    strict = dataclasses.replace(split, managers=dataclasses.replace(split.managers, policy="restricted"))
-    loose = dataclasses.replace(split, managers=dataclasses.replace(split.managers, policy="best-effort"))
+    strict = msgspec.structs.replace(split, managers=msgspec.structs.replace(split.managers, policy="restricted"))
+    loose = msgspec.structs.replace(split, managers=msgspec.structs.replace(split.managers, policy="best-effort"))
     assert admit(strict, pod(4)).reason == "TopologyAffinityError"
     assert admit(loose, pod(4)).given[0].nodes == (0, 1)
 
@@ -119,7 +117,7 @@ def test_cpus_of_init_containers_are_used_again_and_those_of_sidecars_are_not() 
     assert given["side"] <= given["init"]
     assert given["app"] == given["init"] - given["side"]
     assert answer.node.without("pod") == empty()
-    larger = admit(empty(), PodAsk("pod", (init, sidecar, dataclasses.replace(app, cpus=5))))
+    larger = admit(empty(), PodAsk("pod", (init, sidecar, msgspec.structs.replace(app, cpus=5))))
     assert larger.reason == "TopologyAffinityError", "CPUs that can be used again bind the app container to their node"
 
 
@@ -134,7 +132,7 @@ def test_memory_follows_the_numa_node_of_the_cpus_and_devices() -> None:
     assert given.cpus == CPUSet.parse("4,12")
     assert given.memory == (Block((1,), "memory", 4 * GIB),)
     assert given.devices == {"vendor.com/nic": frozenset({"n1", "n2"})}
-    again = admit(answer.node, dataclasses.replace(ask, uid="more"))
+    again = admit(answer.node, msgspec.structs.replace(ask, uid="more"))
     assert again.reason == "TopologyAffinityError"
     assert again.evidence["free vendor.com/nic"] == "0: 1, 1: 0"
     assert again.evidence["free memory"] == f"0: {15 * GIB}, 1: {12 * GIB}"
@@ -146,7 +144,7 @@ def test_a_numa_node_in_a_group_serves_nobody_alone() -> None:
     assert grouped.memory.nodes[0].group == (0, 1)
     small = admit(grouped, pod(0, uid="small", memory=GIB))
     assert small.given[0].memory == (Block((0, 1), "memory", GIB),)
-    strict = dataclasses.replace(grouped, managers=dataclasses.replace(grouped.managers, policy="restricted"))
+    strict = msgspec.structs.replace(grouped, managers=msgspec.structs.replace(grouped.managers, policy="restricted"))
     assert admit(strict, pod(0, uid="small", memory=GIB)).reason == "TopologyAffinityError"
 
 
@@ -213,7 +211,7 @@ asks = st.lists(
     min_size=1,
     max_size=3,
     unique_by=lambda c: c.name,
-).map(lambda found: (*found[:-1], dataclasses.replace(found[-1], kind="app")))
+).map(lambda found: (*found[:-1], msgspec.structs.replace(found[-1], kind="app")))
 
 
 @given(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,7 +90,7 @@ def occupied(draw: st.DrawFn) -> NodeState:
 
 @given(node=occupied(), pod=pods(), scope=st.sampled_from(merge.SCOPES))
 def test_what_fits_by_amounts_is_admitted(node: NodeState, pod: PodAsk, scope: merge.Scope) -> None:
-    node = dataclasses.replace(node, managers=dataclasses.replace(node.managers, scope=scope))
+    node = msgspec.structs.replace(node, managers=msgspec.structs.replace(node.managers, scope=scope))
     if not align(pod, node).why_not:
         assert admit(node, pod).admitted
 
@@ -99,7 +99,7 @@ def test_what_fits_by_amounts_is_admitted(node: NodeState, pod: PodAsk, scope: m
 def test_what_is_admitted_fits_by_amounts_but_for_cpus_used_again(
     node: NodeState, pod: PodAsk, scope: merge.Scope
 ) -> None:
-    node = dataclasses.replace(node, managers=dataclasses.replace(node.managers, scope=scope))
+    node = msgspec.structs.replace(node, managers=msgspec.structs.replace(node.managers, scope=scope))
     again = any(c.kind == "init" and c.cpus for c in pod.containers)
     if again and sum(c.kind != "init" and c.cpus > 0 for c in pod.containers) > 1:
         return
@@ -115,7 +115,7 @@ def test_what_fits_beside_pods_on_their_way_is_admitted_after_them(
 ) -> None:
     after, reserved = node, []
     for number, other in enumerate(coming):
-        own = dataclasses.replace(other, uid=f"other-{number}")
+        own = msgspec.structs.replace(other, uid=f"other-{number}")
         answer = admit(after, own)
         after, reserved = answer.node, [*reserved, own]
     if not align(pod, node, reserved).why_not:

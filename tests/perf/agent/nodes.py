@@ -10,6 +10,7 @@ import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
 from emulated import Emulated
 from realnode import tree
 from realnode.manifests import Manifests, threshold
@@ -149,6 +150,6 @@ def everything(settings: config.Settings) -> config.Settings:
     sections = {**settings.strategies}
     for name, more in on.items():
         sections[name] = dataclasses.replace(sections[name], **more)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         settings, strategies=sections, publish=dataclasses.replace(settings.publish, node_metric="create")
     )

@@ -78,14 +78,14 @@ def mib(name: str = "VmHWM") -> float:
 
 
 def _only(setup: Any, name: str) -> Any:
-    import dataclasses
+    import msgspec
 
     if not name:
         return setup
     profiles = [
-        dataclasses.replace(p, plugins=tuple(x for x in p.plugins if x[0].name == name)) for p in setup.profiles
+        msgspec.structs.replace(p, plugins=tuple(x for x in p.plugins if x[0].name == name)) for p in setup.profiles
     ]
-    return dataclasses.replace(setup, profiles=tuple(p for p in profiles if p.plugins))
+    return msgspec.structs.replace(setup, profiles=tuple(p for p in profiles if p.plugins))
 
 
 def plugins() -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
+import msgspec
 import pytest
 
 from koordlite import changes
@@ -25,7 +25,7 @@ CHANGES = (
     CgroupChange("kubepods/besteffort/podb1/main", "cpuset.cpus", CPUSet.parse("4-6")),
 )
 SHRINK = Decision("besteffort", "shrink", "BECPUBudget", EVIDENCE, CHANGES, "cpuSuppress")
-HOLD = dataclasses.replace(SHRINK, verdict="hold", changes=())
+HOLD = msgspec.structs.replace(SHRINK, verdict="hold", changes=())
 
 
 def past(*, foreign_seconds: tuple[float, ...] = (), error: str = "") -> Remembered:

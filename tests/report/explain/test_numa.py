@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from koordlite.model.cpuset import CPUSet
@@ -103,7 +104,7 @@ def test_third_cause_no_numa_node_has_what_it_asks_for(seen: Snapshot) -> None:
     other = PodGiven("ns", "q", {"c": Given(CPUSet([2, 3]))})
     own = PodGiven("ns", "p", {"main": Given(CPUSet([0, 1]))})
     resources = KubeletResources("pod-resources", Given(CPUSet(range(1, 8))), (other, own))
-    kubelet = dataclasses.replace(STATIC, resources=resources)
+    kubelet = msgspec.structs.replace(STATIC, resources=resources)
     asking = dataclasses.replace(seen, pods=(pod("5"),), kubelet=kubelet)
     have = "(NUMA 0: 1.0 CPU; NUMA 1: 4.0 CPU)"
     assert checks(asking)["space"] == [
@@ -140,7 +141,7 @@ def test_an_assignment_that_is_not_believed_is_a_cause(seen: Snapshot) -> None:
 
 
 def test_a_promise_that_does_not_hold_is_a_cause_with_its_facts(seen: Snapshot) -> None:
-    held = dataclasses.replace(STATIC, pod_cpus=(PodCPUs("p", CPUSet([0, 1]), {"main": CPUSet([0, 1])}),))
+    held = msgspec.structs.replace(STATIC, pod_cpus=(PodCPUs("p", CPUSet([0, 1]), {"main": CPUSet([0, 1])}),))
     found = checks(dataclasses.replace(seen, kubelet=held))
     assert ("cause", "main: CPUSpansNUMA (hard): nodes 0-1") in found["violation"]
 
@@ -176,6 +177,6 @@ def test_a_pod_that_needs_several_numa_nodes_is_told_how_they_are_chosen(
 
 def test_numa_nodes_of_a_container_are_shown_with_their_distance(seen: Snapshot) -> None:
     rows = [((0, 10), (1, 21)), ((0, 21), (1, 10))]
-    nodes = [dataclasses.replace(each, distances=row) for each, row in zip(TOPOLOGY.nodes, rows, strict=True)]
-    measured = dataclasses.replace(TOPOLOGY, nodes=tuple(nodes))
+    nodes = [msgspec.structs.replace(each, distances=row) for each, row in zip(TOPOLOGY.nodes, rows, strict=True)]
+    measured = msgspec.structs.replace(TOPOLOGY, nodes=tuple(nodes))
     assert "NUMA 0, 1, mean distance 15.5" in checks(dataclasses.replace(seen, topology=measured))["runs"][0][1]

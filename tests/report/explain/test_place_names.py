@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
+import msgspec
 import pytest
 from emulated import Emulated
 
@@ -18,7 +18,7 @@ UID = "7f3a-11"
 @pytest.fixture(scope="module", params=["cgroupfs", "systemd"])
 def tick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tick:
     """A node with one best-effort pod, observed twice."""
-    machine = dataclasses.replace(shapes.machine("small"), driver=request.param)
+    machine = msgspec.structs.replace(shapes.machine("small"), driver=request.param)
     node = Emulated(machine, tmp_path_factory.mktemp("node"))
     node.pod("crunch", "BE", "greedy", uid=UID)
     agent = node.agent(None, "observe")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
+import msgspec
 import pytest
 from emulated import Emulated
 from prometheus_client import CollectorRegistry, generate_latest
@@ -162,16 +163,16 @@ def _with_all_that_happens(tick: Tick) -> Tick:
     place = seen.places[pod.uid]
     group = place.containers["main"]
     stall, waiting = Stall(1.5, 1.0, 0.5, 1_000_000), (place.group, group)
-    burst = dataclasses.replace(seen.cgroups[group], quota_us=120_000, values={"cpu.burst": 5000})
+    burst = msgspec.structs.replace(seen.cgroups[group], quota_us=120_000, values={"cpu.burst": 5000})
     batch = {"kubernetes.io/batch-cpu": pod.requests["kubernetes.io/batch-cpu"]}
-    limited = tuple(dataclasses.replace(container, limits=batch) for container in pod.containers)
-    pods = tuple(dataclasses.replace(p, containers=limited) if p is pod else p for p in seen.pods)
-    host = dataclasses.replace(seen.usage, host_apps={"nginx": Use(1500, 1 << 30)})
+    limited = tuple(msgspec.structs.replace(container, limits=batch) for container in pod.containers)
+    pods = tuple(msgspec.structs.replace(p, containers=limited) if p is pod else p for p in seen.pods)
+    host = msgspec.structs.replace(seen.usage, host_apps={"nginx": Use(1500, 1 << 30)})
     picture = dataclasses.replace(
         seen,
         pods=pods,
         prediction=Prediction(pods={}, prod=Use(1, 1), system=Use(1, 1), known_seconds=1.0, margin_percent=10),
-        slo=dataclasses.replace(seen.slo, host_applications=(APP,)),
+        slo=msgspec.structs.replace(seen.slo, host_applications=(APP,)),
         usage=host,
         ours=seen.ours | {changes.parse(f"{group}/cpu.quota"), changes.parse(f"{group}/cpu.burst")},
         cgroups={**seen.cgroups, group: burst},
@@ -253,7 +254,7 @@ def test_what_the_system_uses_on_a_numa_node_is_divided_as_all_use_is(tmp_path: 
     seen = tick.picture
     assert seen is not None
     uses = {0: NumaUse(node=Use(3000, 8), system_memory=5), 1: NumaUse(node=Use(1000, 4), system_memory=None)}
-    average = dataclasses.replace(seen.average, node=Use(4000, 12), pods={}, host_apps={})
+    average = msgspec.structs.replace(seen.average, node=Use(4000, 12), pods={}, host_apps={})
     metrics = Metrics()
     metrics.observe_tick(dataclasses.replace(tick, picture=dataclasses.replace(seen, numa_use=uses, average=average)))
     found = {

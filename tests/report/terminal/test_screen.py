@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -34,7 +35,7 @@ def test_a_frame_fits_the_terminal(ticks: tuple[Tick, ...], width: int, height: 
 
 def test_a_frame_of_a_large_machine_fits_a_small_terminal(ticks: tuple[Tick, ...]) -> None:
     """Lists of CPUs and schemata are cut off before the chart, the map and the newest decisions are."""
-    cells = tuple(dataclasses.replace(ticks[-1].cpus[0], cpu=cpu, node=cpu // 64) for cpu in range(256))
+    cells = tuple(msgspec.structs.replace(ticks[-1].cpus[0], cpu=cpu, node=cpu // 64) for cpu in range(256))
     many = ",".join(f"{cpu}-{cpu + 4}" for cpu in range(0, 256, 8))
     caches = " ".join(f"{part}:{';'.join(f'{cache}=fff' for cache in range(16))}" for part in ("L3", "MB"))
     groups = {name: f"{caches}{name}" for name in ("BE", "LS")}

@@ -6,6 +6,8 @@ import dataclasses
 import random
 from collections.abc import Mapping
 
+import msgspec
+
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
@@ -184,7 +186,7 @@ class EmulatedKubelet:
 
     def _changed(self, state: NodeState) -> None:
         """What a report shows has changed, the list of pods at least."""
-        self.state = dataclasses.replace(state)
+        self.state = msgspec.structs.replace(state)
         if not self._due:
             self._due = True
             due = max(self._events.now + self._chance.uniform(*self._delays.report), self._last_report + 1.0)
