@@ -9,7 +9,7 @@ import msgspec
 from koordlite.model.cpuset import CPUSet
 
 
-class CPU(msgspec.Struct, frozen=True, order=True):
+class CPU(msgspec.Struct, frozen=True):
     """One logical CPU. `core` is unique on the machine; `l3` is the cache id resctrl uses, None without an L3."""
 
     id: int

@@ -39,7 +39,8 @@ def to_nrt(found: NumatopologyObject) -> NRTObject:
 
 def _topology(found: NumatopologyObject) -> Topology:
     detail = (found.spec.cpu_detail or {}).items()
-    cpus = tuple(sorted(CPU(int(number), at.core, at.socket, at.numa) for number, at in detail))
+    read = (CPU(int(number), at.core, at.socket, at.numa) for number, at in detail)
+    cpus = tuple(sorted(read, key=lambda cpu: cpu.id))
     nodes = sorted({cpu.node for cpu in cpus})
     return Topology(cpus, tuple(NUMANode(n, CPUSet(cpu.id for cpu in cpus if cpu.node == n), 0) for n in nodes))
 

@@ -51,7 +51,7 @@ def shared_pools(
 def by_numa_node(cpus: Sequence[CPU]) -> Pools:
     """All CPUs as pools, in the order of (socket, node); the socket of a node is that of its first CPU."""
     members: dict[int, list[CPU]] = defaultdict(list)
-    for cpu in sorted(cpus):
+    for cpu in sorted(cpus, key=lambda cpu: cpu.id):
         members[cpu.node].append(cpu)
     entries = (Pool(held[0].socket, node, CPUSet(cpu.id for cpu in held)) for node, held in members.items())
     return tuple(sorted(entries, key=lambda pool: (pool.socket, pool.node)))
