@@ -20,7 +20,7 @@ def _get(api: Api, path: str) -> Any:
 
 def _run(kubeconfig: pathlib.Path, folder: pathlib.Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "koordlite", "run", "--sandbox", "intel-2s-ht", "--node-name", "tour-a"]
-    command += ["--kubeconfig", str(kubeconfig), "--mode", "enforce", "--for", "60", "--speed", "30", "--no-http"]
+    command += ["--kubeconfig", str(kubeconfig), "--mode", "enforce", "--for", "30", "--speed", "30", "--no-http"]
     command += ["--quiet", "--state-dir", str(folder / "state"), *more]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 

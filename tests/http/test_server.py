@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 import pytest
+import slices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from self_signed import certificate
@@ -124,7 +125,9 @@ def test_several_requests_on_one_connection(server: Server) -> None:
     assert found.count(b"/a {}") == 3
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=slices.amount(120, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.one_of(
         st.binary(max_size=300),

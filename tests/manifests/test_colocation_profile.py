@@ -229,7 +229,7 @@ ODD = (keys.BATCH_CPU, keys.MID_CPU, keys.BATCH_MEMORY, "nvidia.com/gpu")
 @pytest.mark.parametrize("chunk", slices.first(range(CHUNKS)))
 def test_random_pods_come_out_as_the_rules_say(chunk):
     taken = 0
-    for number in range(slices.amount(PODS, 25)):
+    for number in range(slices.amount(PODS, 15)):
         dice = Dice(chunk * PODS + number)
         profiles = [dice.profile(name) for name in ("a", "b")[: dice.random.randint(1, 2)]]
         namespace = {"metadata": {"labels": dice.labels("app", "x.io/tier")}}

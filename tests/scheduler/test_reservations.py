@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import slices
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -296,7 +297,7 @@ TEXTS = some.one_of(some.text(max_size=20), some.sampled_from(WORDS))
 SELECTORS = some.sampled_from(["In", "NotIn", "Exists", "Gt", "", "?"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=slices.amount(60, 25), deadline=None)
 @given(some.tuples(TEXTS, TEXTS, TEXTS), TEXTS, SELECTORS, some.sampled_from(["4", "-1", "x", "1e99", ""]))
 def test_whatever_is_written_on_a_reservation_or_its_owner_gets_an_answer(
     texts_: tuple[str, str, str], affinity: str, operator: str, amount: str

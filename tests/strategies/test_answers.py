@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,7 +85,7 @@ def test_a_rule_that_fails_is_asked_again(build: Any) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=slices.amount(40, 15), deadline=None)
 def test_kept_answers_are_those_that_would_be_given(build: Any, data: st.DataObject) -> None:
     """For every strategy there is, whatever part of the picture changes, in whatever order."""
     pods = (build.pod("a", "LS"), build.pod("b", "BE", "BestEffort"))

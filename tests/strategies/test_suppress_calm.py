@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,7 +78,7 @@ def _written(seen: Snapshot, changes: Iterable[CgroupChange]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
 @pytest.mark.parametrize("cpus", [8, 64, 256])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=slices.amount(5, 2), deadline=None)
 @given(load=st.tuples(st.booleans(), st.integers(50, 600)))
 def test_one_percent_of_the_node_to_either_side_writes_nothing(
     build: Any, cpus: int, policy: str, load: tuple[bool, int]

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import slices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -288,7 +289,9 @@ SIZES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=8)
 MOVES = st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=8)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=slices.amount(40, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(SIZES, MOVES, st.data())
 def test_remembered_answers_are_those_of_a_fresh_look(
     cluster: Any, sizes: list[str], moves: list[tuple[int, bool]], data: st.DataObject

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import slices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -177,7 +178,7 @@ def _sources(sandbox: Sandbox) -> list[objects.PodObject]:
     return [each.source for each in sandbox.kubelet.running.values()]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=slices.amount(15, 8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(amounts=st.lists(st.integers(64, 6000), min_size=1, max_size=5), limit=st.integers(100, 4000))
 def test_no_group_holds_more_than_there_is(make_pod: MakePod, amounts: list[int], limit: int) -> None:
     sandbox = Sandbox("small")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import slices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -124,7 +125,9 @@ CHANGE = st.one_of(
 WHERE = st.integers(0, 4)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=slices.amount(40, 15), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(st.lists(st.tuples(WHERE, CHANGE), max_size=12))
 def test_whatever_is_written_limits_hold(make_pod: MakePod, changes: list[tuple[int, tuple[str, str]]]) -> None:
     sandbox = Sandbox("intel-2s-ht")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import slices
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -188,6 +189,6 @@ class Anything(RuleBasedStateMachine):
 
 
 Anything.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=slices.amount(60, 25), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnything = Anything.TestCase
