@@ -8,6 +8,7 @@ thought of.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import logging
 import os
@@ -42,6 +43,21 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
+
+
+@pytest.fixture(autouse=True)
+def _room(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A test with the marker `alone` waits until the other workers have ended theirs, and they wait for it."""
+    beside = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with (shared / "door").open("w") as door, (shared / "room").open("w") as room:
+        # Who waits to be alone holds the door: else the others could go on taking turns for ever.
+        fcntl.flock(door, beside)
+        fcntl.flock(room, beside)
+        if beside == fcntl.LOCK_SH:
+            fcntl.flock(door, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture(autouse=True)

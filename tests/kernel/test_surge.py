@@ -42,6 +42,7 @@ def words(options: list[str], tmp_path: pathlib.Path) -> list[str]:
     return ["run", *options, *report, "--mode", "enforce", "--no-http", "-q", "--interval", str(INTERVAL_SECONDS)]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("reaction", "way"),
     [pytest.param("automatic", "sentinel", id="looked for"), slices.long("off", "tick", id="not looked for")],
