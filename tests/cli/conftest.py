@@ -60,7 +60,7 @@ def run(ask: Callable[..., Answer]) -> Iterator[Callable[..., Answer]]:
 
 
 @pytest.fixture
-def alone() -> Callable[..., Answer]:
+def own_process() -> Callable[..., Answer]:
     """Run a command to its end, in a process of its own: where its streams or its log are what matters."""
 
     def start(*words: object) -> Answer:

@@ -249,10 +249,10 @@ def test_a_number_no_run_could_work_with_is_refused(
 
 
 def test_a_terminal_that_lacks_a_character_shows_another(
-    alone: Ask, manifests: Path, monkeypatch: pytest.MonkeyPatch
+    own_process: Ask, manifests: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    answer = alone("run", *SANDBOX, manifests, "--for", "2", "--no-http")
+    answer = own_process("run", *SANDBOX, manifests, "--for", "2", "--no-http")
     assert (answer.code, "Error" in answer.err) == (0, False)
     assert "BE may use" in answer.out
 
@@ -295,9 +295,9 @@ def test_run_once_keeps_a_record_and_writes_a_report_where_they_are_asked_for(
     assert ask("replay", tmp_path / "record").out.splitlines()[1].startswith("2 rounds from ")
 
 
-def test_a_quiet_run_logs_what_is_wrong_with_the_input_once(alone: Ask, manifests: Path) -> None:
+def test_a_quiet_run_logs_what_is_wrong_with_the_input_once(own_process: Ask, manifests: Path) -> None:
     (manifests / "torn.yaml").write_text("kind: Pod\nmetadata: [\n")
-    answer = alone("run", *SANDBOX, manifests, "--for", "5", "--no-http", "--quiet")
+    answer = own_process("run", *SANDBOX, manifests, "--for", "5", "--no-http", "--quiet")
     assert (answer.code, answer.out) == (0, "")
     assert answer.err.count("torn.yaml:3:1: not YAML: ") == 1
     assert " WARNING " in answer.err
