@@ -26,7 +26,8 @@ class Pacer:
 
     def take(self, pod: PodView) -> None:
         """The plan takes the pod."""
-        self._owners.add(pod.owner)
+        if self._args.owner_delay_seconds:
+            self._owners.add(pod.owner)
 
     def _reasons(self, pod: PodView, findings: Iterable[Finding]) -> Iterator[Refusal]:
         if self._closed:

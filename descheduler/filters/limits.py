@@ -46,9 +46,9 @@ class Budget:
         """`going`: node and namespace of pods that earlier cycles evict in the background; they count as well."""
         self._limits = limits
         self._view = view
-        self._taken: Counter[str] = Counter()
+        self._taken: Counter[tuple[str, str]] = Counter()
         for node, namespace in going:
-            self._taken.update((f"{TOTAL}/", f"{PER_NODE}/{node}", f"{PER_NAMESPACE}/{namespace}"))
+            self._taken.update(((TOTAL, ""), (PER_NODE, node), (PER_NAMESPACE, namespace)))
 
     def refusal(self, pod: PodView) -> tuple[str, str]:
         """(reason, sentence) of the first limit that one more eviction would break; two empty texts when none would.
@@ -56,7 +56,7 @@ class Budget:
         Order: the total, node, namespace (upstream), or node, namespace, total (Koordinator), then ours.
         """
         for reason, subject, limit, words in self._counters(pod):
-            if limit is not None and self._taken[f"{reason}/{subject}"] >= limit:
+            if self._taken[reason, subject] >= limit:
                 return reason, words.format(limit=limit)
         return "", ""
 
@@ -68,22 +68,24 @@ class Budget:
     def take(self, pod: PodView) -> None:
         """Count the eviction of `pod`."""
         for reason, subject, _limit, _words in self._counters(pod):
-            self._taken[f"{reason}/{subject}"] += 1
+            self._taken[reason, subject] += 1
 
-    def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int | None, str]]:
+    def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int, str]]:
+        """The limits that there are: reason, what is counted, how many, and the sentence."""
         limits = self._limits
         of_all = "maxNoOfPodsToEvictTotal is {limit}, and so many go before it"
-        if limits.total_first:
+        if limits.total_first and limits.total is not None:
             yield TOTAL, "", limits.total, of_all
-        if pod.node:
+        if pod.node and limits.per_node is not None:
             words = f"maxNoOfPodsToEvictPerNode is {{limit}}, and so many of {pod.node} go before it"
             yield PER_NODE, pod.node, limits.per_node, words
-        namespace = pod.pod.namespace
-        words = f"maxNoOfPodsToEvictPerNamespace is {{limit}}, and so many of {namespace} go before it"
-        yield PER_NAMESPACE, namespace, limits.per_namespace, words
-        if not limits.total_first:
+        if limits.per_namespace is not None:
+            namespace = pod.pod.namespace
+            words = f"maxNoOfPodsToEvictPerNamespace is {{limit}}, and so many of {namespace} go before it"
+            yield PER_NAMESPACE, namespace, limits.per_namespace, words
+        if not limits.total_first and limits.total is not None:
             yield TOTAL, "", limits.total, of_all
-        if pod.owner and limits.per_owner is not None:
+        if limits.per_owner is not None and pod.owner:
             most = share(limits.per_owner, self._replicas(pod))
             given = "{limit}" if most == limits.per_owner else f"{limits.per_owner} ({{limit}})"
             words = f"maxNoOfPodsToEvictPerOwner is {given}, and so many of {pod.owner} go before it"

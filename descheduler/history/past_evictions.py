@@ -103,7 +103,7 @@ def generation(pod: PodView, plugin: str, past: Past | None) -> int:
 
 def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: Loops, *, now: float) -> Refusal | None:
     """Why moving this pod again would not help, or not yet; None when nothing speaks against it."""
-    past = history.get(pod.owner)
+    past = history.get(pod.owner) if history else None
     if not past or now - past.seen > duration.seconds(rules.forget_after):
         return None
     plugins = dict.fromkeys(f.plugin for f in findings if f.severity == "hard")
