@@ -17,7 +17,7 @@ with the guard's reason. Guards say why not, limits how many, fit where to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -34,6 +34,7 @@ from descheduler.picture.cluster import (
     View,
 )
 from descheduler.picture.pods import PodView
+from descheduler.picture.templates import SpecGroup
 from koordlite.formulas.topology.numa import Severity
 from koordlite.model import duration
 
@@ -179,6 +180,9 @@ class Handle(Protocol):
 
     def evictable(self, pod: PodView) -> bool:
         """No guard speaks against evicting it (upstream Filter). Cheap: remembered for the cycle."""
+
+    def evictable_of(self, group: SpecGroup) -> Sequence[PodView]:
+        """Its pods that are `evictable`, in the order of the picture: asked once where the pods do not differ."""
 
     def movable(self, pod: PodView) -> bool:
         """It may go as far as nodeFit and namespaceLabelSelector are concerned (upstream PreEvictionFilter)."""

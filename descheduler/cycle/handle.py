@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from descheduler.arguments.evictor import Args
 from descheduler.filters import default_evictor
 from descheduler.fit.search import FitSearch
 from descheduler.framework import NodeGroup, NodeView, PodView, Refusal, Usage, View
+from descheduler.picture.templates import SpecGroup
 
 NOT_MEASURED = Usage(absent="not measured: the picture holds no such usage")
 
@@ -41,6 +42,10 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """No guard speaks against it."""
         return not self._guards.refusals(pod)
 
+    def evictable_of(self, group: SpecGroup) -> Sequence[PodView]:
+        """Its pods that no guard speaks against."""
+        return self._guards.evictable(group)
+
     def movable(self, pod: PodView) -> bool:
         """The questions that are asked last have no objection either."""
         if default_evictor.late_refusals(pod, self.view, self.args):
@@ -63,7 +68,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def going(self, pod: PodView) -> bool:
         """The plan takes it already."""
-        return pod.uid in self.taken
+        return pod.pod.uid in self.taken
 
     def usage(self, source: str, query: str = "") -> Usage:
         """What was measured; with the reason when there is nothing."""

@@ -6,11 +6,12 @@ going, is never evicted, whatever its annotations say).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, LabelSelector
 from descheduler.framework import PodView, Refusal, View
 from descheduler.picture.pods import PREFER_NO_EVICTION
+from descheduler.picture.templates import SpecGroup
 from koordlite.formulas.reservation import placeholder
 from koordlite.model import duration, keys
 from koordlite.model.errors import InputError, Problem
@@ -37,6 +38,8 @@ def refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
 
 def late_refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
     """What is asked after everything else (upstream PreEvictionFilter, without nodeFit). No annotation overrules it."""
+    if args.namespace_label_selector is None and len(view.budgets_by_pod.get(pod.pod.uid, ())) < 2:
+        return ()  # Neither of them can speak.
     return _collect(_LATE, pod, view, args)
 
 
@@ -71,11 +74,16 @@ class Guards:
         self._by_labels = any(reason == "LabelSelector" for _, reason, _ in questions)
         self._shared: dict[tuple[object, ...], _Found] = {}
 
+    def evictable(self, group: SpecGroup) -> Sequence[PodView]:
+        """The pods that none of the filters speaks against, in the order of the picture."""
+        if not (self._of_pods or self._by_labels or self._view.moving) and len(group.counts(_own)) == 1:
+            return () if self.refusals(group.first) else group.pods
+        return [pod for pod in group.pods if not self.refusals(pod)]
+
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """What `refusals` says for each of the filters, each reason once."""
         notes = pod.pod.annotations
-        marked = keys.CONFIG_MIRROR in notes or keys.RESERVATION_UID in pod.pod.labels
-        if marked or pod.pod.deleting or pod.uid in self._view.moving:
+        if _special(pod) or pod.pod.uid in self._view.moving:
             always = _collect(_ALWAYS, pod, self._view, self._first)
             if always:
                 return always
@@ -88,9 +96,8 @@ class Guards:
 
     def _template_refusals(self, pod: PodView) -> _Found:
         """The key holds all that the protections read, but for those that are `_PERSONAL`."""
-        notes, value = pod.pod.annotations, pod.pod
         template = pod.template if self._by_labels else pod.template.spec
-        key = (template, *[notes.get(note) for note in _NOTES], value.priority, value.phase)
+        key = (template, *_own(pod))
         known = self._shared.get(key)
         if known is None:
             known = self._shared[key] = self._ask_each(pod, self._of_templates)
@@ -99,6 +106,19 @@ class Guards:
     def _ask_each(self, pod: PodView, questions: Iterable[_Question]) -> _Found:
         found = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]
         return [(number, Refusal(reason, text)) for number, reason, text in found if text]
+
+
+def _special(pod: PodView) -> bool:
+    """One of the guards that nothing overrules may speak."""
+    value = pod.pod
+    return value.deleting or keys.CONFIG_MIRROR in value.annotations or keys.RESERVATION_UID in value.labels
+
+
+def _own(pod: PodView) -> tuple[object, ...]:
+    """What guards read of a pod that is not part of its template, but for those that are `_PERSONAL`."""
+    value, notes = pod.pod, pod.pod.annotations
+    written = notes.get(PREFER_NO_EVICTION), notes.get(_EVICTION_COST)
+    return (*written, value.priority, value.phase, EVICT in notes, pod.pod.uid if _special(pod) else "")
 
 
 def _on(reason: str, args: Args) -> bool:
@@ -289,8 +309,6 @@ _PROTECTIONS: dict[str, Guard] = {
     "TooFewReplicas": _replicas,
     "PodTooYoung": _age,
 }
-_NOTES = (PREFER_NO_EVICTION, _EVICTION_COST)
-"""Annotations that the protections read; many pods have others of their own, such as their address."""
 _PERSONAL = ("NoDisruptionBudget", "PodTooYoung")
 """Protections that ask for more of a pod than it shares with others of its template."""
 _OPTIONAL: dict[str, Callable[[Args], bool]] = {

@@ -269,6 +269,7 @@ class View(msgspec.Struct, frozen=True, dict=True):
         """Budgets that cover a pod, by uid."""
         found: dict[str, tuple[DisruptionBudget, ...]] = {}
         for budget in self.budgets:
+            alone = (budget,)
             for uid in budget.pods:
-                found[uid] = (*found.get(uid, ()), budget)
+                found[uid] = (*found[uid], budget) if uid in found else alone
         return found

@@ -10,38 +10,49 @@ from descheduler.picture.templates import SpecGroup, Template, pods_of
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
+_Found = tuple[SpecGroup, Sequence[Template]]
+"""Templates of one group."""
+
 
 class LabelIndex:
     """Templates of one namespace. A label is indexed when a selector first asks for it."""
 
     def __init__(self, groups: Sequence[SpecGroup]) -> None:
         self._groups = groups
-        self._by_key: dict[str, Mapping[str, list[Template]]] = {}
+        self._by_key: dict[str, Mapping[str, list[_Found]]] = {}
 
     def select(self, selector: objects.LabelSelector | None) -> list[PodView]:
         """The pods that `selector` selects, in the order of the picture."""
         if selector is None:
             return []
-        candidates: Sequence[Template] | None = None
+        candidates: list[_Found] | None = None
         for key, values in _equalities(selector):
             buckets = self._index(key)
-            found = [template for value in dict.fromkeys(values) for template in buckets.get(value, ())]
-            if candidates is None or len(found) < len(candidates):
+            found = [one for value in dict.fromkeys(values) for one in buckets.get(value, ())]
+            if candidates is None or _count(found) < _count(candidates):
                 candidates = found
         if candidates is None:
-            candidates = [template for group in self._groups for template in group.templates]
-        if len(selector.match_labels or ()) == 1 and not selector.match_expressions:
-            return pods_of(candidates)  # They were found by all that it asks for.
-        return pods_of([one for one in candidates if label_selectors.labels_match(selector, one.labels)])
+            candidates = [(group, group.templates) for group in self._groups]
+        if len(selector.match_labels or ()) != 1 or selector.match_expressions:
+            matches = label_selectors.labels_match
+            candidates = [(group, [t for t in some if matches(selector, t.labels)]) for group, some in candidates]
+        # Pods of a whole group are in order already.
+        whole = [group for group, some in candidates if group.is_all(some)]
+        parts = [template for group, some in candidates if not group.is_all(some) for template in some]
+        return pods_of([*whole, *parts])
 
-    def _index(self, key: str) -> Mapping[str, list[Template]]:
+    def _index(self, key: str) -> Mapping[str, list[_Found]]:
         if key not in self._by_key:
-            buckets: dict[str, list[Template]] = defaultdict(list)
+            buckets: dict[str, list[_Found]] = defaultdict(list)
             for group in self._groups:
                 for value, templates in group.by_label(key).items():
-                    buckets[value] += templates
+                    buckets[value].append((group, templates))
             self._by_key[key] = buckets
         return self._by_key[key]
+
+
+def _count(found: list[_Found]) -> int:
+    return sum([len(templates) for _, templates in found])
 
 
 def by_namespace(groups: Iterable[SpecGroup]) -> dict[str, LabelIndex]:

@@ -74,6 +74,8 @@ class PodView(msgspec.Struct, frozen=True):
     @property
     def promised(self) -> bool:
         """The pod was promised CPUs of its own, or one NUMA node."""
+        if not self.containers:  # Of nearly all pods.
+            return False
         return any(c.source != "none" and (c.exclusive or c.single_numa) for c in self.containers)
 
     @property

@@ -7,9 +7,9 @@ templates, not to hundreds of thousands of pods.
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -46,6 +46,8 @@ class SpecGroup(Once):
         """`by_key`: at least one template; `first`: the first of their pods, where that is known."""
         self._by_key = by_key
         self._by_label: dict[str, Mapping[str, tuple[Template, ...]]] = {}
+        self._pods: list[PodView] | None = None
+        self._counts: dict[Callable[[PodView], Any], Counter[Any]] = {}
         self.first = first or min([template.first for template in by_key.values()], key=place)
         """The pod that speaks for all of them as far as their `SpecKey` goes: the first in the order of the picture."""
 
@@ -70,12 +72,26 @@ class SpecGroup(Once):
     @property
     def pods(self) -> Sequence[PodView]:
         """In the order of the picture."""
-        return self.once("pods", lambda: pods_of(self._by_key.values()))
+        if self._pods is None:
+            self._pods = pods_of(self._by_key.values())
+        return self._pods
 
     @property
     def nodes(self) -> frozenset[str]:
         """Where they are."""
-        return self.once("nodes", lambda: frozenset([p.node for one in self._by_key.values() for p in one.pods]))
+        return self.once("nodes", lambda: frozenset(self.counts(_node)))
+
+    @property
+    def crowded(self) -> frozenset[str]:
+        """Nodes with more than one of them."""
+        return self.once("crowded", lambda: frozenset([name for name, n in self.counts(_node).items() if n > 1]))
+
+    def counts(self, of: Callable[[PodView], K]) -> Mapping[K, int]:
+        """How many pods have each value. `of` must follow from the pod alone, is a function of a module, and is asked
+        once of each pod that comes."""
+        if of not in self._counts:
+            self._counts[of] = Counter([of(pod) for one in self._by_key.values() for pod in one.pods])
+        return self._counts[of]
 
     @property
     def size(self) -> int:
@@ -88,6 +104,10 @@ class SpecGroup(Once):
         if known is None:
             known = self._by_label[key] = _labelled({}, key, self._by_key.values())
         return known
+
+    def is_all(self, templates: Sequence[Template]) -> bool:
+        """Whether these, of its templates, are all it has."""
+        return len(templates) == len(self._by_key)
 
     def changed(self, left: Iterable[PodView], came: Iterable[PodView]) -> SpecGroup | None:
         """The group without the pods that `left`, and with those that `came`; None when no pod is in it."""
@@ -106,7 +126,14 @@ class SpecGroup(Once):
         first = None if any(pod is self.first for pod in left) else min((self.first, *came), key=place)
         follows = SpecGroup(by_key, first)
         follows._by_label = {key: _labelled(known, key, after, before) for key, known in self._by_label.items()}
+        follows._pods = self._pods and _changed(self._pods, left, came)
+        for of, counted in self._counts.items():
+            follows._counts[of] = counted + Counter(map(of, came)) - Counter(map(of, left))
         return follows
+
+
+def _node(pod: PodView) -> str:
+    return pod.node
 
 
 def _moves_by(

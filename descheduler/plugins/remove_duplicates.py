@@ -7,8 +7,9 @@ they have the same owners and the same images. Source: upstream RemoveDuplicates
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
@@ -63,15 +64,15 @@ def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share
     schedulable = [node for node in handle.nodes if not node.object.spec.unschedulable]
     targets = index_of(handle.nodes if len(schedulable) == len(handle.nodes) else NodeGroup(schedulable))
     for owner, present in sorted(_owners(view, config, handle).items()):
-        groups = [_evictable(group, handle) for group in present]
-        crowded = [{node: pods for node, pods in group.items() if len(pods) > 1} for group in groups]
-        spare = _beyond_the_first([_movable(group, handle) for group in crowded], handle)
+        alike = [_evictable(groups, handle) for groups in present]
+        spare = _beyond_the_first(map(_on, alike, map(_crowded, present)), handle)
         allowed = _targets(spare, targets)
         if len(allowed) < 2:
             continue
-        if _count(groups) > len(allowed):  # How many of them may move makes a difference only then.
-            groups = [_movable(group, handle) for group in groups]
-        yield _Share(owner, _count(groups), len(allowed)), spare
+        count = sum(map(len, alike))
+        if count > len(allowed):  # How many of them may move makes a difference only then.
+            count = sum([handle.movable(pod) for pods in alike for pod in pods])
+        yield _Share(owner, count, len(allowed)), spare
 
 
 def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
@@ -79,8 +80,8 @@ def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
     return (pod for name in sorted(spare) for pod in spare[name][share.each - 1 :])
 
 
-def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[_ByNode]]:
-    """Pods that are alike, by owner and node, of owners that have two on some node."""
+def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[list[SpecGroup]]]:
+    """Pods that are alike, by owner, of owners that have two on some node."""
     alike: dict[_Alike, list[SpecGroup]] = defaultdict(list)
     for group in chosen_groups(view, handle.nodes, config.namespaces, None):
         if not (config.exclude_owner_kinds and owned_by(group.first, config.exclude_owner_kinds)):
@@ -89,9 +90,7 @@ def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[_By
     for key, groups in alike.items():
         for owner in _owners_of(key):
             found[owner].append(groups)
-    return {
-        owner: list(map(_by_node, several)) for owner, several in found.items() if any(map(_two_on_a_node, several))
-    }
+    return {owner: several for owner, several in found.items() if any(map(_crowded, several))}
 
 
 def _key(group: SpecGroup) -> _Alike:
@@ -109,43 +108,34 @@ def _owners_of(key: _Alike) -> Iterator[_Owner]:
     return ((namespace, kind, name, images) for kind, name in owners)
 
 
-def _two_on_a_node(groups: list[SpecGroup]) -> bool:
-    """Are two of the pods on one node? Of most owners no two are, and these are not looked at any closer."""
-    on = frozenset[str]().union(*[group.nodes for group in groups])
-    return len(on) < sum(group.size for group in groups)
+def _crowded(groups: list[SpecGroup]) -> Collection[str]:
+    """Nodes with two of the pods. Most owners have none, and are not looked at any closer."""
+    if len(groups) == 1:
+        return groups[0].crowded
+    nodes = Counter(itertools.chain.from_iterable([group.nodes for group in groups]))
+    shared = [name for name, count in nodes.items() if count > 1]
+    return frozenset(shared).union(*[group.crowded for group in groups])
 
 
-def _by_node(groups: list[SpecGroup]) -> _ByNode:
-    """In the order of the picture; to sort few pods of a node is quicker than to sort them all."""
-    found: _ByNode = defaultdict(list)
-    for group in groups:
-        for pod in group.pods:
-            found[pod.node].append(pod)
-    for pods in found.values():
-        if len(pods) > 1:
-            pods.sort(key=place)
-    return dict(sorted(found.items()))
+def _evictable(groups: list[SpecGroup], handle: Handle) -> Sequence[PodView]:
+    """Of these pods, in the order of the picture, those that no guard speaks against."""
+    several = [handle.evictable_of(group) for group in groups]
+    return several[0] if len(several) == 1 else sorted(itertools.chain(*several), key=place)
 
 
-def _evictable(group: _ByNode, handle: Handle) -> _ByNode:
-    return {node: [pod for pod in pods if handle.evictable(pod)] for node, pods in group.items()}
+def _on(pods: Iterable[PodView], nodes: Collection[str]) -> list[PodView]:
+    return [pod for pod in pods if pod.node in nodes]
 
 
-def _movable(group: _ByNode, handle: Handle) -> _ByNode:
-    return {node: [pod for pod in pods if handle.movable(pod)] for node, pods in group.items()}
-
-
-def _count(groups: Iterable[_ByNode]) -> int:
-    return sum(len(pods) for group in groups for pods in group.values())
-
-
-def _beyond_the_first(groups: Iterable[_ByNode], handle: Handle) -> _ByNode:
-    """All pods of a node but the first of each group of pods that are alike. Those that go anyway come last, so that
-    they go for this too, and no other pod does."""
+def _beyond_the_first(alike: Iterable[Sequence[PodView]], handle: Handle) -> _ByNode:
+    """All movable pods of a node but the first of each group of pods that are alike. Those that go anyway come last, so
+    that they go for this too, and no other pod does."""
     spare: _ByNode = defaultdict(list)
-    for group in groups:
-        for node, pods in group.items():
-            spare[node] += sorted(pods, key=handle.going)[1:]
+    for pods in alike:
+        for node, together in itertools.groupby(pods, key=lambda pod: pod.node):
+            here = list(together)
+            if len(here) > 1:
+                spare[node] += sorted(filter(handle.movable, here), key=handle.going)[1:]
     return {node: sorted(pods, key=lambda pod: (handle.going(pod), pod.key)) for node, pods in spare.items() if pods}
 
 

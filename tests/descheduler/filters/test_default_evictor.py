@@ -173,6 +173,8 @@ def test_guards_that_ask_a_template_once_say_what_is_said_of_each_pod(cluster: A
     for pod in view.pods():
         each = (refusal for one in filters for refusal in default_evictor.refusals(pod, view, one))
         assert asked.refusals(pod) == tuple(dict.fromkeys(each))
+    for group in view.groups:
+        assert list(asked.evictable(group)) == [pod for pod in group.pods if not asked.refusals(pod)]
 
 
 DIFFERENCES: tuple[Callable[[dict[str, Any]], object], ...] = (

@@ -155,10 +155,21 @@ def test_a_group_follows_its_pods_and_forgets_labels_that_are_gone(cluster: Any)
     before = grouped(pods)
     (group,) = before.values()
     assert sorted(group.by_label("own")) == ["0", "1", "2", "3"]
+    assert (names(list(group.pods)), group.counts(_parity)) == (["p0", "p1", "p2", "p3"], {"0": 2, "1": 2})
     (after,) = grouped((), pods[:2], before).values()
     assert [pod.pod.name for pod in after.pods] == ["p2", "p3"]
+    assert after.counts(_parity) == {"0": 1, "1": 1}
+    (odd,) = grouped((), pods[::2], before).values()
+    assert odd.counts(_parity) == {"1": 2}
+    assert (group.nodes, group.crowded) == ({"a"}, {"a"})
+    (last,) = grouped((), pods[1:], before).values()
+    assert (last.nodes, last.crowded) == ({"a"}, set())
     assert after.first is pods[2]
     assert {value: names(one.pods) for value, (one,) in after.by_label("own").items()} == {"2": ["p2"], "3": ["p3"]}
     assert sorted(group.by_label("own")) == ["0", "1", "2", "3"]
     assert grouped((), (), before) is before
     assert grouped((), pods, before) == {}
+
+
+def _parity(pod: PodView) -> str:
+    return str(int(pod.pod.name[1:]) % 2)
