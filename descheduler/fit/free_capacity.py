@@ -66,13 +66,14 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
 
     def _pass_on(self, other: FreeCapacity, pod: PodView, sign: int) -> None:
         """What was summed up here holds there but for the one pod: nobody sums up thirty pods again."""
-        if "requested" in self.__dict__:
-            total = dict(self.requested)
-            for name, amount in pod.pod.requests.items():
-                total[name] = total.get(name, 0) + sign * amount.nano
-            other.__dict__["requested"] = total
-        if "allocatable" in self.__dict__:
-            other.__dict__["allocatable"] = self.allocatable
+        known, passed = self.__dict__, other.__dict__
+        for name, by in (("requested", sign), ("unrequested", -sign)):
+            if name in known:
+                passed[name] = _changed(known[name], pod, by)
+        if "allocatable" in known:
+            passed["allocatable"] = known["allocatable"]
+        if known.get("free_slots") is not None:
+            passed["free_slots"] = known["free_slots"] - sign
 
     @property
     def pods(self) -> tuple[PodView, ...]:
@@ -96,24 +97,18 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
             return self.node.requested
         total: dict[str, int] = {}
         for pod in self.pods:
-            for name, amount in pod.pod.requests.items():
-                total[name] = total.get(name, 0) + amount.nano
+            total = _changed(total, pod, 1)
         return total
-
-    def free(self, resource: str) -> int:
-        """Nano-units of `resource` that nobody has requested; below zero when the node is overcommitted."""
-        whole = self.allocatable.get(resource)
-        return (whole.nano if whole else 0) - self.requested.get(resource, 0)
 
     @functools.cached_property
     def fullness(self) -> float:
         """How much of the CPUs is requested: -1 for nothing at all, 0 for all of them."""
         whole = self.allocatable.get("cpu")
-        return -self.free("cpu") / whole.nano if whole and whole.nano else 0.0
+        return (self.requested.get("cpu", 0) - whole.nano) / whole.nano if whole and whole.nano else 0.0
 
     @functools.cached_property
     def unrequested(self) -> Mapping[str, int]:
-        """Nano-units that nobody has requested, by resource."""
+        """Nano-units that nobody has requested, by resource; below zero when the node is overcommitted."""
         held = {name: amount.nano for name, amount in self.allocatable.items()}
         return {name: held.get(name, 0) - self.requested.get(name, 0) for name in {**held, **self.requested}}
 
@@ -191,6 +186,14 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
             if any(c.single_numa and numa.promised_nodes(c, topology) == {number} for c in pod.containers)
         )
         return sum(pod.pod.request_value("memory") for pod in bound) * NANO
+
+
+def _changed(amounts: Mapping[str, int], pod: PodView, sign: int) -> dict[str, int]:
+    """The amounts with what the pod requests, or without it."""
+    total = dict(amounts)
+    for name, amount in pod.pod.requests.items():
+        total[name] = total.get(name, 0) + sign * amount.nano
+    return total
 
 
 def _without(zone: Mapping[str, Quantity], taken: Mapping[str, Quantity]) -> dict[str, Quantity]:

@@ -68,8 +68,9 @@ class Orders:
 
     def changed(self, name: str, before: float, after: float) -> None:
         """A node is fuller or emptier than it was."""
+        labels = self._nodes[name].node.labels
         for (eligible, key), domains in self._kept.items():
-            order = domains.get(self._value(name, key)) if name in eligible.names else None
+            order = domains.get(labels.get(key) if key else None) if name in eligible.names else None
             if order:
                 del order[bisect.bisect_left(order, (before, name))]
                 bisect.insort(order, (after, name))

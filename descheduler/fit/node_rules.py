@@ -41,8 +41,8 @@ class NodeRules:
         self._node_rules: dict[_Key, EligibleNodes] = {}
         self._by_keys: dict[tuple[str, ...], list[tuple[NodeView, list[str]]]] = {}
 
-    def of(self, pod: PodView, inside: objects.LabelSelector) -> tuple[_Key, EligibleNodes]:
-        """The shape of `pod` among the nodes that `inside` selects, with the key that like pods share."""
+    def of(self, pod: PodView, inside: objects.LabelSelector) -> EligibleNodes:
+        """The shape of `pod` among the nodes that `inside` selects: the same one for pods that ask the same."""
         spec = pod.object.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         volumes = tuple(self._volumes(pod))
@@ -55,7 +55,7 @@ class NodeRules:
         )
         if key not in self._node_rules:
             self._node_rules[key] = self._eligible_for(spec, volumes, inside)
-        return key, self._node_rules[key]
+        return self._node_rules[key]
 
     def _volumes(self, pod: PodView) -> Iterator[objects.NodeSelector]:
         """Where each volume of the pod can be reached."""

@@ -7,7 +7,7 @@ at everybody's terms, and so do we (docs/compatibility.md).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
 import msgspec
 
@@ -67,7 +67,9 @@ class PodAntiAffinity:
 
     def blocked(self, pod: PodView) -> Blocked:
         """Where the pod may not be, by its own terms and by those of others."""
-        return [*self._by_others(pod), *self._by_itself(pod)]
+        against, own = self._rules_against(pod), anti_affinity_terms(pod)
+        by_others = [(held.term.topology_key, Elsewhere(held.holders, pod.pod.uid)) for held in against]
+        return by_others + [self._by_itself(pod, number, term) for number, term in enumerate(own)]
 
     def left(self, pod: PodView, node: str) -> None:
         """Note that `pod` is no more on `node`."""
@@ -116,21 +118,16 @@ class PodAntiAffinity:
             known = self._labelled[key] = {name: one[key] for name, one in labels if key in one}
         return known
 
-    def _rules_against(self, pod: PodView) -> tuple[_Held, ...]:
+    def _rules_against(self, pod: PodView) -> list[_Held]:
         near = [held for item in pod.pod.labels.items() for held in self._by_label.get(item, ())]
-        return tuple([held for held in (*near, *self._unlabelled) if self._selects(held, pod)])
+        return [held for held in near + self._unlabelled if self._selects(held, pod)]
 
     def _selects(self, held: _Held, pod: PodView) -> bool:
         inside = namespace_counts(held.term, held.namespace, pod.pod.namespace, self._view.namespaces)
         return inside and label_selectors.labels_match(held.term.label_selector, pod.pod.labels)
 
-    def _by_others(self, pod: PodView) -> Iterator[tuple[str, Elsewhere]]:
-        for held in self._rules_against(pod):
-            yield held.term.topology_key, Elsewhere(held.holders, pod.uid)
-
-    def _by_itself(self, pod: PodView) -> Iterator[tuple[str, Elsewhere]]:
-        for number, term in enumerate(anti_affinity_terms(pod)):
-            yield term.topology_key, Elsewhere(self._selected_by(pod, number, term).up_to_date(), pod.uid)
+    def _by_itself(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> tuple[str, Elsewhere]:
+        return term.topology_key, Elsewhere(self._selected_by(pod, number, term).up_to_date(), pod.pod.uid)
 
     def _selected_by(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> _Near:
         """The pods that this term of the pod selects."""

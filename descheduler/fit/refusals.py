@@ -3,7 +3,6 @@ cluster of thousands of nodes cannot keep, or print, what each node said to each
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable, Mapping
 
@@ -29,14 +28,16 @@ class Tally:
 
     def __init__(self, refusals: Mapping[str, str]) -> None:
         self.by_node = dict(refusals)
+        self._known: dict[str, dict[str, None]] | None = None
 
-    @functools.cached_property
+    @property
     def _members(self) -> dict[str, dict[str, None]]:
         """Nodes by reason. Most tallies are only asked whether any node took the pod."""
-        found: dict[str, dict[str, None]] = {}
-        for name, why in self.by_node.items():
-            found.setdefault(why, {})[name] = None
-        return found
+        if self._known is None:
+            self._known = {}
+            for name, why in self.by_node.items():
+                self._known.setdefault(why, {})[name] = None
+        return self._known
 
     def note(self, name: str, why: str) -> None:
         """What the node says now."""

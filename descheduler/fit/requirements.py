@@ -39,6 +39,11 @@ class Question(msgspec.Struct, frozen=True):
     """It asks for nothing but resources on nodes of its shape. If not, no other pod gets the same answers."""
 
     @property
+    def kind(self) -> object | None:
+        """Equal for pods that get the same answer from every node they are not on; None for a pod like no other."""
+        return self.key if self.plain and not self.pod.promised else None
+
+    @property
     def closing(self) -> Closing | None:
         """What is asked first of whole domains of nodes; None when it is resources."""
         if self.blocked:
@@ -58,7 +63,6 @@ class Question(msgspec.Struct, frozen=True):
 class _Kind(msgspec.Struct, frozen=True):
     """What all pods of one template ask."""
 
-    eligible_key: object
     eligible: EligibleNodes
     needs: tuple[tuple[str, int], ...]
     ports: tuple[Port, ...]
@@ -99,27 +103,26 @@ class Questions:
         kind = self._kind(pod, inside)
         blocked = self.anti_affinity.blocked(pod)
         wanted = self._affinity.wanted(pod) if kind.has_affinity else []
-        rules = self._spread.rules(pod, kind.eligible_key, kind.eligible) if kind.spreads else []
+        rules = self._spread.rules(pod, kind.eligible) if kind.spreads else []
         plain = not (blocked or wanted or rules or kind.ports or kind.numa)
         return Question(pod, kind.eligible, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
 
     def _kind(self, pod: PodView, inside: str) -> _Kind:
-        needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
-        key = (pod.template.spec, inside, needs, pod.pod.kube_qos, pod.promised)
+        key = (pod.template.spec, inside, pod.pod.kube_qos, pod.promised)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = self._made(pod, inside, needs)
+            kind = self._kinds[key] = self._made(pod, inside)
         return kind
 
-    def _made(self, pod: PodView, inside: str, needs: tuple[tuple[str, int], ...]) -> _Kind:
-        eligible_key, eligible = self._node_rules.of(pod, _parsed(inside))
+    def _made(self, pod: PodView, inside: str) -> _Kind:
+        eligible = self._node_rules.of(pod, _parsed(inside))
+        needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
         return _Kind(
-            eligible_key=eligible_key,
             eligible=eligible,
             needs=needs,
             ports=tuple(free_capacity.host_ports(pod)),
             numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
-            key=(eligible_key, needs),
+            key=(eligible, needs),
             has_affinity=bool(pod_affinity.terms(pod)),
             spreads=bool(topology_spread.constraints(pod)),
         )

@@ -96,6 +96,8 @@ class FitSearch:
         self._orders = Orders(view.nodes, lambda name: self.by_node[name].fullness)
         self._asked: tuple[object, ...] = ()
         self._question_asked: Question | None = None
+        self._takers: dict[object, tuple[int, str]] = {}
+        """For pods of one kind: as of how many changes, and a node that takes them."""
 
     def search(self, pod: PodView, inside: str = "", *, each: bool = False) -> Search:
         """Ask the nodes that `inside` selects, and report their answers. The pod's own node is asked only when a new
@@ -119,7 +121,15 @@ class FitSearch:
 
     def fits(self, pod: PodView, inside: str = "") -> bool:
         """Does `search` find a place? Much faster, because it stops at the first."""
-        return bool(self._ask(self._question(pod, inside), 1).places)
+        question = self._question(pod, inside)
+        kind = question.kind
+        since, taker = self._takers.get(kind, (-1, ""))
+        if since == len(self._changed) and taker != pod.node:
+            return True
+        places = self._ask(question, 1).places
+        if places and kind is not None:
+            self._takers[kind] = len(self._changed), places[0].node
+        return bool(places)
 
     def fits_on(self, pod: PodView, names: Collection[str]) -> bool:
         """Would it fit on one of these nodes, its own included?"""
@@ -135,8 +145,7 @@ class FitSearch:
 
     def kind(self, pod: PodView) -> object | None:
         """Equal for pods that get the same answer from every node they are not on; None for a pod like no other."""
-        question = self._question(pod, "")
-        return question.key if question.plain and not pod.promised else None
+        return self._question(pod, "").kind
 
     def refusal(self, pod: PodView, node: str) -> str:
         """What one node says, be it the pod's own; empty when the pod fits there.
@@ -259,10 +268,7 @@ def _refusal(question: Question, capacity: FreeCapacity, *, resources: bool) -> 
     """The first objection but for NUMA nodes, the quickest to find first: asked hundreds of thousands of times."""
     labels = capacity.node.node.labels
     for key, values in question.blocked:
-        # As `in values`, whose call would cost as much as all the rest.
-        value = labels.get(key)
-        uids = values.holders.get(value) if value is not None else None
-        if uids and (len(uids) > 1 or values.uid not in uids):
+        if labels.get(key) in values:
             return pod_anti_affinity.REFUSAL
     for key, wanted in question.wanted:
         if not pod_affinity.met(labels.get(key), wanted):

@@ -42,6 +42,26 @@ class Rule(msgspec.Struct, frozen=True):
         return f"pods would be spread too unevenly over {self.key}" if closed else ""
 
 
+class _Counted(msgspec.Struct, frozen=True):
+    """What a constraint counts, once for all pods that have it."""
+
+    selected: Selected
+    eligible: Mapping[str, str]
+    """Domain by node."""
+    domains: DomainCounts
+    """Pods by domain."""
+
+    def rule(self, pod: PodView, constraint: objects.TopologySpreadConstraint) -> Rule:
+        """The constraint as it stands for one pod."""
+        counts = self.domains.up_to_date()
+        own = label_selectors.labels_match(self.selected.selector, pod.pod.labels)
+        leaves = self.eligible.get(self.selected.where.get(pod.pod.uid, ""))
+        least = self.domains.least if leaves is None else min(self.domains.least, counts[leaves] - 1)
+        if constraint.min_domains is not None and len(counts) < constraint.min_domains:
+            least = 0
+        return Rule(constraint.topology_key, counts, constraint.max_skew + least - own, leaves)
+
+
 class Spread:
     """What constraints say in a picture, as the plan has left it."""
 
@@ -49,66 +69,44 @@ class Spread:
         self._view = view
         self._matching_pods = matching_pods
         self._known_domains: dict[object, Mapping[str, str]] = {}
-        self._counted: dict[object, tuple[Mapping[str, str], DomainCounts]] = {}
+        self._counted: dict[object, _Counted] = {}
+        self._of_pods: dict[object, list[tuple[objects.TopologySpreadConstraint, _Counted]]] = {}
+        """Constraints of pods that have the same ones."""
 
-    def rules(self, pod: PodView, eligible_key: object, eligible: EligibleNodes) -> list[Rule]:
+    def rules(self, pod: PodView, eligible: EligibleNodes) -> list[Rule]:
         """Every constraint of the pod, worked out."""
-        wanted = constraints(pod)
-        keys = tuple(one.topology_key for one in wanted)
-        return [self._rule(pod, one, keys, (eligible_key, eligible)) for one in wanted]
-
-    def _rule(
-        self,
-        pod: PodView,
-        constraint: objects.TopologySpreadConstraint,
-        keys: tuple[str, ...],
-        eligible_with_key: tuple[object, EligibleNodes],
-    ) -> Rule:
-        selector = label_selectors.with_label_keys(constraint, pod.pod.labels)
-        selected = self._matching_pods.selected(pod.pod.namespace, selector)
-        own = label_selectors.labels_match(selector, pod.pod.labels)
-        eligible, known = self._counts(pod.pod.namespace, constraint, selected, keys, eligible_with_key)
-        counts = known.up_to_date()
-        leaves = eligible.get(selected.where.get(pod.uid, ""))
-        least = known.least if leaves is None else min(known.least, counts[leaves] - 1)
-        if constraint.min_domains is not None and len(counts) < constraint.min_domains:
-            least = 0
-        return Rule(constraint.topology_key, counts, constraint.max_skew + least - own, leaves)
+        written = pod.object.spec.topology_spread_constraints or ()
+        by_labels = any(one.match_label_keys for one in written)
+        about = (pod.template if by_labels else pod.template.spec, eligible)
+        known = self._of_pods.get(about)
+        if known is None:
+            wanted = constraints(pod)
+            keys = tuple(one.topology_key for one in wanted)
+            known = self._of_pods[about] = [(one, self._counts(pod, one, keys, eligible)) for one in wanted]
+        return [counted.rule(pod, one) for one, counted in known]
 
     def _counts(
-        self,
-        namespace: str,
-        constraint: objects.TopologySpreadConstraint,
-        selected: Selected,
-        keys: tuple[str, ...],
-        eligible_with_key: tuple[object, EligibleNodes],
-    ) -> tuple[Mapping[str, str], DomainCounts]:
-        """Domain by node, and pods by domain, once for all pods that have the constraint."""
+        self, pod: PodView, constraint: objects.TopologySpreadConstraint, keys: tuple[str, ...], eligible: EligibleNodes
+    ) -> _Counted:
+        """Once for all constraints that count the same, whatever skew they allow."""
+        namespace = pod.pod.namespace
+        selector = label_selectors.with_label_keys(constraint, pod.pod.labels)
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
-        about = (
-            namespace,
-            label_selectors.key(selected.selector),
-            constraint.topology_key,
-            keys,
-            policies,
-            eligible_with_key[0],
-        )
+        about = (namespace, label_selectors.key(selector), constraint.topology_key, keys, policies, eligible)
         if about not in self._counted:
-            eligible = self._domains(constraint, keys, eligible_with_key)
-            self._counted[about] = (eligible, DomainCounts(selected, eligible))
+            selected = self._matching_pods.selected(namespace, selector)
+            domains = self._domains(constraint, keys, eligible)
+            self._counted[about] = _Counted(selected, domains, DomainCounts(selected, domains))
         return self._counted[about]
 
     def _domains(
-        self,
-        constraint: objects.TopologySpreadConstraint,
-        keys: tuple[str, ...],
-        eligible_with_key: tuple[object, EligibleNodes],
+        self, constraint: objects.TopologySpreadConstraint, keys: tuple[str, ...], eligible: EligibleNodes
     ) -> Mapping[str, str]:
         """Domain by node, of the nodes that count."""
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
-        about = (constraint.topology_key, keys, policies, eligible_with_key[0])
+        about = (constraint.topology_key, keys, policies, eligible)
         if about not in self._known_domains:
-            names = self._eligible(constraint, keys, eligible_with_key[1])
+            names = self._eligible(constraint, keys, eligible)
             self._known_domains[about] = {name: self._domain(name, constraint.topology_key) for name in names}
         return self._known_domains[about]
 

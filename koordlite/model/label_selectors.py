@@ -61,8 +61,11 @@ def labels_match(selector: objects.LabelSelector | None, labels: Labels) -> bool
     """Does the selector select an object with these labels? A missing selector selects nothing, an empty one all."""
     if selector is None:
         return False
-    plain = all(labels.get(key) == value for key, value in (selector.match_labels or {}).items())
-    return plain and all(requirement_holds(r, labels) for r in selector.match_expressions or ())
+    for name, value in (selector.match_labels or {}).items():
+        if labels.get(name) != value:
+            return False
+    expressions = selector.match_expressions
+    return not expressions or all(requirement_holds(r, labels) for r in expressions)
 
 
 def key(selector: objects.LabelSelector | None) -> Hashable:
