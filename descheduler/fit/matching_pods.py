@@ -44,7 +44,7 @@ class MatchingPods:
         known, key = self._selected[namespace], label_selectors.key(selector)
         if key not in known:
             index = self._view.indices.get(namespace)
-            known[key] = Selected(selector, {p.uid: p.node for p in index.select(selector)} if index else {})
+            known[key] = Selected(selector, {p.pod.uid: p.node for p in index.select(selector)} if index else {})
             self._file(namespace, known[key])
             for pod, node in self._moved[namespace].values():
                 _place(known[key], pod, node)

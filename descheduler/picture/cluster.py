@@ -149,11 +149,11 @@ def _followed(
     found: tuple[PodView, ...], moves: Iterable[Iterable[PodView]], everything: Iterable[PodView]
 ) -> tuple[PodView, ...]:
     """Those of `everything` that are in `found`, without those that left and with those that came."""
-    left, came = [{pod.uid for pod in several} for several in moves]
+    left, came = [{pod.pod.uid for pod in several} for several in moves]
     if not left and not came:
         return found
-    uids = {pod.uid for pod in found} - left | came
-    return tuple([pod for pod in everything if pod.uid in uids])
+    uids = {pod.pod.uid for pod in found} - left | came
+    return tuple([pod for pod in everything if pod.pod.uid in uids])
 
 
 def _moved(

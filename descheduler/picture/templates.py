@@ -128,7 +128,7 @@ class SpecGroup(Once):
         follows._by_label = {key: _labelled(known, key, after, before) for key, known in self._by_label.items()}
         follows._pods = self._pods and _changed(self._pods, left, came)
         for of, counted in self._counts.items():
-            follows._counts[of] = counted + Counter(map(of, came)) - Counter(map(of, left))
+            follows._counts[of] = _recounted(counted, map(of, left), map(of, came))
         return follows
 
 
@@ -157,6 +157,16 @@ def _changed(pods: list[PodView], left: Iterable[PodView], came: Iterable[PodVie
     for pod in came:
         bisect.insort(pods, pod, key=place)
     return pods
+
+
+def _recounted(counted: Counter[K], left: Iterable[K], came: Iterable[K]) -> Counter[K]:
+    found = counted.copy()
+    found.update(came)
+    for value in left:
+        found[value] -= 1
+        if not found[value]:
+            del found[value]
+    return found
 
 
 def _labelled(

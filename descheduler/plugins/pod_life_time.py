@@ -157,8 +157,8 @@ def _oldest(node: NodeView) -> str:
 
 def _first_made(pods: Iterable[PodView]) -> str:
     made = [pod.object.metadata.creation_timestamp or "" for pod in pods]
-    plain = all(len(text) == _WRITTEN and text[-1] == "Z" for text in made)
-    return min(made, default="") if plain else ""
+    odd = [text for text in made if len(text) != _WRITTEN or text[-1] != "Z"]
+    return "" if odd else min(made, default="")
 
 
 def _newest(now: float, most: int | None) -> str:

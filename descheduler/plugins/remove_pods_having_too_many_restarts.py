@@ -57,6 +57,9 @@ def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
 def _often_restarted(node: NodeView, config: Config) -> Iterator[tuple[int, PodView]]:
     init = config.including_init_containers
     restarted = node.those((NAME, init), _RESTARTED[init])
+    most = node.once((NAME, init), lambda: max([pod_states.restarts(pod, init=init) for pod in restarted], default=0))
+    if most < config.pod_restart_threshold:
+        return
     for pod in chosen(restarted, config.namespaces, config.label_selector):
         count = pod_states.restarts(pod, init=init)
         if count >= config.pod_restart_threshold and _in_states(pod, config):

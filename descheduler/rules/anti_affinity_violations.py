@@ -100,15 +100,16 @@ class Conflicts:
             found: dict[_Domain, dict[str, PodView]] = defaultdict(dict)
             for pod in self._spoken_of(term, namespace):
                 together = found[self._domain(pod.node, term.topology_key)]
-                together[pod.uid] = pod
-                self._held[pod.uid].append(together)
+                uid = pod.pod.uid
+                together[uid] = pod
+                self._held[uid].append(together)
             self._by_term[key] = found
         return self._by_term[key]
 
     def _spoken_of(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[PodView]:
         for name in self._reach(term, namespace):
             selected = self._indexes[name].select(term.label_selector)
-            yield from (pod for pod in selected if pod.uid not in self._gone)
+            yield from (pod for pod in selected if pod.pod.uid not in self._gone)
 
     def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[str]:
         """Namespaces that the term speaks of, of those with pods."""
