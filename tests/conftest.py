@@ -28,13 +28,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests out, and begin with those that one worker runs one after the other: started last, they
-    would let the other worker wait."""
+    """Leave the long tests out, and begin with those that one worker runs one after the other, and then with those that
+    have a time limit of their own: started last, they would let the other workers wait."""
     if not slices.WHOLE:
         left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
-    items.sort(key=lambda item: item.get_closest_marker("kernel") is None)
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("kernel", "timeout")])
 
 
 def pytest_collection_finish() -> None:
