@@ -1,0 +1,64 @@
+"""The goals of co-location, judged from measured rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from tests.perf.colocation.results import Row
+
+OF_BUDGET = 0.95
+OF_PLAIN = 0.95
+P99_TO_ALONE = 1.05
+NOISE = 0.03
+"""Two p99 that differ by less are equal: the same way differs by as much between two rounds of a quiet machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """One goal under one load. `met` is None where a way that it compares with was not measured."""
+
+    load: str
+    words: str
+    figures: str
+    met: bool | None
+
+
+def judge(table: Sequence[Row]) -> list[Goal]:
+    """All goals, load by load."""
+    judged = []
+    for key, those in itertools.groupby(table, key=lambda row: (row.service, row.pattern, row.batch)):
+        if key[2]:
+            judged += _of_load(f"{key[0]}, {key[1]}, {key[2]}", {row.way: row for row in those})
+    return judged
+
+
+def _of_load(load: str, ways: dict[str, Row]) -> Iterator[Goal]:
+    alone, plain = ways.get("alone"), ways.get("plain")
+    if ours := ways.get("agent:cfsQuota"):
+        figures = f"{ours.batch_cpus:.2f} of {ours.budget_cpus:.2f} CPUs: {ours.of_budget:.0%}"
+        yield Goal(load, "by the formula, batch gets 95 % of its budget", figures, ours.of_budget >= OF_BUDGET)
+        yield _no_slower(
+            load, "by the formula, p99 no higher than by Koordinator's", ours, ways.get("koordinator:cfsQuota")
+        )
+    if ours := ways.get("agent:cpuset"):
+        yield _no_slower(load, "by cpuset, p99 no higher than without an agent", ours, plain)
+        yield _no_slower(load, "by cpuset, p99 no higher than by Koordinator's", ours, ways.get("koordinator:cpuset"))
+    if (ours := ways.get("agent:guided")) and alone and plain:
+        at_most = max(P99_TO_ALONE, plain.p99_ratio)
+        figures = f"{ours.p99_ratio:.2f} × alone; plain groups {plain.p99_ratio:.2f}"
+        met = None if math.isnan(ours.p99_ratio) else ours.p99_ratio <= at_most * (1 + NOISE)
+        yield Goal(load, "guided: p99 at most 1.05 × alone, or as with plain groups", figures, met)
+        share = ours.batch_cpus / plain.batch_cpus
+        figures = f"{ours.batch_cpus:.2f} of {plain.batch_cpus:.2f} CPUs: {share:.0%}"
+        yield Goal(load, "guided: batch gets 95 % of what plain groups give it", figures, share >= OF_PLAIN)
+
+
+def _no_slower(load: str, words: str, ours: Row, other: Row | None) -> Goal:
+    if other is None:
+        return Goal(load, words, f"{ours.p99:.2f} ms; the other was not measured", None)
+    ratio = ours.p99_ratio / other.p99_ratio
+    ratio = ours.p99 / other.p99 if math.isnan(ratio) else ratio
+    return Goal(load, words, f"{ours.p99:.2f} and {other.p99:.2f} ms: {ratio:.2f}", ratio <= 1 + NOISE)
