@@ -1,0 +1,234 @@
+"""What the API server and kubelet answer, and what is decided by it: settings, the Node, reports, watches, sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import msgspec
+
+from koordlite.changes import cgroup
+from koordlite.kube.client import paging
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
+from koordlite.kube.kubelet import checkpoints, pod_resources
+from koordlite.kube.watch import sources
+from koordlite.kube.watch.reflector import Reflector
+from koordlite.model import keys, nrt
+from koordlite.model import node as nodes
+from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.picture import node_notes
+from koordlite.model.slo import config as slo
+from koordlite.model.wire import objects
+from koordlite.numa.koordinator import node_report
+from tests.fuzz.entries import files, pods
+from tests.fuzz.entries.files import refused, seed
+from tests.fuzz.frame import Entry
+
+CONFIG_MAP = {
+    "colocation-config": {"enable": True, "cpuReclaimThresholdPercent": 60, "nodeConfigs": [{"nodeSelector": {}}]},
+    "resource-threshold-config": {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 65}},
+    "resource-qos-config": {"clusterStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}},
+    "cpu-burst-config": {"clusterStrategy": {"policy": "auto", "cpuBurstPercent": 1000}},
+    "system-config": {"clusterStrategy": {"minFreeKbytesFactor": 100}},
+    "host-application-config": {"applications": [{"name": "x", "qos": "LS", "cgroupPath": {"relativePath": "a/b"}}]},
+}
+NODE_NOTES = {
+    keys.RESERVATION: '{"resources":{"cpu":"2"},"reservedCPUs":"0-1","applyPolicy":"Default"}',
+    keys.SYSTEM_QOS: '{"cpuset":"2-3","cpusetExclusive":true}',
+    "node.koordinator.sh/cpu-normalization-ratio": "1.20",
+    "node.koordinator.sh/raw-allocatable": '{"cpu":"8"}',
+    "node.koordinator.sh/third-party-allocations": '{"allocations":[{"name":"x","resources":{"cpu":"1"}}]}',
+}
+NRT = {
+    "metadata": {
+        "name": "node-a",
+        "resourceVersion": "3",
+        "annotations": {
+            keys.LS_SHARED_POOLS: '[{"socket":0,"node":0,"cpuset":"0-3"}]',
+            "node.koordinator.sh/cpu-topology": '{"detail":[{"id":0,"core":0,"socket":0,"node":0}]}',
+            "kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static","options":{"full-pcpus-only":"true"}}',
+            "node.koordinator.sh/pod-cpu-allocs": '[{"namespace":"a","name":"b","uid":"u","cpuset":"1"}]',
+        },
+    },
+    "topologyPolicies": ["SingleNUMANodeContainerLevel"],
+    "zones": [
+        {
+            "name": "node-0",
+            "type": "Node",
+            "resources": [{"name": "cpu", "capacity": "4", "allocatable": "4", "available": "3"}],
+            "costs": [{"name": "node-0", "value": 10}],
+        }
+    ],
+}
+_DECODE_NODE = msgspec.json.Decoder(objects.NodeObject).decode
+_DECODE_NRT = msgspec.json.Decoder(objects.WrittenNRTObject).decode
+
+
+def config_map(raw: bytes) -> str:
+    """The data of slo-controller-config."""
+    try:
+        data = msgspec.json.decode(raw, type=dict[str, str])
+    except UNREADABLE:
+        return "a problem of the watch"
+    found = slo.effective(data, labels={"a": "b"}, annotations={})
+    again = slo.effective({}, labels={}, annotations={}, previous=found)
+    slo.unused_problems(found, node_owner="node/a", off=frozenset())
+    return str(sorted({problem.field[:24] for problem in (*found.problems, *again.problems)})[:3])
+
+
+def node(raw: bytes) -> str:
+    """The Node with its annotations."""
+    try:
+        wire = _DECODE_NODE(raw)
+    except UNREADABLE:
+        return "a problem of the watch"
+    problems: list[Problem] = []
+    found = nodes.from_wire(wire)
+    notes = found.annotations
+    for parse, key in ((nodes.parse_reservation, keys.RESERVATION), (nodes.parse_system_qos, keys.SYSTEM_QOS)):
+        try:
+            parse(notes.get(key, ""), "node/a")
+        except InputError as error:
+            problems += error.problems
+    node_notes.parse(notes, "node/a", last=node_notes.NodeNotes(), problems=problems)
+    slo.effective({}, labels=found.labels, annotations=notes)
+    return str(sorted({problem.field for problem in (*problems, *found.problems)}))
+
+
+def report(raw: bytes) -> str:
+    """A NodeResourceTopology, of which this node's is read back and others' are judged."""
+    try:
+        wire = _DECODE_NRT(raw)
+    except UNREADABLE:
+        return "a problem of the watch"
+    problems: list[Problem] = []
+    found = node_report.read(wire, problems)
+    notes = wire.metadata.annotations or {}
+    for parse, key in (
+        (nrt.decode_pools, keys.LS_SHARED_POOLS),
+        (nrt.decode_cpu_topology, "node.koordinator.sh/cpu-topology"),
+        (nrt.decode_cpu_manager_policy, "kubelet.koordinator.sh/cpu-manager-policy"),
+        (nrt.decode_pod_cpu_allocs, "node.koordinator.sh/pod-cpu-allocs"),
+    ):
+        try:
+            parse(notes.get(key, ""), "nrt")
+        except InputError as error:
+            problems += error.problems
+    return f"{len(found.machine.cpus)} {sorted({problem.field[:24] for problem in problems})[:4]}"
+
+
+def watch(raw: bytes) -> str:
+    """Lines of a watch, after a list: a refusal is one, and the next request goes on from what is held."""
+    reflector = Reflector(sources.pods("node-a"), uniform=lambda low, high: low)
+    reflector.on_list("1", [msgspec.Raw(pods.SEEDS[0])], 0.0)
+    reflector.on_watch(1.0)
+    now = 1.0
+    for line in filter(None, raw.split(b"\n")):
+        now += 1.0
+        try:
+            reflector.on_line(line, now)
+        except (ApiError, ApiUnreachable) as error:
+            reflector.on_error(error, now)
+            break
+    view = reflector.view(now)
+    ask = reflector.ask(now)
+    return f"{ask.verb} {len(view.objects)} {len(view.problems)} {bool(view.state.error)}"
+
+
+def pages(raw: bytes) -> str:
+    """A list in parts, each of which is this."""
+    asked = []
+
+    def ask(*_args: object, **_options: object) -> Answer:
+        asked.append(1)
+        assert len(asked) < 200, "the list ends"
+        return Answer(200, {}, raw)
+
+    try:
+        page = paging.collected(paging.pages(ask, "/x", (), 500, most_bytes=2**20))
+        reflector = Reflector(sources.node("node-a"), uniform=lambda low, high: low)
+        reflector.on_list(page.resource_version, page.items, 0.0)
+    except (ApiError, ApiUnreachable) as error:
+        return f"refused: {str(error)[:20]}"
+    return f"{len(asked)} parts, {len(reflector.view(1.0).problems)} problems"
+
+
+def answers(raw: bytes) -> str:
+    """A refusal of the API server."""
+    status, _, body = raw.partition(b"\n")
+    error = refusal(Answer(int(status[:3]) if status[:3].isdigit() else 500, {"retry-after": "3"}, body))
+    return f"{error.reason[:12]} {len(error.causes)} {error.retry_after_seconds is None} {len(str(error)) > 100}"
+
+
+def place(raw: bytes) -> str:
+    """A place as a user names it."""
+    try:
+        return str(cgroup.PLACE.parse(raw.decode(errors="replace")) is None)
+    except ValueError:
+        return "refused"
+
+
+def unread(parse: Callable[[bytes], object]) -> Callable[[bytes], str]:
+    """What is read, or refused as a ValueError."""
+
+    def run(raw: bytes) -> str:
+        try:
+            return f"read {bool(parse(raw))}"
+        except ValueError as error:
+            return f"refused: {str(error)[:12]}"
+
+    return run
+
+
+EVENTS = [
+    b"\n".join(json.dumps({"type": word, "object": json.loads(pods.SEEDS[n])}).encode() for n, word in enumerate(words))
+    for words in (["ADDED", "MODIFIED", "DELETED"], ["BOOKMARK", "ADDED"], ["ERROR"])
+]
+EVENTS += [b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}']
+STATUS = {
+    "kind": "Status",
+    "code": 429,
+    "reason": "TooManyRequests",
+    "message": "no",
+    "details": {"name": "x", "retryAfterSeconds": 7, "causes": [{"reason": "a", "message": "b", "field": "c"}]},
+}
+
+
+def message(**fields: bytes | str | int) -> bytes:
+    """A protobuf message; `_1` names the field with number 1."""
+    raw = b""
+    for name, value in fields.items():
+        number = int(name.lstrip("_"))
+        if isinstance(value, int):
+            raw += bytes([number << 3, value])
+        else:
+            content = value.encode() if isinstance(value, str) else value
+            raw += bytes([number << 3 | 2, len(content)]) + content
+    return raw
+
+
+DEVICE = message(_1="x/gpu", _2="g0", _3=message(_1=message(_1=1)))
+CONTAINER = message(_1="main", _2=DEVICE, _3=b"\x02\x03", _4=message(_1="memory", _2=64, _3=message(_1=b"")))
+POD_RESOURCES = message(_1=message(_1="web", _2="default", _3=CONTAINER))
+ALLOCATABLE = message(_1=DEVICE, _2=b"\x00\x01\x02", _3=message(_1="memory", _2=64))
+
+ENTRIES = [
+    Entry(name="config-map", seeds=[seed({k: json.dumps(v) for k, v in CONFIG_MAP.items()})], run=config_map, weight=2),
+    Entry(
+        name="node",
+        seeds=[seed({**files.NODE, "metadata": {"name": "a", "annotations": NODE_NOTES, "labels": {"a": "b"}}})],
+        run=node,
+    ),
+    Entry(name="numa-report", seeds=[seed(NRT)], run=report),
+    Entry(name="watch", seeds=EVENTS, run=watch),
+    Entry(
+        name="list",
+        seeds=[seed({"metadata": {"resourceVersion": "3", "continue": ""}, "items": [files.NODE]})],
+        run=pages,
+    ),
+    Entry(name="answers", seeds=[b"429\n" + seed(STATUS), b"500\nplain text"], run=answers),
+    Entry(name="kubelet-memory-state", seeds=[seed(files.MEMORY_STATE)], run=refused(checkpoints.parse_memory)),
+    Entry(name="kubelet-devices", seeds=[seed(files.DEVICES)], run=refused(checkpoints.parse_devices)),
+    Entry(name="pod-resources", seeds=[POD_RESOURCES], run=unread(pod_resources.parse_list)),
+    Entry(name="pod-resources-allocatable", seeds=[ALLOCATABLE], run=unread(pod_resources.parse_allocatable)),
+]
