@@ -36,8 +36,11 @@ def kubectl() -> str:
 @functools.cache
 def rendered(folder: str, *components: str) -> tuple[Object, ...]:
     """The objects that `kubectl apply -k` would send for a folder of manifests, with components if some are named."""
-    if not components:
-        return _rendered(MANIFESTS / folder)
+    return overlay(folder, *components) if components else _rendered(MANIFESTS / folder)
+
+
+def overlay(folder: str, *components: str, **more: Any) -> tuple[Object, ...]:
+    """The objects of an operator's overlay; `more` stands in its kustomization.yaml, such as patches."""
     with tempfile.TemporaryDirectory() as around:
         # Kustomize takes relative paths only, and nothing from outside a copy.
         copy = pathlib.Path(around, "manifests")
@@ -46,7 +49,7 @@ def rendered(folder: str, *components: str) -> tuple[Object, ...]:
         made.mkdir()
         head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
         paths = [f"../../components/{name}" for name in components]
-        document = head | {"resources": [f"../../{folder}"], "components": paths}
+        document = head | {"resources": [f"../../{folder}"], "components": paths} | more
         (made / "kustomization.yaml").write_text(cyaml.safe_dump(document))
         return _rendered(made)
 

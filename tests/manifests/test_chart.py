@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 from typing import Any
 
 import cyaml
+import helmlike
+import jsonschema
 import pytest
 
-from koordlite import __version__
+from koordlite.config import parse
 from tests.manifests.conftest import OVERLAYS, kubectl, rendered
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -39,25 +41,116 @@ def by_name(objects: Any) -> dict[tuple[str, str, str], Any]:
     return {(o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]): o for o in objects if o}
 
 
-def filled(template: str, overlay: str) -> list[Any]:
-    """What Helm makes of the few constructs that the chart uses."""
-    first, *lines, last = template.strip().splitlines()
-    assert (first, last) == (f'{{{{- if eq .Values.overlay "{overlay}" }}}}', "{{- end }}")
-    values = {
-        "{{ .Release.Namespace }}": "koordlite-system",
-        "{{ .Values.image.repository }}": "koordlite",
-        "{{ .Values.image.tag }}": __version__,
-        "{{- if .Values.createNamespace }}": "",
-        "{{- end }}": "",
-        '{{ "{{" }}': "{{",
-    }
-    return list(cyaml.safe_load_all(re.sub("|".join(map(re.escape, values)), lambda m: values[m[0]], "\n".join(lines))))
+def merged(chart: pathlib.Path, **values: Any) -> dict[str, Any]:
+    """The chart's values with some of one's own, as `--set` has them."""
+    made: dict[str, Any] = cyaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))
+    for key, value in values.items():
+        made[key] = {**made[key], **value} if isinstance(value, dict) else value
+    return made
+
+
+def templated(chart: pathlib.Path, **values: Any) -> list[Any]:
+    """Every object of the chart with these values."""
+    held = merged(chart, **{"createNamespace": True, **values})
+    jsonschema.validate(held, json.loads((chart / "values.schema.json").read_text(encoding="utf-8")))
+    templates = [path for path in sorted((chart / "templates").glob("*.yaml")) if path.name != "overlay.yaml"]
+    return [item for path in templates for item in helmlike.render(path.read_text(encoding="utf-8"), held)]
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_each_overlay_is_a_template_with_the_same_objects(chart: pathlib.Path, overlay: str) -> None:
-    found = filled((chart / "templates" / f"{overlay}.yaml").read_text(encoding="utf-8"), overlay)
-    assert by_name(found) == by_name(rendered(f"overlays/{overlay}"))
+    assert by_name(templated(chart, overlay=overlay)) == by_name(rendered(f"overlays/{overlay}"))
+
+
+ADDED = ("numa-api", "numa-exporter", "reservation-controller", "scheduler-extender", "tenant-guard", "evictions")
+
+
+def test_components_are_those_of_kustomize(chart: pathlib.Path) -> None:
+    found = by_name(templated(chart, components=list(ADDED)))
+    assert found == by_name(rendered("overlays/observe", *ADDED))
+    twice = templated(chart, overlay="enforce", components=["tenant-guard"])
+    assert len(twice) == len(by_name(twice)), "the overlay names it already"
+
+
+def test_values_change_what_they_name_and_nothing_else(chart: pathlib.Path) -> None:
+    resources, tolerations = {"limits": {"memory": "1Gi"}}, [{"key": "batch", "operator": "Exists"}]
+    config = {"strategies": {"cpuSuppress": {"mode": "enforce"}}, "numaExporter": {"listen": ":9201"}}
+    agent = {"resources": resources, "tolerations": tolerations, "nodeSelector": {"pool": "batch"}}
+    agent |= {"updateStrategy": {"type": "OnDelete"}, "affinity": {"nodeAffinity": {}}}
+    secrets = [{"name": "my-registry"}]
+    image = {"repository": "registry.invalid/k", "tag": "9"}
+    values = {"image": image, "imagePullSecrets": secrets, "config": config, "agent": agent}
+    found = by_name(templated(chart, **values, descheduler={"replicas": 3}))
+    spec = found["DaemonSet", "koordlite-system", "koordlite"]["spec"]
+    pod = spec["template"]["spec"]
+    assert (pod["tolerations"], pod["nodeSelector"], pod["imagePullSecrets"]) == (
+        tolerations,
+        agent["nodeSelector"],
+        secrets,
+    )
+    assert (pod["containers"][0]["resources"], pod["containers"][0]["image"]) == (resources, "registry.invalid/k:9")
+    assert (spec["updateStrategy"], pod["affinity"]) == (agent["updateStrategy"], agent["affinity"])
+    assert found["Deployment", "koordlite-system", "descheduler"]["spec"]["replicas"] == 3
+    (held,) = [each for each in found.values() if "koordlite.yaml" in each.get("data", {})]
+    assert cyaml.safe_load(held["data"]["koordlite.yaml"]) == config
+    assert parse(held["data"]["koordlite.yaml"], "chart").numa_exporter.listen == ":9201"
+    assert spec["template"]["metadata"]["annotations"].keys() == {"checksum/config"}
+    plain = by_name(rendered("overlays/observe"))
+    others = {key for key, each in found.items() if each["kind"] not in ("DaemonSet", "Deployment", "ConfigMap")}
+    assert all(found[key] == plain[key] for key in others)
+
+
+def test_values_are_what_the_policies_trust(chart: pathlib.Path) -> None:
+    components = ["tenant-guard", "reservation-controller"]
+    trust = {"schedulers": ["system:serviceaccount:a:b"], "namespaces": ["trading", "kube-system"]}
+    image = "registry.invalid/pause@sha256:0"
+    held = {"image": image, "priorityClassName": "mine", "namespaces": ["*"], "withheldNamespaces": ["bank"]}
+    places = {**held, "hostPorts": True}
+    made = templated(chart, components=components, tenantGuard=trust, placeholders=places)
+    variables = {
+        (each["metadata"]["name"].removeprefix("koordlite-"), variable["name"]): variable["expression"]
+        for each in made
+        if each["kind"] == "ValidatingAdmissionPolicy"
+        for variable in each["spec"].get("variables", ())
+    }
+    assert json.loads(variables["tenant-assignments", "trusted"]) == trust["schedulers"]
+    assert json.loads(variables["tenant-classes", "trusted"]) == trust["namespaces"]
+    assert {name: json.loads(variables["reservation-controller", name]) for name in places} == places
+    told = by_name(made)["ConfigMap", "koordlite-system", "koordlite-placeholders"]["data"]
+    assert told == {"image": image, "priorityClassName": "mine"}, "the controller makes what the policy admits"
+
+
+def test_the_policies_trust_the_accounts_of_the_release(chart: pathlib.Path) -> None:
+    template = (chart / "templates" / "component-tenant-guard.yaml").read_text(encoding="utf-8")
+    objects = helmlike.render(template, merged(chart, components=["tenant-guard"]), "elsewhere")
+    assert "system:serviceaccount:elsewhere:koordlite-scheduler" in json.dumps(objects)
+    assert "koordlite-system" not in json.dumps(objects)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"overlay": "enforced"},
+        {"components": ["numa"]},
+        {"agent": {"tolerations": {}}},
+        {"agents": {}},
+        {"tenantGuard": {"users": ["a"]}},
+        {"placeholders": {"namespaces": [""]}},
+        {"descheduler": {"replicas": 0}},
+    ],
+    ids=str,
+)
+def test_the_schema_refuses_what_would_be_ignored(chart: pathlib.Path, wrong: dict[str, Any]) -> None:
+    schema = json.loads((chart / "values.schema.json").read_text(encoding="utf-8"))
+    values = {**merged(chart), **wrong}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values, schema)
+
+
+def test_the_notes_say_how_to_go_on(chart: pathlib.Path) -> None:
+    notes = (chart / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    assert "rollout status daemonset/koordlite" in notes
+    assert "put the nodes back" in notes
 
 
 def test_the_default_observes_and_the_kinds_come_with_it(chart: pathlib.Path) -> None:

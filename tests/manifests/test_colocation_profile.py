@@ -182,7 +182,7 @@ class Dice:
             selector=self.selector if self.random.random() < 0.5 else dict,
             qosClass=lambda: pick(["", "BE", "LS", "LSR"]),
             priorityClassName=lambda: pick(["", "koord-batch", "koord-batch", *CLASSES]),
-            koordinatorPriority=lambda: pick([0, -5, 1111]),
+            koordinatorPriority=lambda: pick([0, 7, 1111]),
             labels=lambda: self.labels("z/1", "z~2", "koordinator.sh/priority-class"),
             annotations=lambda: self.labels("n/1", "n2"),
             labelKeysMapping=lambda: self.mapping("app x.io/tier z/1 z~2", "z~2 m1 m/2"),
@@ -190,7 +190,7 @@ class Dice:
             labelSuffixes=lambda: self.labels("z/1", "m/2"),
             schedulerName=lambda: pick(["", "koord-scheduler"]),
         )
-        skip = {colocation_profile.SKIP_RESOURCES: ""} if self.random.random() < 0.1 else {}
+        skip = {keys.SKIP_RESOURCES: ""} if self.random.random() < 0.1 else {}
         return {"metadata": {"name": name, "annotations": skip}, "spec": spec}
 
     def amounts(self) -> Object:
@@ -285,6 +285,7 @@ def test_the_pod_says_which_profiles_took_it():
         ({"probability": 50}, "spec.probability: a policy of the API server draws no lots"),
         ({"probability": "0%"}, "spec.probability"),
         ({"patch": {"spec": {"terminationGracePeriodSeconds": 30}}}, "spec.patch: a policy of the API server cannot"),
+        ({"koordinatorPriority": -5}, "no label can have a negative number"),
         ({"labelKeysMapping": {"a": "c", "b": "c"}}, "spec.labelKeysMapping: two keys"),
         ({"annotationKeysMapping": {"a": "c", "b": "c"}}, "spec.annotationKeysMapping: two keys"),
         ({"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}, "In and NotIn take values"),

@@ -13,6 +13,7 @@ from apiserver import ApiServer
 
 from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError
+from tests.manifests import shipped
 
 ROOT = pathlib.Path(__file__).parents[2]
 CRD = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
@@ -37,7 +38,7 @@ def test_every_version_has_a_schema_columns_and_the_short_name():
         schema = version["schema"]["openAPIV3Schema"]
         assert schema["properties"]["zones"]["items"]["required"] == ["name", "type"]
         assert [column["name"] for column in version["additionalPrinterColumns"]] == ["Zones", "CPU", "Age"]
-    assert "nrt" in CRD["spec"]["names"]["shortNames"]
+    assert CRD["spec"]["names"]["shortNames"] == ["node-res-topo"]
 
 
 def test_exactly_one_version_is_stored():
@@ -70,3 +71,13 @@ def test_what_is_no_topology_is_refused(api, zone, words):
     with pytest.raises(ApiError, match="422") as refused:
         api.request("POST", FOLDER, body={**head, "zones": [zone]})
     assert words in str(refused.value)
+
+
+def test_no_two_kinds_share_a_short_name() -> None:
+    """`kubectl get nrt` took ours for Crane's."""
+    taken: dict[str, str] = {}
+    for item in shipped.objects().values():
+        if item["kind"] == "CustomResourceDefinition":
+            for name in item["spec"]["names"].get("shortNames", ()):
+                assert taken.setdefault(name, item["metadata"]["name"]) == item["metadata"]["name"], name
+    assert taken["nrt"] == "noderesourcetopologies.topology.crane.io"

@@ -17,7 +17,7 @@ import pytest
 from koordlite.model import keys
 
 ROOT = pathlib.Path(__file__).parents[2]
-GUARD = ROOT / "manifests/components/enforce/guard.yaml"
+GUARD = ROOT / "manifests/agent/guard.yaml"
 DOCUMENTS = list(cyaml.safe_load_all(GUARD.read_text()))
 POLICIES = {item["metadata"]["name"]: item["spec"] for item in DOCUMENTS if item["kind"].endswith("Policy")}
 AGENT = "system:serviceaccount:koordlite-system:koordlite"

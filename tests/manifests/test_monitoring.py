@@ -37,8 +37,9 @@ def test_the_token_of_prometheus_is_bound_to_what_both_programs_accept(render, f
     assert volume["name"] == mount["name"]
     assert set(audiences(render(base), find)) == {token["audience"]}
     monitors = [item for item in render("monitoring") if item["kind"] == "ServiceMonitor"]
-    assert {item["metadata"]["name"] for item in monitors} == {name for _, name in WORKLOADS}
-    files = {endpoint["bearerTokenFile"] for item in monitors for endpoint in item["spec"]["endpoints"]}
+    assert {name for _, name in WORKLOADS} <= {item["metadata"]["name"] for item in monitors}
+    endpoints = [endpoint for item in monitors for endpoint in item["spec"]["endpoints"] if endpoint["port"] == "http"]
+    files = {endpoint["bearerTokenFile"] for endpoint in endpoints}
     assert files == {f"{mount['mountPath']}/{token['path']}"}
 
 
@@ -96,3 +97,38 @@ def certificate_files_of(folder: pathlib.Path, *options: str) -> tuple[str, str]
     args = cli.parser().parse_args(["run", "--config", str(folder / "koordlite.yaml"), *options])
     http = machine.settings(args).http
     return http.tls_cert_file, http.tls_key_file
+
+
+PARTS = ("scheduler-extender", "scheduler-service", "reservation-controller", "numa-exporter", "numa-metrics")
+
+
+def test_every_monitor_finds_a_service_and_its_port(render):
+    """By labels, namespace and name of the port, as the operator does; and the Service finds pods with that port."""
+    objects = [*render("overlays/observe", *PARTS)]
+    services = [item for item in objects if item["kind"] == "Service"]
+    pods = [item["spec"]["template"] for item in objects if item["kind"] in ("DaemonSet", "Deployment")]
+    for monitor in (item for item in render("monitoring") if item["kind"] == "ServiceMonitor"):
+        spec, name = monitor["spec"], monitor["metadata"]["name"]
+        spaces = spec.get("namespaceSelector", {}).get("matchNames", [monitor["metadata"]["namespace"]])
+        (endpoint,) = spec["endpoints"]
+        ports = [
+            (service["spec"]["selector"], port)
+            for service in services
+            for port in service["spec"]["ports"]
+            if service["metadata"]["namespace"] in spaces
+            and spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+            and port["name"] == endpoint["port"]
+        ]
+        assert len(ports) == 1, name
+        ((selector, port),) = ports
+        held = [each["spec"] for each in pods if selector.items() <= each["metadata"]["labels"].items()]
+        named = {p["name"] for spec in held for c in spec["containers"] for p in c.get("ports", ())}
+        assert port["targetPort"] in named, name
+
+
+def test_the_numa_page_asks_prometheus_where_the_component_says_so(render, find):
+    spec = pod(render("namespace", "numa-api", "numa-api-prometheus"), find, "Deployment", "koordlite-numa-api")
+    (container,) = spec["containers"]
+    assert (
+        cli.parser().parse_args(container["command"][1:]).prometheus_url == "http://prometheus-k8s.monitoring.svc:9090"
+    )

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import cyaml
+import msgspec
 import pytest
 from apibench import until
 from apiserver import ApiServer
@@ -26,6 +27,7 @@ from tests.scheduler.reserving.test_over_http import RESERVATIONS, Bench, node
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "manifests/components/reservation-controller"
 NAME = "koordlite-reservation-controller"
+PARAMS = cyaml.safe_load((FOLDER / "placeholders.yaml").read_text())
 USER = User(
     f"system:serviceaccount:koordlite-system:{NAME}",
     ("system:serviceaccounts", "system:serviceaccounts:koordlite-system"),
@@ -35,12 +37,28 @@ USER = User(
 def test_the_command_is_known_and_makes_what_the_component_brings(render, find):
     objects = render("namespace", "reservation-controller")
     (container,) = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]["containers"]
-    args = cli.parser().parse_args(container["command"][1:])
+    words = container["command"][1:]
+    for each in container["env"]:
+        key = each["valueFrom"].get("configMapKeyRef", {}).get("key", "")
+        words = [word.replace(f"$({each['name']})", PARAMS["data"].get(key, "")) for word in words]
+    args = cli.parser().parse_args(words)
     assert args.health_listen.endswith(f":{container['ports'][0]['containerPort']}")
     made = find(objects, "PriorityClass", args.placeholder_priority_class)
     assert (made["value"], made["preemptionPolicy"]) == (1_000_000_000, "Never")
     settings = reservation_controller.settings_of(args)
-    assert settings == placeholder.Settings(), "options and settings have the same defaults"
+    image, _, digest = settings.image.partition("@")
+    assert digest.startswith("sha256:"), "a tag can be moved"
+    defaults = placeholder.Settings()
+    assert msgspec.structs.replace(settings, image=image) == defaults, "options and settings have the same defaults"
+
+
+def test_the_policy_admits_what_the_controller_is_told_to_make(render, find):
+    objects = render("namespace", "reservation-controller")
+    policy = find(objects, "ValidatingAdmissionPolicy", NAME)
+    literals = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    data = find(objects, "ConfigMap", "koordlite-placeholders")["data"]
+    assert data == {name: json.loads(literals[name]) for name in ("image", "priorityClassName")}
+    assert set(json.loads(literals["withheldNamespaces"])) == placeholder.WITHHELD
 
 
 def test_the_lease_is_the_one_that_the_role_names(render):
@@ -54,13 +72,14 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
     objects = render("namespace", "reservation-controller")
     roles = [each for each in objects if "rbac" in each["apiVersion"]]
     definition = cyaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
+    reports = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
     admin = User("admin", ("system:masters",))
     with ApiServer(tokens={NAME: USER, "admin": admin, "reader": User("reader")}) as server:
         spaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in ("shop", "koordlite-system")
         ]
         classes = [each for each in objects if each["kind"] == "PriorityClass"]
-        server.objects.load(definition, *spaces, node("a"), *classes, *roles)
+        server.objects.load(definition, reports, *spaces, node("a"), *classes, *roles)
         (tmp_path / "controller").write_text(server.kubeconfig(NAME))
         bench = Bench(server, tmp_path)
         command = [sys.executable, "-m", "koordlite", "reservation-controller"]
@@ -101,7 +120,8 @@ def _one_reservation(bench: Bench) -> None:
     until(lambda: not bench.ask("GET", RESERVATIONS)["items"], 20.0)
 
 
-def refusals(operation: str, old: Any, new: Any) -> list[str]:
+def refusals(operation: str, old: Any, new: Any, *, namespace: str = "shop", **variables: str) -> list[str]:
+    """Messages of the policy; `variables` are expressions that an operator has put in place of ours."""
     pytest.importorskip("celpy", reason="no CEL interpreter is installed (cel-python)")
     from celpolicy import Request
 
@@ -109,18 +129,25 @@ def refusals(operation: str, old: Any, new: Any) -> list[str]:
         each for each in cyaml.safe_load_all((FOLDER / "guard.yaml").read_text()) if each["kind"].endswith("Policy")
     )
     spec = policy["spec"]
+    for each in spec["variables"]:
+        each["expression"] = variables.get(each["name"], each["expression"])
     # What is absent is null in the API server, whose `||` does not look at the rest; cel-python looks.
     objects = {"object": old if new is None else new, "oldObject": new if old is None else old}
-    request = Request(spec, {"request": {"operation": operation, "userInfo": {"username": USER.name}}, **objects})
+    who = {"operation": operation, "namespace": namespace, "userInfo": {"username": USER.name}}
+    request = Request(spec, {"request": who, **objects})
     assert request.evaluated(spec["matchConditions"][0]["expression"])
-    return [each["message"] for each in spec["validations"] if not request.evaluated(each["expression"])]
+    return [
+        each.get("message") or str(request.evaluated(each["messageExpression"]))
+        for each in spec["validations"]
+        if not request.evaluated(each["expression"])
+    ]
 
 
 def a_placeholder() -> dict[str, Any]:
     from reservecluster import ReserveCluster
 
     made = ReserveCluster(None, nodes={}).reserve("r", 2)  # type: ignore[arg-type]
-    return placeholder.pod(made, placeholder.wanted(made), 1, placeholder.Settings())
+    return placeholder.pod(made, placeholder.wanted(made), 1, placeholder.Settings(image=PARAMS["data"]["image"]))
 
 
 POD = {
@@ -163,20 +190,91 @@ def test_the_policy_refuses_everything_else(operation, old, new):
     assert refusals(operation, old, new)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"hostNetwork": True},
-        {"serviceAccountName": "admin"},
-        {"automountServiceAccountToken": True},
-        {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
-        {"containers": [{"name": "c", "command": ["sh"]}]},
-    ],
-    ids=lambda spec: next(iter(spec)),
-)
+CONTAINER = {"name": "c", "image": PARAMS["data"]["image"], "securityContext": {"allowPrivilegeEscalation": False}}
+_SECURITY: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_HOST = {"name": "v", "hostPath": {"path": "/"}}
+ATTACKS: dict[str, dict[str, Any]] = {
+    "host-network": {"hostNetwork": True},
+    "host-pid": {"hostPID": True},
+    "host-ipc": {"hostIPC": True},
+    "host-users": {"hostUsers": True},
+    "node-name": {"nodeName": "n1"},
+    "account": {"serviceAccountName": "admin"},
+    "token": {"automountServiceAccountToken": True},
+    "secret": {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
+    "host-path": {"volumes": [_HOST]},
+    "priority": {"priorityClassName": "system-node-critical"},
+    "root": {"securityContext": {"runAsUser": 0}},
+    "sysctls": {
+        "securityContext": {"runAsNonRoot": True, "sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}
+    },
+    "init-container": {"initContainers": [CONTAINER]},
+    "resource-claims": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+    **{
+        name: {"containers": [{**CONTAINER, "securityContext": _SECURITY, **more}]}
+        for name, more in {
+            "image": {"image": "registry.invalid/evil:1"},
+            "tag-in-place-of-digest": {"image": "registry.k8s.io/pause:3.10"},
+            "command": {"command": ["sh"]},
+            "arguments": {"args": ["-c"]},
+            "environment": {"env": [{"name": "A", "value": "b"}]},
+            "probe": {"livenessProbe": {"exec": {"command": ["sh"]}}},
+            "lifecycle": {"lifecycle": {"postStart": {"exec": {"command": ["sh"]}}}},
+            "privileged": {"securityContext": {"privileged": True}},
+            "capability": {"securityContext": {**_SECURITY, "capabilities": {"add": ["SYS_ADMIN"]}}},
+            "escalation": {"securityContext": {"capabilities": {"drop": ["ALL"]}}},
+            "host-port": {"ports": [{"containerPort": 443, "hostPort": 443}]},
+            "working-dir": {"workingDir": "/"},
+        }.items()
+    },
+}
+"""What somebody with the controller's token may try: parts of a placeholder's spec. `tests/e2e/test_policies.py` sends
+them to a real API server."""
+_PLACE = {"name": "reservation-u1-1", "namespace": "shop", "labels": {"reservation.koordlite.io/uid": "u1"}}
+_OWNER = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "name": "r", "uid": "u1"}
+DISGUISES: dict[str, dict[str, Any]] = {
+    "no-owner": _PLACE,
+    "other-owner": {**_PLACE, "ownerReferences": [{**_OWNER, "uid": "u2"}]},
+    "second-owner": {**_PLACE, "ownerReferences": [_OWNER, {**_OWNER, "kind": "ReplicaSet"}]},
+    "other-name": {**_PLACE, "name": "evil", "ownerReferences": [_OWNER]},
+    "finalizer": {**_PLACE, "ownerReferences": [_OWNER], "finalizers": ["example.com/stay"]},
+    "label-of-a-service": {
+        **_PLACE,
+        "ownerReferences": [_OWNER],
+        "labels": {**_PLACE["labels"], "app": "web"},  # type: ignore[dict-item]
+    },
+    "static-pod": {**_PLACE, "ownerReferences": [_OWNER], "annotations": {"kubernetes.io/config.mirror": "x"}},
+}
+
+
+@pytest.mark.parametrize("spec", ATTACKS.values(), ids=ATTACKS)
 def test_a_placeholder_with_rights_is_refused(spec):
     made = a_placeholder()
     made["spec"] = {**made["spec"], **spec}
-    assert refusals("CREATE", None, made) == [
-        "a placeholder runs nothing, and has no token, no volume but claims, and no part of the host"
-    ]
+    assert refusals("CREATE", None, made)
+
+
+@pytest.mark.parametrize("meta", DISGUISES.values(), ids=DISGUISES)
+def test_what_only_looks_like_a_placeholder_is_refused(meta):
+    assert refusals("CREATE", None, {**a_placeholder(), "metadata": meta})
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "namespace", "admitted"),
+    [
+        *(('["*"]', "shop", True), ('["*"]', "kube-system", False)),
+        *(('["places"]', "places", True), ('["places"]', "shop", False), ('["kube-system"]', "kube-system", True)),
+        *(('["*", "kube-system"]', "kube-system", True), ("[]", "shop", False)),
+    ],
+)
+def test_placeholders_are_made_where_the_setting_says(namespaces, namespace, admitted):
+    found = refusals("CREATE", None, a_placeholder(), namespace=namespace, namespaces=namespaces)
+    words = f"placeholders are not for the namespace {namespace}: the variable namespaces of this policy names theirs"
+    assert found == ([] if admitted else [words])
+
+
+def test_host_ports_are_a_setting():
+    made = a_placeholder()
+    made["spec"]["containers"][0]["ports"] = [{"containerPort": 443, "hostPort": 443}]
+    assert len(refusals("CREATE", None, made)) == 1
+    assert refusals("CREATE", None, made, hostPorts="true") == []

@@ -72,6 +72,8 @@ def test_an_extender_that_is_away_does_not_stop_the_cluster_unless_it_is_asked_f
     assert cyaml.safe_load(rendering.text("stanza", rendering.Options()))["extenders"][0]["ignorable"] is True
     asked = cyaml.safe_load(rendering.text("stanza", rendering.Options(required=True)))["extenders"][0]
     assert asked["ignorable"] is False
+    own = cyaml.safe_load(rendering.text("configuration", rendering.Options()))["extenders"][0]
+    assert own["ignorable"] is False, "pods that chose this scheduler wait, and none is bound without its promise"
     assert asked["preemptVerb"] == "preempt", "without it the scheduler evicts for pods that the filter refuses"
 
 
@@ -80,6 +82,8 @@ def test_an_extender_that_is_away_does_not_stop_the_cluster_unless_it_is_asked_f
     [
         ({"weight": 0}, "--weight"),
         ({"http_timeout": "5"}, "--http-timeout"),
+        ({"http_timeout": "1001ms"}, "--http-timeout"),
+        ({"url_prefix": "https://extender", "ca_file": "ca.crt"}, "--client-cert-file"),
         ({"url_prefix": "127.0.0.1"}, "--url-prefix"),
         ({"managed_resources": ("cpu",)}, "--managed-resource"),
         ({"managed_resources": ("kubernetes.io/batch-cpu",)}, "--managed-resource"),
@@ -90,6 +94,7 @@ def test_what_the_scheduler_would_not_start_with_is_refused(options, field):
         rendering.text("stanza", rendering.Options(**options))
 
 
+CRANE = cyaml.safe_load((CRD.parent / "crane" / "noderesourcetopologies.yaml").read_text())
 KOORDINATOR = [
     found
     for path in sorted((CRD.parent / "koordinator").glob("*.yaml"))
@@ -106,7 +111,7 @@ def test_the_extender_may_do_what_it_does_and_no_more(render, tmp_path, componen
     user = User(name, ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}"))
     ours = [each for each in found if each["roleRef" if "Binding" in each["kind"] else "metadata"]["name"] in OURS]
     with ApiServer(tokens={account: user, "reader": User("reader")}) as server:
-        server.objects.load(cyaml.safe_load(CRD.read_text()), *KOORDINATOR, *ours, NODE)
+        server.objects.load(cyaml.safe_load(CRD.read_text()), CRANE, *KOORDINATOR, *ours, NODE)
         server.objects.load({**POD, "metadata": {"name": "p", "namespace": "default", "uid": "u"}})
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(account))
         ask_everything(access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test"))
@@ -129,8 +134,9 @@ POD = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", 
 def ask_everything(api: access.Api) -> None:
     """A whole life of an extender, the rare requests too."""
     cluster = Cluster(Settings(), monotonic=time.monotonic)
-    watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True)
-    extender = Extender(cluster, wall=time.time, binder=ApiBinder(api), age=watches.age)
+    watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True, with_crane=True)
+    binder = ApiBinder(api)
+    extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age)
     watches.start()
     try:
         until(lambda: watches.age() is not None)
@@ -139,6 +145,7 @@ def ask_everything(api: access.Api) -> None:
         assert pod is not None
         assert extender.bind("default", "p", pod.uid, "n1") == ""
         assert "not found" in extender.bind("default", "gone", "u", "n1")
+        binder.promise(binder.pod("default", "p"), {"scheduling.koordinator.sh/resource-status": "{}"})
         until(lambda: all(state.error == "" for state in watches.states()))
         until(lambda: (found := cluster.pod_of("default/p")) is not None and found.node == "n1")
     finally:

@@ -12,7 +12,6 @@ from koordlite.model import keys
 
 FOLDER = pathlib.Path(__file__).parents[2] / "manifests/components/tenant-guard"
 DOCUMENTS = list(cyaml.safe_load_all((FOLDER / "policies.yaml").read_text()))
-TRUST = cyaml.safe_load((FOLDER / "trust.yaml").read_text())
 POLICIES = {item["metadata"]["name"]: item["spec"] for item in DOCUMENTS if item["kind"].endswith("Policy")}
 SCHEDULER = "system:serviceaccount:koordinator-system:koord-scheduler"
 STATUS, RESULT = keys.RESOURCE_STATUS, "scheduling.koordinator.sh/topology-result"
@@ -41,7 +40,6 @@ def refused(
     who = {"username": user, "groups": ["system:authenticated", *groups]}
     known: dict[str, Any] = {"request": {"userInfo": who, "namespace": namespace}, "object": new, "oldObject": old}
     known["request"]["operation"] = "CREATE" if old is None else "UPDATE"
-    known["params"] = {"data": TRUST["data"]}
 
     def admits(spec: dict[str, Any]) -> bool:
         held = {name: celpy.json_to_cel(value) for name, value in known.items()}
@@ -63,20 +61,11 @@ def refused(
     return [name.removeprefix("koordlite-tenant-") for name, spec in POLICIES.items() if not admits(spec)]
 
 
-def test_each_policy_is_bound_and_denies_also_without_its_parameters() -> None:
+def test_each_policy_is_bound_and_denies() -> None:
     bound = {item["spec"]["policyName"]: item["spec"] for item in DOCUMENTS if item["kind"].endswith("Binding")}
     assert bound.keys() == POLICIES.keys()
     assert all("Deny" in spec["validationActions"] for spec in bound.values())
     assert all(spec["failurePolicy"] == "Fail" for spec in POLICIES.values())
-    for name, spec in POLICIES.items():
-        reference = bound[name].get("paramRef")
-        assert ("paramKind" in spec) == (reference is not None)
-        if reference:
-            assert reference["parameterNotFoundAction"] == "Deny"
-            assert (reference["namespace"], reference["name"]) == (
-                TRUST["metadata"]["namespace"],
-                TRUST["metadata"]["name"],
-            )
 
 
 def test_every_way_to_write_a_pods_metadata_is_judged() -> None:
