@@ -18,7 +18,7 @@ SET_UP := command -v $(PYTHON) >/dev/null || { \
 # Tests start some hundred processes, each of which would compile the packages.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-long lint lint-types lint-style lint-imports perf man site chart wheel sbom image clean
+.PHONY: run test test-all test-long lint lint-types lint-style lint-imports fuzz perf man site chart wheel sbom image clean colocation
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -52,6 +52,10 @@ $(READY): requirements.txt pyproject.toml
 	@$(BIN)/python -m compileall -q koordlite descheduler
 	@touch $(READY)
 
+# Hostile inputs for every entry, others each time: make fuzz SECONDS=600 ENTRY=pods
+fuzz: $(READY)
+	PYTHONPATH=tests/support $(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(addprefix --entry ,$(ENTRY))
+
 perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py --emulated --pods 10 50 110 250
@@ -60,6 +64,11 @@ perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/descheduler/measure.py --plugins --http 1000
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/api/churn.py
 	$(BIN)/python tests/perf/scheduler/measure.py
+
+# Services beside batch work on this machine, way by way: out/colocation.html. As root, with nothing else running. What
+# has been measured is kept, so it can be interrupted; ONLY="--service redis --batch stream" measures a part.
+colocation: $(READY)
+	$(BIN)/python -m tests.perf.colocation --html out/colocation.html $(ONLY)
 
 # Manual pages: man out/man/koordlite.1
 man: $(READY)

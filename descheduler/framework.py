@@ -36,7 +36,7 @@ from descheduler.picture.cluster import (
 from descheduler.picture.pods import PodView
 from descheduler.picture.templates import SpecGroup
 from koordlite.formulas.topology.numa import Severity
-from koordlite.model import duration
+from koordlite.model import duration, keys
 
 __all__ = [
     "NOTHING_RESERVED",
@@ -70,7 +70,7 @@ __all__ = [
     "young_spared",
 ]
 
-VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
+VOLCANO_POLICY = keys.VOLCANO_NUMA_POLICY
 """Annotation of a pod: the topology manager policy it asks of its node's kubelet."""
 Point = Literal["deschedule", "balance"]
 """When a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""

@@ -14,10 +14,10 @@ from koordlite.apply import Applier, Watching, log_refused, log_restored
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
-from koordlite.host.journal.journal import Journal
+from koordlite.host.journal.journal import Journal, damaged
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
-from koordlite.model.errors import KoordliteError
+from koordlite.model.errors import JournalError, KoordliteError
 from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.settings import Mode
@@ -25,7 +25,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import FreshUse
-from koordlite.observe import Observer, glance, prediction, wants
+from koordlite.observe import Observer, prediction, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster, News
 from koordlite.record.moment import Moment
@@ -42,8 +42,19 @@ _WHOLE = ("node", "pods", "kubelet pods", "config")
 class Agent:
     """One node's agent. Without a journal nothing could be undone, so nothing is written."""
 
-    def __init__(self, host: Host, cluster: Cluster, settings: Settings, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        cluster: Cluster,
+        settings: Settings,
+        journal: Journal | None = None,
+        *,
+        unjournaled: str = "",
+    ) -> None:
+        """`unjournaled`: why there is no journal, although something is to be written."""
         self._host, self._cluster, self._settings = host, cluster, settings
+        self._unjournaled = unjournaled
+        self._journal_problems = damaged(journal.folder) if journal else ()
         asked = [s for s in strategies.discover() if settings.strategies[s.name].mode != "off"]
         self._observer = Observer(
             host,
@@ -59,6 +70,7 @@ class Agent:
             metrics=settings.metrics,
             talks=wants.connections(settings.strategies),
             off=config.off(settings),
+            pool_floor_percent=wants.pool_floor_percent(settings.strategies),
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()
@@ -72,6 +84,7 @@ class Agent:
         self._overdue = self._taking_over = False
         self._awaited = self._unreleased = ""
         self._unrestored = 0
+        self._node_unread = False
         self.paused: Pause | None = None
         """The pause that holds."""
         self._last: Tick | None = None
@@ -86,16 +99,25 @@ class Agent:
 
         The rest stays as it is until the first full picture, and then follows it as if this had been one run.
         """
+        view = self._cluster.view()
+        node, self._node_unread = view.node, view.node is None
+        try:
+            self._applier.note_unlisted(view)
+        except JournalError as error:
+            self._say("take over", f"what an earlier run left on the Node cannot be noted: {error}")
         if not self._applier.held:
             return ()
-        node = self._cluster.view().node
         paused = self._look_for_pause(nodes.from_wire(node) if node else None)
         self._taking_over = True
         self._overdue = paused is not None and not paused.release
         if self._overdue:
             return ()  # What is in force stays, whoever put it there; what nobody enforces is undone after the pause.
-        staying = () if paused else self._enforced
-        steps = self._applier.restore(staying=staying)
+        try:
+            steps = self._applier.restore(staying=() if paused else self._enforced)
+        except (OSError, KoordliteError) as error:
+            # A full disk keeps the journal from being brought up to date: no reason not to start, and to limit.
+            self._say("take over", f"what an earlier run left could not all be given back: {error}")
+            return ()
         self._unrestored = sum(not step.ok for step in steps)
         log_restored("left by an earlier run, and not enforced any more", steps)
         if self._applier.held:
@@ -104,7 +126,11 @@ class Agent:
 
     def put_back(self) -> tuple[AppliedStep, ...]:
         """Give every file and the Node what was found before this run."""
-        steps = self._applier.restore()
+        try:
+            steps = self._applier.restore()
+        except JournalError as error:
+            self._say("put back", f"values were given back, and the journal lists them still: {error}")
+            return ()
         log_restored("stopping", steps)
         return steps
 
@@ -158,7 +184,7 @@ class Agent:
             return None
         seen = self._observer.observe_new(before.seen, groups, self._recall)
         fresh = reflex.new_groups(before.seen, seen, groups)
-        sight, asking = reflex.sights(seen, before.recent, fresh), reflex.asked(self._enforced)
+        sight, asking = reflex.sights(seen, fresh), reflex.asked(self._enforced)
         found = strategies.in_turn(
             self._settings.strategies,
             lambda rule, asked: self._judge(rule, sight(rule), asked, early=True) if rule.name in asking else (),
@@ -169,7 +195,7 @@ class Agent:
             return None
         applied, because = self._apply(plan.make(decided, seen.cgroups), seen, new=fresh)
         self.seen = seen
-        judged = self._moment(seen, decided, applied, recent=before.recent, woken=True)
+        judged = self._moment(seen, decided, applied, woken=True)
         self.judged = msgspec.structs.replace(judged, new_groups=tuple(sorted(fresh)))
         tick = self._report(seen, reflex.added(last.decisions, decided), (*last.applied, *applied), began, because)
         tick = self._last = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
@@ -220,6 +246,8 @@ class Agent:
     def tick(self) -> Tick:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
         began = time.perf_counter()
+        if self._node_unread and self._cluster.view().node is not None:
+            self.take_over()  # Only now is it known what an earlier run left on the Node.
         try:
             seen = self.seen = self._observer.observe(self._recall)
         except (OSError, ValueError, KoordliteError) as error:
@@ -229,10 +257,7 @@ class Agent:
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self._said.pop("picture", None)
         still = self._stands_still(seen)
-        recent = self._waker.use_since_surge()
-        decisions = strategies.in_turn(
-            self._settings.strategies, lambda rule, asked: self._judge(rule, reflex.sight(rule, seen, recent), asked)
-        )
+        decisions = strategies.in_turn(self._settings.strategies, lambda rule, asked: self._judge(rule, seen, asked))
         self._remember(decisions)
         enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
         made = plan.make(enforced, seen.cgroups)
@@ -240,13 +265,18 @@ class Agent:
         foreign = self._applier.foreign_writes(seen)
         applied, because = self._apply(made, seen)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
-        judged = self._moment(seen, decisions, applied, recent=recent)
+        judged = self._moment(seen, decisions, applied)
         self.judged = msgspec.structs.replace(judged, still=still, released=released)
         tick = self._report(seen, decisions, applied, began, because)
-        problems = (*seen.problems, *self._pauses.problems, *(conflict.problem for conflict in made.conflicts))
+        problems = (
+            *seen.problems,
+            *self._journal_problems,
+            *self._pauses.problems,
+            *(conflict.problem for conflict in made.conflicts),
+        )
         tick = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=self._applier.trouble(seen.time))
         self._last = tick
-        self._attend(glance.with_fresh_use(seen, recent) if recent else seen, decisions, applied)
+        self._attend(seen, decisions, applied)
         return tick
 
     def _report(
@@ -267,7 +297,10 @@ class Agent:
             started=self._started,
             wall=self._host.clock.wall(),
             tick_seconds=time.perf_counter() - began,
-            because=because or self._unreleased or degraded.why(seen, decisions, self._waker.state, stale_seconds),
+            because=because
+            or self._unjournaled
+            or self._unreleased
+            or degraded.why(seen, decisions, self._waker.state, stale_seconds),
         )
         tick = dataclasses.replace(tick, faults=self._guard.past)
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
@@ -319,14 +352,12 @@ class Agent:
         decisions: tuple[Decision, ...],
         applied: tuple[AppliedStep, ...],
         *,
-        recent: FreshUse | None = None,
         woken: bool = False,
     ) -> Moment:
         return Moment(
             wall=self._host.clock.wall(),
             seen=seen,
             settings=self._settings.strategies,
-            recent=recent,
             woken=woken,
             decisions=decisions,
             applied=applied,
@@ -350,12 +381,23 @@ class Agent:
     ) -> tuple[Decision, ...]:
         try:
             answers = self._early if early else self._answers
-            return answers.of(rule, seen, self._settings.strategies, asked)
+            found = answers.of(rule, seen, self._settings.strategies, asked)
         except Exception as error:
             if self._said.get(rule.name) != repr(error):
                 LOG.exception("strategy %s failed", rule.name)
             self._said[rule.name] = repr(error)
             return (strategies.failed(rule, error),)
+        self._tell_skipped(rule, found)
+        return found
+
+    def _tell_skipped(self, rule: strategies.Strategy, found: tuple[Decision, ...]) -> None:
+        """Errors about single subjects are logged when they come up or change."""
+        errors = [f"{d.subject}: {d.evidence['error']}" for d in found if d.reason == "SubjectFailed"]
+        if errors:
+            more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+            self._say(f"subjects of {rule.name}", f"strategy {rule.name} skips {errors[0]}{more}")
+        else:
+            self._said.pop(f"subjects of {rule.name}", None)
 
     def _apply(
         self, made: plan.Plan, seen: Snapshot, *, new: Collection[str] = ()

@@ -10,9 +10,12 @@ import types
 
 import msgspec
 
+from koordlite.model.errors import Problem
 from koordlite.model.status.faults import Faults
 
 LOG = logging.getLogger(__name__)
+KINDS = 100
+"""Kinds of faults of subjects that are logged."""
 ROUNDS = 10
 """So many rounds in a row that end in a fault end the process: a fresh start may help, another round will not."""
 
@@ -66,6 +69,30 @@ class FaultGuard:
             return
         self._told.add((type(error), place))
         LOG.error("%s; what is in force stays, the next round is tried", self.state.why, exc_info=error)
+
+
+class SubjectFaults:
+    """Faults of ours that cost one subject its turn, and none of the others: counted, and each kind logged once."""
+
+    def __init__(self, work: str) -> None:
+        """`work` is what could not be done, for the log."""
+        self.work = work
+        self.total = 0
+        self._told: set[tuple[str, str]] = set()
+
+    def note(self, subject: str, error: Exception) -> str:
+        """Count it; returns why there is no result for `subject`."""
+        self.total += 1
+        place = _place(error.__traceback__)
+        kind = type(error).__name__, place
+        if kind not in self._told and len(self._told) < KINDS:
+            self._told.add(kind)
+            LOG.error("%s: %s is left out: %s: %s", self.work, subject, kind[0], error, exc_info=error)
+        return f"{self.work}: a fault of the program itself: {kind[0]} at {place}"
+
+    def problem(self, subject: str, error: Exception) -> Problem:
+        """The same as something that its reader can act on."""
+        return Problem(subject, "object", "", self.note(subject, error), "it is left out; report it with the log")
 
 
 def _place(at: types.TracebackType | None) -> str:

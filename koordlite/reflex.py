@@ -18,31 +18,21 @@ from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.status.outcome import AppliedStep
-from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import glance
 from koordlite.strategies import Strategy, discover, limiting
 
 
-def sights(seen: Snapshot, recent: FreshUse | None, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
+def sights(seen: Snapshot, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
     """What each strategy judges in a round about new groups: as in the tick before, and only their pods."""
     part = glance.of_groups(seen, groups)
-    after_surge = dataclasses.replace(part, usage=glance.with_fresh_use(seen, recent).usage) if recent else part
     alone = dataclasses.replace(part, pods=tuple(pod for pod in seen.pods if pod.uid in part.places))
     by_need = {"all": part, "theirs": alone}
-    return lambda rule: after_surge if rule.surge_edge_milli else by_need.get(rule.new_containers, alone)
+    return lambda rule: part if rule.surge_edge_milli else by_need.get(rule.new_containers, alone)
 
 
 def asked(enforced: Collection[str]) -> frozenset[str]:
     """The rules, of those that are enforced, that are asked about new groups."""
     return frozenset(rule.name for rule in discover() if rule.new_containers != "none" and rule.name in enforced)
-
-
-def sight(strategy: Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapshot:
-    """What `strategy` judges. After a surge the rule that answered it looks at the time since.
-
-    The whole time since the last tick would show too little of the surge, and give back what was just taken.
-    """
-    return glance.with_fresh_use(seen, recent) if recent and strategy.surge_edge_milli else seen
 
 
 def edge_milli(

@@ -22,10 +22,11 @@ from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.group_notices import GroupNotices
 from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
-from koordlite.host.sentinel import Sentinel, UsageSample
+from koordlite.host.sentinel import Sentinel
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse, Reaction, Setting, Way
 from koordlite.observe import glance
+from koordlite.observe import new_groups as beginnings
 from koordlite.observe.new_groups import NewGroups
 
 LOG = logging.getLogger(__name__)
@@ -84,7 +85,6 @@ class Waker:
         self._edge: int | None = None
         self._suspect_rate = 0.0
         self._alert_until = 0.0
-        self._surge_began: UsageSample | None = None
         self._sample_cost = 0.0
         self._cost = self._watched = 0.0
         self._samples = self._pressure = self._surges = 0
@@ -144,16 +144,6 @@ class Waker:
             return self._blind(error, until)
         finally:
             self._account(time.thread_time() - cpu, self._samples - samples, self._clock.monotonic() - began)
-
-    def use_since_surge(self) -> FreshUse | None:
-        """Use since the last surge was seen, None when there was none since this was asked last."""
-        first, self._surge_began = self._surge_began, None
-        if first is None or self._sentinel is None:
-            return None
-        try:
-            return sentinel.between(first, self._sentinel.sample())
-        except (OSError, ValueError):
-            return None  # The group ended, or shows no number; the tick sees for itself.
 
     def close(self) -> None:
         """Give all descriptors back, and only pass the time from here on."""
@@ -234,7 +224,6 @@ class Waker:
         if others is None or others <= self._edge:
             return None
         self._surges += 1
-        self._surge_began = self._surge_began or first
         return Wake("surge", use)
 
     @property
@@ -311,7 +300,7 @@ def _new_groups(host: Host) -> NewGroups:
     if not isinstance(host.files, RealFiles):
         return NewGroups(host.clock, why=_EMULATED)
     try:
-        return NewGroups(host.clock, GroupNotices(host.cgroups))
+        return NewGroups(host.clock, GroupNotices(host.cgroups), state=lambda group: beginnings.state(host, group))
     except OSError as error:
         return NewGroups(host.clock, why=f"no notices of new groups: {error}")
 

@@ -24,21 +24,21 @@ LOG = logging.getLogger("descheduler")
 class _LeaseOptions:
     """The Lease and its times, as they are written."""
 
-    lease_duration: str = "137s"
-    renew_deadline: str = "107s"
-    retry_period: str = "26s"
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
     resource_name: str = "descheduler"
     resource_namespace: str = "kube-system"
 
 
-_UPSTREAM = _LeaseOptions()
+_DEFAULTS = _LeaseOptions()
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Upstream's options, under its names."""
     group = command.add_argument_group(
         "leader election",
-        "what is not given is taken from a DeschedulerConfiguration's leaderElection, else it is upstream's default",
+        "what is not given is taken from a DeschedulerConfiguration's leaderElection, else it is client-go's default",
     )
     group.add_argument("--leader-elect", action="store_true", help="evict only while holding a Lease")
     for field in dataclasses.fields(_LeaseOptions):
@@ -96,7 +96,7 @@ def _settings(args: argparse.Namespace, written: LeaderElection | None) -> Lease
     from koordlite.model import duration
 
     def setting(name: str) -> str:
-        return str(getattr(args, f"leader_elect_{name}") or getattr(written or _UPSTREAM, name))
+        return str(getattr(args, f"leader_elect_{name}") or getattr(written or _DEFAULTS, name))
 
     def seconds(name: str) -> float:
         return duration.of_option(setting(name), _option(name))

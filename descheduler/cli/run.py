@@ -8,7 +8,7 @@ import logging
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from descheduler.cli.wakeable import Wakeable
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from descheduler.evictors.executor import PlanExecutor
     from descheduler.history.memory import CycleMemory
     from descheduler.policy.watched_file import PolicyFile
+    from descheduler.serve.endpoints import Endpoints
     from descheduler.serve.loop import CycleResult, Tell
     from koordlite.http.certificate import Certificate, SelfSigned
+    from koordlite.http.server import Server
     from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger("descheduler")
@@ -83,9 +85,9 @@ def _serving_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--listen",
         metavar="ADDRESS:PORT",
-        default=_LISTEN,
         help="where metrics, health and report are served while it loops; off: nowhere. Beyond loopback all but health "
-        f"needs the token of a service account that may get the path. Default {_LISTEN}",
+        "needs the token of a service account that may get the path. Default: healthzBindAddress and "
+        f"metricsBindAddress of a DeschedulerConfiguration, else {_LISTEN}",
     )
     command.add_argument(
         "--token-audience", metavar="NAME", default="", help="with --listen: accept only tokens bound to this audience"
@@ -107,6 +109,7 @@ def _serving_options(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Cycles until stopped; 0, or 1 when the only cycle failed."""
     from descheduler.cli.source import PictureSource
+    from descheduler.policy import reader
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import Loop
     from koordlite.clock import RealClock
@@ -125,7 +128,9 @@ def run(args: argparse.Namespace) -> int:
     _start_log(args)
     wakeable = Wakeable()
     wakeable.listen()
-    pictures = PictureSource(args, again=bool(interval), watch=args.watch == "auto")
+    pictures = PictureSource(
+        args, kubeconfig=reader.kubeconfig(policy.document), again=bool(interval), watch=args.watch == "auto"
+    )
     _log_notices(policy.notices)
     with contextlib.ExitStack() as stack:
         stack.callback(pictures.close)
@@ -135,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
         moving = evict.moving if evict is not None else dict
         clock = RealClock(wakeable.stop)
         loop = Loop(pictures, policy, clock, evict=evict, leads=leads, memory=memory, moving=moving)
-        tell = stack.enter_context(_listeners(args, pictures, interval))
+        tell = stack.enter_context(_listeners(args, pictures, policy, interval))
         if interval:
             guard = FaultGuard()
             loop.run(tell, interval_seconds=interval, wait=wakeable.wait, around=_without_collection, guard=guard)
@@ -252,7 +257,9 @@ def _evictor(
 
 
 @contextlib.contextmanager
-def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: float) -> Iterator[Tell]:
+def _listeners(
+    args: argparse.Namespace, pictures: PictureSource, policy: PolicyFile, interval: float
+) -> Iterator[Tell]:
     """All that receive the result of a cycle, one after the other."""
     from descheduler.serve import report_folder as folder
     from descheduler.serve.log import CycleLog
@@ -262,8 +269,9 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
         if args.report:
             reports = folder.Folder(pathlib.Path(args.report))
             listeners.append(reports.tell_on if interval else reports.tell)
-        if interval and _address(args):
-            listeners.append(stack.enter_context(_served(args, interval, pictures.api)))
+        places = _addresses(args, policy)
+        if interval and places:
+            listeners.append(stack.enter_context(_served(args, places, interval, pictures.api)))
         if pictures.api is not None and not args.no_events:
             listeners.append(stack.enter_context(_events(pictures)))
 
@@ -275,59 +283,64 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
 
 
 @contextlib.contextmanager
-def _served(args: argparse.Namespace, interval: float, api: Api | None) -> Iterator[Tell]:
-    """Beyond loopback a token is needed for all but health, and the API server is asked whose it is."""
-    from descheduler.cli import upstream
+def _served(
+    args: argparse.Namespace, places: Sequence[tuple[str, int]], interval: float, api: Api | None
+) -> Iterator[Tell]:
+    """Serve the same at each address; beyond loopback all but health needs a token, which the API server reviews."""
     from descheduler.serve.endpoints import Endpoints
     from descheduler.serve.metrics import Metrics
     from koordlite.clock import RealClock
-    from koordlite.http.cluster_review import by_cluster
-    from koordlite.http.guard import Guard, is_loopback
-    from koordlite.http.server import Server
 
-    place = _address(args)
-    assert place is not None
-    address, port = place
-    certificate, exposed = _certificate(args), not is_loopback(address)
-    if exposed and certificate is None:
-        LOG.warning("tokens are sent to %s in the clear: name a certificate with --tls-cert-file", address)
     metrics = Metrics()
     shown = metrics.registry if args.disable_metrics == "false" else None
     endpoints = Endpoints(shown, interval_seconds=interval, monotonic=RealClock().monotonic)
-    try:
-        guard = Guard(exposed=exposed, review=by_cluster(api, args.token_audience) if api else None)
-        server = Server(address, port, endpoints.answer, guard=guard, certificate=certificate)
-    except ConfigError as error:
-        why = error.problems[0].why
-        do = "choose another port, 0 for any free one, or off"
-        option = "--secure-port" if upstream.address(args) else "--listen"
-        raise InputError(Problem("command line", option, f"{address}:{port}", why, do)) from error
 
     def tell(result: CycleResult) -> None:
         metrics.observe(result)
         endpoints.publish(result)
 
-    server.start()
-    LOG.info("listening on %s", server.url)
-    try:
+    with contextlib.ExitStack() as stack:
+        for server in [_server(args, address, port, endpoints, api) for address, port in places]:
+            stack.callback(server.close)
+            server.start()
+            LOG.info("listening on %s", server.url)
         yield tell
-    finally:
-        server.close()
 
 
-def _address(args: argparse.Namespace) -> tuple[str, int] | None:
-    """Where to listen; None: nowhere."""
+def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoints, api: Api | None) -> Server:
+    from descheduler.cli import upstream
+    from koordlite.http.cluster_review import by_cluster
+    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.server import Server
+
+    certificate, exposed = _certificate(args), not is_loopback(address)
+    if exposed and certificate is None:
+        LOG.warning("tokens are sent to %s in the clear: name a certificate with --tls-cert-file", address)
+    guard = Guard(exposed=exposed, review=by_cluster(api, args.token_audience) if api else None)
+    try:
+        return Server(address, port, endpoints.answer, guard=guard, certificate=certificate)
+    except ConfigError as error:
+        do = "choose another port, 0 for any free one, or off"
+        option = "--secure-port" if upstream.address(args) else "--listen"
+        why = error.problems[0].why
+        raise InputError(Problem("command line", option, f"{address}:{port}", why, do)) from error
+
+
+def _addresses(args: argparse.Namespace, policy: PolicyFile) -> tuple[tuple[str, int], ...]:
+    """Where to listen: as the options say, else the policy, else the default; empty: nowhere."""
     from descheduler.cli import upstream
 
     secure = upstream.address(args)
     if secure:
-        return secure if secure[1] else None
+        return (secure,) if secure[1] else ()
     if args.listen == "off":
-        return None
-    address, _, port = args.listen.rpartition(":")
+        return ()
+    if args.listen is None and policy.bind_addresses:
+        return policy.bind_addresses
+    address, _, port = (args.listen or _LISTEN).rpartition(":")
     if not port.isdigit():
         raise InputError(Problem("command line", "--listen", args.listen, "no port", "write ADDRESS:PORT, or off"))
-    return address.strip("[]"), int(port)
+    return ((address.strip("[]"), int(port)),)
 
 
 def _certificate(args: argparse.Namespace) -> Certificate | SelfSigned | None:

@@ -59,11 +59,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
 class PictureSource:
     """`loop.Source` for the command line: the files are read, or the cluster is asked, again each time."""
 
-    def __init__(self, args: argparse.Namespace, *, again: bool = False, watch: bool = False) -> None:
-        """ConfigError when there is no way to the cluster; it is not asked yet. `again`: for more than one cycle, so
-        what has not changed on the cluster since the last one is not read again; with `watch` it is not even listed."""
+    def __init__(
+        self, args: argparse.Namespace, *, kubeconfig: str = "", again: bool = False, watch: bool = False
+    ) -> None:
+        """ConfigError when there is no way to the cluster; it is not asked yet. `kubeconfig` is the policy's, for when
+        no option names one. `again`: for more than one cycle, so what has not changed on the cluster since the last one
+        is not read again; with `watch` it is not even listed."""
         self._paths, self._now = args.snapshot, _moment(args.now)
-        self.api: Api | None = None if args.snapshot else _connect(args)
+        self.api: Api | None = None if args.snapshot else _connect(args, kubeconfig)
         """The cluster; None when there are only files."""
         self._gatherer: Gatherer | None = None
         self._again, self._watch = again, again and watch
@@ -121,10 +124,10 @@ class PictureSource:
             self._watches.stop()
 
 
-def _connect(args: argparse.Namespace) -> Api:
+def _connect(args: argparse.Namespace, kubeconfig: str) -> Api:
     from koordlite.kube.client import access
 
-    return access.connect(args.kubeconfig, args.context, user_agent="descheduler")
+    return access.connect(args.kubeconfig or kubeconfig or None, args.context, user_agent="descheduler")
 
 
 def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:
@@ -138,7 +141,7 @@ def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:
     setup = reader.setup(document)
     with no_collection():
         with commandline.progress("reading the files" if args.snapshot else "reading the cluster"):
-            view = PictureSource(args).view(document, setup)
+            view = PictureSource(args, kubeconfig=reader.kubeconfig(document)).view(document, setup)
         with commandline.progress(f"judging {len(view.by_uid)} pods"):
             return planner.plan(view, setup, explained=explained)
 

@@ -49,8 +49,20 @@ from koordlite.model.quantity import Quantity
 Memory = Mapping[tuple[str, str], object]
 """What plugins wanted to know again, by profile and plugin."""
 
+FAULT = "ProgramFault"
+"""The reason where a fault of ours ended the decision about a pod,"""
+PLUGIN_FAULT = "PluginFault"
+"""and where it ended what a plugin says."""
 _UNSURE = frozenset(
-    {"NoNodeInScope", "Paused", "ReservedCPUsUnknown", "StalePlacement", "TopologyUnknown", "UsageUnknown"}
+    {
+        PLUGIN_FAULT,
+        "NoNodeInScope",
+        "Paused",
+        "ReservedCPUsUnknown",
+        "StalePlacement",
+        "TopologyUnknown",
+        "UsageUnknown",
+    }
 )
 """Notes that say that a plugin could not judge; the others say why nothing is to be done."""
 _STOPS: Mapping[str, Literal["node", "namespace", "total"]] = {
@@ -160,7 +172,7 @@ class _Draft:
 
     def _converse(self, judge: _Judge, plugin: Plugin, conversation: Conversation) -> None:
         verdict: Verdict | None = None
-        while (message := _next(conversation, verdict)) is not None:
+        while (message := self._said(plugin, conversation, verdict)) is not None:
             verdict = None
             if isinstance(message, Finding):
                 finding = msgspec.structs.replace(message, plugin=plugin.name)
@@ -172,13 +184,22 @@ class _Draft:
         """Plugins without an order of their own: all that they found is sorted, and a pod is decided on once."""
         findings: dict[str, list[Finding]] = defaultdict(list)
         for plugin, config in entries:
-            for message in self._conversation(judge, plugin, config):
+            conversation = self._conversation(judge, plugin, config)
+            while (message := self._said(plugin, conversation, None)) is not None:
                 if isinstance(message, Finding):
                     findings[message.pod].append(msgspec.structs.replace(message, plugin=plugin.name))
                 else:
                     self._keep(judge.profile, plugin, message)
         for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
             self._answer(judge, self._view.by_uid[uid], tuple(findings[uid]))
+
+    def _said(self, plugin: Plugin, conversation: Conversation, verdict: Verdict | None) -> Finding | Aside | None:
+        """What the plugin says next. A fault of its own ends what it says, and no other plugin's."""
+        try:
+            return _next(conversation, verdict)
+        except Exception as error:  # noqa: BLE001 - one plugin's fault costs that plugin
+            self._notes.append(Note(node="", reason=PLUGIN_FAULT, text=_fault(error), plugin=plugin.name))
+            return None
 
     def _keep(self, profile: Profile, plugin: Plugin, message: Aside) -> None:
         if isinstance(message, Note):
@@ -195,9 +216,11 @@ class _Draft:
         if before and before.verdict == "evict":
             self._decided[pod.uid] = _merged(before, msgspec.structs.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
-        outcome = self._decide(
-            Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings), judge.guards
-        )
+        asked = Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings)
+        try:
+            outcome = self._decide(asked, judge.guards)
+        except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
+            outcome = asked.spared((Refusal(FAULT, _fault(error)),))
         self._decided[pod.uid] = _merged(before, outcome)
         if outcome.verdict == "evict":
             self._taken.add(pod.uid)
@@ -334,6 +357,14 @@ def in_scope(view: View, setup: Setup, profile: Profile) -> NodeGroup:
 def _nowhere(profile: Profile, plugin: Plugin) -> Note:
     text = f"profile {profile.name} judges no node: none is ready and selected by nodeSelector"
     return Note(node="", reason="NoNodeInScope", text=text, plugin=plugin.name)
+
+
+def _fault(error: Exception) -> str:
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    place = f"{at.tb_frame.f_globals.get('__name__', '?')}:{at.tb_lineno}" if at else "unknown"
+    return f"a fault of the program itself: {type(error).__name__}: {error} at {place}"[:300]
 
 
 def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Aside | None:

@@ -19,10 +19,13 @@ from descheduler.migration import job_requests, progress
 from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration
+from koordlite.threads import Worker
 
 IDLE_SECONDS = 10.0
 """How often it is looked whether someone made a job, while there is none."""
 _FAILED_SECONDS = 10.0
+WORK_SECONDS = 1800.0
+"""A round takes less, also where each of many jobs waits for a slow server."""
 _SHORTEST_SECONDS = 0.1
 _STOP_SECONDS = 30.0
 
@@ -52,7 +55,7 @@ class PlanExecutor:
         self._controllers: dict[str, Migrations] = {}
         self._lock = threading.Lock()
         self._woken, self._stopped = threading.Event(), False
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
         self._follow(rules)
 
     def __call__(self, plan: EvictionPlan) -> tuple[Attempt, ...]:
@@ -137,7 +140,7 @@ class PlanExecutor:
 
     def start(self) -> None:
         """Work in a thread until `stop`."""
-        self._thread = threading.Thread(target=self._run, name="migration", daemon=True)
+        self._thread = Worker("migration", self._run)
         self._thread.start()
 
     def stop(self) -> None:
@@ -150,6 +153,8 @@ class PlanExecutor:
     def _run(self) -> None:
         while not self._stopped:
             pause = self.work()
+            if self._thread is not None:
+                self._thread.beat(pause + WORK_SECONDS)
             self._woken.wait(pause)
             self._woken.clear()
 

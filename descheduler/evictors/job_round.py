@@ -25,7 +25,7 @@ from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
 from descheduler.picture.cluster import View
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.model import times
+from koordlite.model import keys, times
 from koordlite.model.wire import objects as wire
 
 JobEvent = tuple[str, str, str, str]
@@ -135,7 +135,7 @@ class Round:
         if waits:
             yield job.name, job.pod.key, "Waiting", waits
             return
-        notes = {**job.annotations, objects.PASSED_ARBITRATION: "true"}
+        notes = {**job.annotations, keys.PASSED_ARBITRATION: "true"}
         passed = structs.replace(job, metadata=structs.replace(job.metadata, annotations=notes))
         self._jobs[job.name] = self._cluster.write_job(job, passed)
         self._traffic.add(job, pod)
@@ -216,22 +216,22 @@ class Round:
             "Delete": lambda: self._cluster.delete_pod(job.pod, options),
             "SoftEviction": lambda: self._ask_softly(job, pod),
         }
-        wanted = (labels.get(objects.EVICT_POLICY) for meta in (pod.metadata, job.metadata) if (labels := meta.labels))
+        wanted = (labels.get(keys.EVICT_POLICY) for meta in (pod.metadata, job.metadata) if (labels := meta.labels))
         policy = next((word for word in wanted if word), self._args.eviction_policy)
         way.get(policy, way[self._args.eviction_policy])()
 
     def _ask_softly(self, job: MigrationJob, pod: wire.PodObject) -> None:
         """Note on the pod that it should go; whoever watches for that deletes it."""
-        if objects.SOFT_EVICTION in (pod.metadata.annotations or {}):
+        if keys.SOFT_EVICTION in (pod.metadata.annotations or {}):
             return
         request: dict[str, Any] = {
             "timestamp": times.show(self._now),
             "deleteOptions": job.spec.delete_options,
-            "initiator": job.annotations.get(objects.EVICT_TRIGGER, ""),
+            "initiator": job.annotations.get(keys.EVICT_TRIGGER, ""),
             "reason": job.reason,
         }
         text = json.dumps({key: value for key, value in request.items() if value})
-        self._cluster.annotate_pod(job.pod, {objects.SOFT_EVICTION: text})
+        self._cluster.annotate_pod(job.pod, {keys.SOFT_EVICTION: text})
 
 
 def _bare_view(cluster: Cluster, args: MigrationControllerArgs, now: float) -> View:

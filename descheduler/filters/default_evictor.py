@@ -17,7 +17,6 @@ from koordlite.model import duration, keys
 from koordlite.model.errors import InputError, Problem
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-_EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 _COST_NEVER = 2**31 - 1
 
 
@@ -117,7 +116,7 @@ def _special(pod: PodView) -> bool:
 def _own(pod: PodView) -> tuple[object, ...]:
     """What guards read of a pod that is not part of its template, but for those that are `_PERSONAL`."""
     value, notes = pod.pod, pod.pod.annotations
-    written = notes.get(PREFER_NO_EVICTION), notes.get(_EVICTION_COST)
+    written = notes.get(PREFER_NO_EVICTION), notes.get(keys.EVICTION_COST)
     return (*written, value.priority, value.phase, EVICT in notes, pod.pod.uid if _special(pod) else "")
 
 
@@ -163,9 +162,9 @@ def _opted_out(pod: PodView, _view: View, args: Args) -> str:
 
 
 def _cost(pod: PodView, _view: View, _args: Args) -> str:
-    text = pod.pod.annotations.get(_EVICTION_COST, "")
+    text = pod.pod.annotations.get(keys.EVICTION_COST, "")
     never = text == str(_COST_NEVER)
-    return f"its annotation {_EVICTION_COST} says never" if never else ""
+    return f"its annotation {keys.EVICTION_COST} says never" if never else ""
 
 
 def _critical(pod: PodView, _view: View, args: Args) -> str:

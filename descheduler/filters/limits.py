@@ -57,7 +57,7 @@ class Budget:
         """
         for reason, subject, limit, words in self._counters(pod):
             if self._taken[reason, subject] >= limit:
-                return reason, words.format(limit=limit)
+                return reason, words
         return "", ""
 
     def _replicas(self, pod: PodView) -> int:
@@ -73,23 +73,23 @@ class Budget:
     def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int, str]]:
         """The limits that there are: reason, what is counted, how many, and the sentence."""
         limits = self._limits
-        of_all = "maxNoOfPodsToEvictTotal is {limit}, and so many go before it"
+        of_all = f"maxNoOfPodsToEvictTotal is {limits.total}, and so many go before it"
         if limits.total_first and limits.total is not None:
             yield TOTAL, "", limits.total, of_all
         if pod.node and limits.per_node is not None:
-            words = f"maxNoOfPodsToEvictPerNode is {{limit}}, and so many of {pod.node} go before it"
+            words = f"maxNoOfPodsToEvictPerNode is {limits.per_node}, and so many of {pod.node} go before it"
             yield PER_NODE, pod.node, limits.per_node, words
         if limits.per_namespace is not None:
             namespace = pod.pod.namespace
-            words = f"maxNoOfPodsToEvictPerNamespace is {{limit}}, and so many of {namespace} go before it"
+            words = f"maxNoOfPodsToEvictPerNamespace is {limits.per_namespace}, and so many of {namespace} go before it"
             yield PER_NAMESPACE, namespace, limits.per_namespace, words
         if not limits.total_first and limits.total is not None:
             yield TOTAL, "", limits.total, of_all
         if limits.per_owner is not None and pod.owner:
             most = share(limits.per_owner, self._replicas(pod))
-            given = "{limit}" if most == limits.per_owner else f"{limits.per_owner} ({{limit}})"
+            given = f"{most}" if most == limits.per_owner else f"{limits.per_owner} ({most})"
             words = f"maxNoOfPodsToEvictPerOwner is {given}, and so many of {pod.owner} go before it"
             yield "LimitPerOwner", pod.owner, most, words
         for budget in self._view.budgets_by_pod.get(pod.uid, ()):
-            words = f"PodDisruptionBudget {budget.key} allows {{limit}} disruptions, and none is left"
+            words = f"PodDisruptionBudget {budget.key} allows {budget.allowed} disruptions, and none is left"
             yield "DisruptionBudget", budget.key, budget.allowed, words

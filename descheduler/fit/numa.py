@@ -7,7 +7,8 @@ from typing import Literal
 
 from descheduler.fit import koordinator
 from descheduler.fit.free_capacity import Booking, FreeCapacity
-from descheduler.framework import VOLCANO_POLICY, PodView
+from descheduler.framework import PodView
+from koordlite.model import keys
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import parse_resources
@@ -67,7 +68,7 @@ def concerned(pod: PodView) -> bool:
 
 def asked_policy(pod: PodView) -> str:
     """The topology manager policy that the pod asks of its node, for Volcano; empty when it asks for none."""
-    asked = pod.pod.annotations.get(VOLCANO_POLICY, "")
+    asked = pod.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "")
     return "" if asked == "none" else asked
 
 

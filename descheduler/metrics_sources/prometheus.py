@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from descheduler.picture.cluster import Usage
+from koordlite.model.errors import UNREADABLE
 
 SOURCE = "Prometheus"
 """Its name in `View.usage`, before a colon and the query."""
@@ -53,6 +54,8 @@ class Prometheus(msgspec.Struct, frozen=True):
 
     def usage(self, query: str) -> Usage:
         """The answer to an instant query."""
+        from http.client import HTTPException
+
         address = f"{self.url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
         try:
             return read(self._get(address))
@@ -60,8 +63,8 @@ class Prometheus(msgspec.Struct, frozen=True):
             with error:
                 why = _shown(error.read(_SHOWN_CHARACTERS))
             return Usage(absent=f"Prometheus {self.url} answers {error.code} {error.reason}: {why}")
-        except OSError as error:
-            return Usage(absent=f"Prometheus {self.url} cannot be asked: {error}")
+        except (OSError, ValueError, HTTPException) as error:
+            return Usage(absent=f"Prometheus {self.url} cannot be asked: {error or type(error).__name__}")
 
     def _get(self, address: str) -> bytes:
         import ssl  # These take as long to import as a small cluster to judge, and most policies never ask.
@@ -89,7 +92,7 @@ def read(body: bytes) -> Usage:
             kind = reply.data.result_type
             return Usage(absent=f"the query gives a {kind}, not a vector of one sample for each node")
         return _percentages(msgspec.json.decode(reply.data.result, type=list[_Sample]))
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return Usage(absent=f"not an answer of Prometheus: {error}; it begins {_shown(body)!r}")
 
 

@@ -12,7 +12,7 @@ from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView
 from descheduler.migration import objects, pods
 from descheduler.migration.objects import MigrationJob
-from koordlite.model import duration, times
+from koordlite.model import duration, keys, times
 
 CONTROLLER = "migration.koordlite.io/controller"
 """uid of the controller of a job's pod: the limit of a workload's pace needs it when the pod is long gone."""
@@ -42,9 +42,9 @@ def job(
         spec["deleteOptions"] = dict(args.default_delete_options)
     named = {"name": name} if name else {"generateName": f"{pod.pod.name[:_LONGEST_PREFIX]}-"}
     notes = {
-        objects.EVICT_REASON: reason,
-        objects.EVICT_TRIGGER: trigger,
-        objects.CREATED_BY: creator,
+        keys.EVICT_REASON: reason,
+        keys.EVICT_TRIGGER: trigger,
+        keys.CREATED_BY: creator,
         CONTROLLER: pods.controller_uid(pod),
     }
     return {
@@ -58,7 +58,7 @@ def job(
 
 def ours(one: MigrationJob, creator: str, *, adopts: bool = True) -> bool:
     """Is the job ours to work on? Those that people make name no creator."""
-    made_by = one.annotations.get(objects.CREATED_BY, "")
+    made_by = one.annotations.get(keys.CREATED_BY, "")
     return made_by == creator or (adopts and not made_by)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.model import merge_patch
+from koordlite.model import keys, merge_patch
 from koordlite.model.wire.objects import ObjectMeta, WireObject
 from koordlite.model.wire.reservation import Condition, ObjectReference, ReservationObject
 
@@ -17,13 +17,6 @@ RESERVATIONS = f"/apis/{GROUP_VERSION}/reservations"
 
 PENDING, RUNNING, SUCCEEDED, FAILED, ABORTED = "Pending", "Running", "Succeeded", "Failed", "Aborted"
 """Phases of a job."""
-
-PASSED_ARBITRATION = "descheduler.koordinator.sh/passed-arbitration"
-EVICT_REASON = "koordinator.sh/evict-reason"
-EVICT_TRIGGER = "koordinator.sh/evict-trigger"
-CREATED_BY = "koordinator.sh/job-created-by"
-EVICT_POLICY = "koordinator.sh/evict-policy"
-SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
 
 
 class ReservationOptions(WireObject, frozen=True):
@@ -87,7 +80,7 @@ class MigrationJob(WireObject, frozen=True):
     @property
     def passed(self) -> bool:
         """It was let through by arbitration."""
-        return self.annotations.get(PASSED_ARBITRATION) == "true"
+        return self.annotations.get(keys.PASSED_ARBITRATION) == "true"
 
     @property
     def pod(self) -> ObjectReference:
@@ -103,7 +96,7 @@ class MigrationJob(WireObject, frozen=True):
     @property
     def reason(self) -> str:
         """Why the pod is to go, in the word of the plugin."""
-        return self.annotations.get(EVICT_REASON) or "NotSet"
+        return self.annotations.get(keys.EVICT_REASON) or "NotSet"
 
 
 class Reservation(ReservationObject, frozen=True):

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Iterator
 
 from descheduler.framework import (
-    VOLCANO_POLICY,
     Conversation,
     Finding,
     Handle,
@@ -24,7 +23,7 @@ from descheduler.framework import (
 )
 from descheduler.rules import numa_wording
 from koordlite.formulas.topology import numa
-from koordlite.model import duration, nrt
+from koordlite.model import duration, keys, nrt
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.settings import bounded, duration_text
 
@@ -87,7 +86,7 @@ def _promises(node: NodeView) -> bool:
 
 
 def _asks(pod: PodView) -> bool:
-    return not pod.pod.finished and (bool(pod.containers) or VOLCANO_POLICY in pod.pod.annotations)
+    return not pod.pod.finished and (bool(pod.containers) or keys.VOLCANO_NUMA_POLICY in pod.pod.annotations)
 
 
 def _judged(node: NodeView) -> Iterator[PodView]:
@@ -100,22 +99,15 @@ def _judged(node: NodeView) -> Iterator[PodView]:
 
 
 def _violations(pod: PodView, node: NodeView, config: Config) -> Iterator[numa.Violation]:
-    memory = numa.MemoryThresholds(config.remote_memory_ratio, config.remote_memory_mib * _MIB)
-    for container in pod.containers:
-        if pod.observed:
-            yield from numa.container_violations(container, node.topology, memory)
-        else:
-            yield from _broken_promise(container, node)
-    together = numa.pod_spans(pod.containers, node.topology) if pod.containers else None
-    if together:
-        yield together
-    mismatch = numa.policy_mismatch(
-        wanted=pod.pod.annotations.get(VOLCANO_POLICY, ""),
-        node_policy=node.topology_policy,
+    rules = numa.Rules(
+        topology=node.topology,
+        policy=node.topology_policy,
         cpu_manager_policy=node.cpu_manager.policy,
+        memory=numa.MemoryThresholds(config.remote_memory_ratio, config.remote_memory_mib * _MIB),
     )
-    if mismatch:
-        yield mismatch
+    for container in pod.containers:
+        yield from rules.of_container(container) if pod.observed else _broken_promise(container, node)
+    yield from rules.of_whole(pod.containers, pod.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""))
 
 
 def _broken_promise(container: ContainerPlacement, node: NodeView) -> Iterator[numa.Violation]:

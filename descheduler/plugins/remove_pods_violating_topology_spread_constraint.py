@@ -61,9 +61,13 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     if not pod.object.spec.topology_spread_constraints or index is None:
         return "it has no spread constraints"
     for constraint, _ in spread.constraints([pod], config.constraints or ("DoNotSchedule",)):
+        own = spread.domain(pod, constraint)
+        if not own:
+            words.append(f"its node counts for no {constraint.key}")
+            continue
         domains, values = spread.domains(constraint, index), spread.values(constraint)
         sizes = [len(domains.get(value, ())) for value in values] or [0]
-        here = len(domains.get(spread.domain(pod, constraint), ()))
+        here = len(domains.get(own, ()))
         words.append(
             f"{here} in its {constraint.key}, {min(sizes)} to {max(sizes)} elsewhere, skew {constraint.max_skew}"
         )

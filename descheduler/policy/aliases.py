@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from koordlite.model.errors import Problem
+from koordlite.model.reading import yaml_bounds
 
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _POINTS: Mapping[str, str] = {"preEvictionFilter": "preevictionfilter", "preSort": "presort"}
 _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "PodLifeTime": {"maxPodLifetimeSeconds": "maxPodLifeTimeSeconds"},
@@ -63,7 +65,7 @@ class Aliases:
 def kind_of(text: str) -> tuple[str, str, str]:
     """(apiVersion, kind, line:column of the former) as far as the text has them; the reader tells what is wrong."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(yaml_bounds.checked(text), Loader=_LOADER)
     except yaml.YAMLError:
         return "", "", ""
     found = _child(root, "apiVersion"), _child(root, "kind")

@@ -13,6 +13,8 @@ from koordlite.model import duration
 from koordlite.model.settings import bounded, duration_text
 
 PROFILE = "koord-descheduler"
+_PORT = 10251
+"""Where koord-descheduler serves health and metrics."""
 _EVICTORS: Any = Literal["MigrationController", "DefaultEvictor"]
 _NO_DESCHEDULE = DeschedulePlugins()
 _NO_BALANCE = BalancePlugins()
@@ -60,9 +62,9 @@ class ClientConnection:
     content_type: str = "application/vnd.kubernetes.protobuf"
     """Without effect: this program speaks JSON."""
     qps: float = bounded(50.0, ge=0)
-    """Requests a second; 0: no limit."""
+    """Without effect: the requests of a cycle are few, and the API server paces them."""
     burst: int = bounded(100, ge=0)
-    """Requests at once."""
+    """Without effect, as qps."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,12 +152,19 @@ class ProfileConfiguration:
 
 def _is_address(text: str) -> None:
     """A host, an IP address of either kind, or one of them with a port (IPv6 in brackets then)."""
+    if not text:
+        return
     host, colon, port = text.rpartition(":")
     plain = host if colon else text
     good_port = not colon or (port.isascii() and port.isdigit() and int(port) < 65536)
     good_host = ":" not in plain or (plain.startswith("[") and _is_ip(plain[1:-1]) and plain.endswith("]"))
     if not _is_ip(text) and not (good_host and good_port):
         raise ValueError("not an address like 0.0.0.0:10251, or a host without a port")
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, colon, port = ("", "", "") if _is_ip(text) else text.rpartition(":")
+    return (host.strip("[]"), int(port)) if colon else (text.strip("[]"), _PORT)
 
 
 def _is_ip(text: str) -> bool:
@@ -167,7 +176,7 @@ def _is_ip(text: str) -> bool:
 
 
 def _address() -> Any:
-    return dataclasses.field(default="0.0.0.0:10251", metadata={"check": _is_address})
+    return dataclasses.field(default="", metadata={"check": _is_address})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,9 +196,9 @@ class Configuration:
     enable_contention_profiling: bool = True
     """Without effect: there is no profiling over HTTP."""
     healthz_bind_address: str = _address()
-    """Where /healthz answers."""
+    """Where health, metrics and report are served unless an option says; empty: where `--listen` does by default."""
     metrics_bind_address: str = _address()
-    """Where /metrics answers."""
+    """The same, for a second address."""
     descheduling_interval: str = duration_text("0")
     """Pause between the starts of two cycles; 0: one cycle only."""
     dry_run: bool = False
@@ -213,3 +222,9 @@ class Configuration:
             raise ValueError("of several profiles each needs a name")
         if len(set(names)) < len(names):
             raise ValueError("two profiles have one name")
+
+    @property
+    def bind_addresses(self) -> tuple[tuple[str, int], ...]:
+        """Where it asks to be reached, each address once; an address without a port has Koordinator's, 10251."""
+        texts = dict.fromkeys(filter(None, (self.healthz_bind_address, self.metrics_bind_address)))
+        return tuple(_host_and_port(text) for text in texts)

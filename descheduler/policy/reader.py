@@ -7,6 +7,7 @@ for no reason works: a plugin without an entry in pluginConfig (docs/compatibili
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -46,6 +47,18 @@ ON_BY_DEFAULT = ("NUMAAlignment", "ReservedCPUs", "TopologyAffinityErrors")
 """What judges without a policy file: rules that a cluster breaks only by mistake, whatever its operator prefers."""
 
 
+_FEW = "the requests of a cycle are few, and the API server paces them"
+_IDLE_SETTINGS = {
+    "qps": _FEW,
+    "burst": _FEW,
+    "content_type": "this program speaks JSON",
+    "accept_content_types": "this program speaks JSON",
+    "enable_profiling": "there is no profiling over HTTP",
+    "enable_contention_profiling": "there is no profiling over HTTP",
+}
+"""Settings of a DeschedulerConfiguration that change nothing here, each with the reason."""
+
+
 def default() -> Policy:
     """What holds without a policy file: few plugins, pods must fit elsewhere, and few go at a time."""
     entries = [shapes()[EVICTOR](name=EVICTOR, args=Args(node_fit=True))]
@@ -58,6 +71,11 @@ def default() -> Policy:
         max_no_of_pods_to_evict_per_owner=1,
         profiles=(ProfilePolicy(name="default", plugin_config=tuple(entries), plugins=on),),
     )
+
+
+def kubeconfig(document: PolicyDocument) -> str:
+    """Path of the kubeconfig that the policy names; empty when it names none."""
+    return document.client_connection.kubeconfig if isinstance(document, Configuration) else ""
 
 
 def load(path: str, found_notices: list[Problem] | None = None) -> PolicyDocument:
@@ -99,6 +117,8 @@ def _missing_arguments(document: PolicyDocument, source: str) -> Iterator[Proble
 
 def notices(document: PolicyDocument, source: str) -> Iterator[Problem]:
     """What is no mistake but hardly meant: nothing to judge, arguments that nobody reads, limits that limit nothing."""
+    if isinstance(document, Configuration):
+        yield from _without_effect(document, source)
     if not any(profile.plugins.judging for profile in document.profiles):
         do = f"enable one of {', '.join(plugins.discover())} at profiles[].plugins"
         yield Problem(source, "$.profiles", "", "no plugin is enabled, so nothing is judged", do)
@@ -110,6 +130,16 @@ def notices(document: PolicyDocument, source: str) -> Iterator[Problem]:
             if isinstance(entry.args, Args) and entry.args.min_replicas == 1:
                 why = "a workload always has one pod: 1 protects nothing"
                 yield Problem(source, f"$.profiles[{i}].pluginConfig", "minReplicas: 1", why, "write 2 or more, or 0")
+
+
+def _without_effect(document: Configuration, source: str) -> Iterator[Problem]:
+    """Settings that differ from their defaults and change nothing here."""
+    for holder, path in ((document.client_connection, "$.clientConnection."), (document, "$.")):
+        for field in dataclasses.fields(holder):
+            why = _IDLE_SETTINGS.get(field.name)
+            value = getattr(holder, field.name)
+            if why is not None and value != field.default:
+                yield Problem(source, path + strict.camel(field.name), str(value), f"no effect: {why}", "remove it")
 
 
 def _is_idle(entry: PluginConfig, judging: Sequence[str]) -> bool:

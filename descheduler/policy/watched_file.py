@@ -54,6 +54,11 @@ class PolicyFile:
         return self.document.leader_election if isinstance(self.document, Configuration) else None
 
     @property
+    def bind_addresses(self) -> tuple[tuple[str, int], ...]:
+        """Where the policy asks to serve health and metrics; empty when it does not say."""
+        return self.document.bind_addresses if isinstance(self.document, Configuration) else ()
+
+    @property
     def schedule(self) -> Cron | None:
         """When cycles begin by the policy; None when it does not say."""
         policy = self.document

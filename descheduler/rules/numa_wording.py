@@ -7,16 +7,6 @@ from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.topology import Topology
 
 _MIB = 2**20
-_FACTS = {
-    "CPUOutsideAssignment": "may run on {where}; {cpus} were not promised",
-    "CPUSpansNUMA": "is on NUMA {nodes}: {where}",
-    "CPUWrongNUMA": "runs on {where}",
-    "RemoteMemory": "{mib} MiB ({percent}) of its memory is not on NUMA {nodes}",
-    "MemsSpanNUMA": "may take memory from NUMA {nodes} as well",
-    "DeviceRemote": "devices {devices} are on another NUMA node",
-    "PodSpansNUMA": "its containers are on NUMA {nodes}",
-    "PolicyMismatch": "the node runs topology manager {topologyManagerPolicy}, CPU manager {cpuManagerPolicy}",
-}
 
 
 def promise(container: ContainerPlacement | None, wrong: numa.Violation) -> str:
@@ -35,13 +25,27 @@ def promise(container: ContainerPlacement | None, wrong: numa.Violation) -> str:
 
 def fact(container: ContainerPlacement | None, topology: Topology, wrong: numa.Violation) -> str:
     """What is the case instead."""
-    evidence = wrong.evidence
-    words = {
-        "where": _where(container, topology),
-        "mib": int(evidence.get("remoteBytes", 0)) // _MIB,
-        "percent": f"{float(evidence.get('remoteRatio', 0)):.0%}",
-    }
-    return _FACTS[wrong.reason].format(**words, **evidence)
+    evidence, where = wrong.evidence, _where(container, topology)
+    match wrong.reason:
+        case "CPUOutsideAssignment":
+            said = f"may run on {where}; {evidence['cpus']} were not promised"
+        case "CPUSpansNUMA":
+            said = f"is on NUMA {evidence['nodes']}: {where}"
+        case "CPUWrongNUMA":
+            said = f"runs on {where}"
+        case "RemoteMemory":
+            mib, part = int(evidence["remoteBytes"]) // _MIB, float(evidence["remoteRatio"])
+            said = f"{mib} MiB ({part:.0%}) of its memory is not on NUMA {evidence['nodes']}"
+        case "MemsSpanNUMA":
+            said = f"may take memory from NUMA {evidence['nodes']} as well"
+        case "DeviceRemote":
+            said = f"devices {evidence['devices']} are on another NUMA node"
+        case "PodSpansNUMA":
+            said = f"its containers are on NUMA {evidence['nodes']}"
+        case _:
+            kubelet, cpus = evidence["topologyManagerPolicy"], evidence["cpuManagerPolicy"]
+            said = f"the node runs topology manager {kubelet}, CPU manager {cpus}"
+    return said
 
 
 def cure(wrong: numa.Violation) -> str:

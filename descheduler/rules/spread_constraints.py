@@ -73,8 +73,8 @@ class Spread:
         return found
 
     def domain(self, pod: PodView, constraint: Constraint) -> str:
-        """The domain of a pod that counts."""
-        return self._laid_out(constraint).by_node[pod.node]
+        """The domain of a pod; empty when its node does not count: it has no such label, or is left out."""
+        return self._laid_out(constraint).by_node.get(pod.node, "")
 
     def values(self, constraint: Constraint) -> list[str]:
         """All domains of a constraint by name, those without a pod too."""

@@ -13,6 +13,7 @@ from descheduler.plan import EvictionPlan
 from descheduler.report import document, html, text
 from descheduler.serve import page
 from descheduler.serve.loop import CycleResult
+from koordlite import threads
 from koordlite.model import duration, printable
 from koordlite.report.json.answer import Answer
 
@@ -91,7 +92,9 @@ class Endpoints:
         words = f"{since} {duration.brief(age)} ago, {duration.brief(self._allowed_seconds)} are allowed"
         if last and last.error:
             words += f"; the last cycle failed: {last.error}"
-        return _plain(HTTPStatus.SERVICE_UNAVAILABLE if late else HTTPStatus.OK, words)
+        stuck = threads.unhealthy()
+        words += f"; {stuck}" if stuck else ""
+        return _plain(HTTPStatus.SERVICE_UNAVAILABLE if late or stuck else HTTPStatus.OK, words)
 
     def _ready(self) -> Answer:
         """It can serve, and reach the cluster. A cycle that failed for another reason is reported, and counted."""
@@ -101,6 +104,8 @@ class Endpoints:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "the first cycle has not ended yet")
         if last.unreachable:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, f"the cluster cannot be reached: {last.error}")
+        if why := threads.not_ready():
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, why)
         role = "leader" if last.leader else "standby"
         words = f"{role}, {'dry run' if last.dry_run else 'evicting'}"
         return _plain(HTTPStatus.OK, words + (f"; the last cycle failed: {last.error}" if last.error else ""))

@@ -20,6 +20,7 @@ from descheduler.snapshot.files import Objects
 from descheduler.snapshot.homes import Home, Moves, active, ended
 from descheduler.snapshot.placed_pods import PlacedPods
 from descheduler.snapshot.report import Report
+from koordlite.fault_guard import SubjectFaults
 from koordlite.model import times, volcano_nrt
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import numatopology
@@ -27,6 +28,7 @@ from koordlite.model.wire import objects as wire
 from koordlite.model.wire import volumes as wire_volumes
 from koordlite.model.wire.crane import TopologyObject
 
+FAULTS = SubjectFaults("picture of the cluster")
 _Topology = wire.NRTObject | numatopology.NumatopologyObject
 
 
@@ -176,9 +178,14 @@ class _Reported(msgspec.Struct, frozen=True):
     def of(cls, obj: _Topology | None, by_crane: TopologyObject | None, before: Report | None) -> _Reported:
         """Read them. A report that says what the one `before` said is that one: mostly only its time is another."""
         problems: list[Problem] = []
-        found, seen_at = _report(obj, problems)
-        if by_crane:
-            found = msgspec.structs.replace(found, by_crane=crane.reserved(by_crane, problems))
+        try:
+            found, seen_at = _report(obj, problems)
+            if by_crane:
+                found = msgspec.structs.replace(found, by_crane=crane.reserved(by_crane, problems))
+        except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+            found, seen_at = Report(), None
+            name = (obj or by_crane or wire.NRTObject()).metadata.name
+            problems.append(FAULTS.problem(f"noderesourcetopology/{name}", error))
         return cls((obj, by_crane), before if before == found else found, seen_at, tuple(problems))
 
 

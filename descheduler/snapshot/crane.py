@@ -14,7 +14,6 @@ from koordlite.model.errors import Problem
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire.crane import TopologyObject
 
-GROUP = "topology.crane.io/"
 KIND = "CraneNodeResourceTopology"
 """What Crane's kind is called here."""
 SHARED_NAME = "NodeResourceTopology"
@@ -35,7 +34,7 @@ class Promise(msgspec.Struct, frozen=True):
 
 def kind_of(kind: str, api_version: str) -> str:
     """`kind`, unless it is Crane's kind under the shared name (or a list of them)."""
-    if kind.startswith(SHARED_NAME) and api_version.startswith(GROUP):
+    if kind.startswith(SHARED_NAME) and api_version.startswith(keys.CRANE_GROUP):
         return KIND + kind.removeprefix(SHARED_NAME)
     return kind
 
@@ -46,7 +45,7 @@ def reserved(obj: TopologyObject | None, problems: list[Problem]) -> CPUSet:
     try:
         return CPUSet.parse(text)
     except ValueError as error:
-        owner = f"{GROUP}noderesourcetopology/{obj.metadata.name if obj else ''}"
+        owner = f"{keys.CRANE_GROUP}noderesourcetopology/{obj.metadata.name if obj else ''}"
         do = "write CPUs like 0-3,8; no CPU counts as reserved by Crane until then"
         problems.append(Problem(owner, f"attributes[{keys.CRANE_RESERVED_CPUS}]", text, str(error), do))
         return EMPTY

@@ -18,7 +18,8 @@ import yaml
 
 from descheduler.snapshot import crane, stream
 from descheduler.snapshot.pack import Packer
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import metrics, numatopology, volumes
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.crane import TopologyObject
@@ -76,7 +77,7 @@ class Objects(msgspec.Struct):
             return False
         try:
             meta = _decode_identity(document).metadata
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             return False
         place = (meta.namespace, meta.name)
         found = known.get(place)
@@ -227,11 +228,14 @@ def _documents(path: pathlib.Path) -> Iterator[bytes]:
 
 def _from_yaml(path: pathlib.Path, data: bytes) -> Iterator[bytes]:
     try:
-        documents = list(yaml.load_all(data, Loader=_YAML))
-    except yaml.YAMLError as error:
+        text = data.decode()
+        documents = list(yaml.load_all(yaml_bounds.checked(text), Loader=_YAML))
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(str(path), "YAML", "", str(error), "write it in UTF-8")) from error
+    except yaml_bounds.UNREADABLE as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        why = " ".join(str(getattr(error, "problem", None) or error).split())
+        why = yaml_bounds.why(error)
         raise InputError(Problem(where, "YAML", "", why, "fix the syntax")) from error
     for number, document in enumerate(documents):
         if document is not None:
@@ -264,7 +268,7 @@ def _header(document: bytes | msgspec.Raw, path: str) -> _Kind:
         return msgspec.json.decode(document, type=_Kind)
     except msgspec.ValidationError as error:
         raise InputError(Problem(path, "$", "", f"not a Kubernetes object: {error}", _HOW)) from error
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise InputError(_syntax(bytes(document), path)) from error
 
 
@@ -276,13 +280,15 @@ def _syntax(data: bytes, path: str) -> Problem:
         return Problem(f"{path}:{error.lineno}:{error.colno}", "JSON", "", error.msg, "fix the syntax")
     except UnicodeDecodeError as error:
         return Problem(path, "JSON", "", f"not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8")
+    except UNREADABLE as error:
+        return Problem(path, "JSON", "", str(error)[:200], _HOW)
     return Problem(path, "JSON", "", "not JSON as Kubernetes writes it", _HOW)
 
 
 def _items(document: bytes | msgspec.Raw, path: str) -> tuple[msgspec.Raw, ...]:
     try:
         return msgspec.json.decode(document, type=_Header).items or ()
-    except msgspec.ValidationError as error:
+    except UNREADABLE as error:
         raise InputError(Problem(path, "$.items", "", str(error), _HOW)) from error
 
 
@@ -290,7 +296,7 @@ def keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) 
     """Take one object whose kind is known."""
     try:
         obj = _DECODE[kind](document)
-    except msgspec.ValidationError as error:
+    except UNREADABLE as error:
         objects.problems.append(_poison(document, kind, path, str(error)))
         return
     _put(objects, obj, kind, path)
@@ -349,9 +355,11 @@ def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:
 
 def _poison(document: bytes | msgspec.Raw, kind: str, path: str, why: str) -> Problem:
     """A problem that names the object as well as its broken state allows."""
-    plain = msgspec.json.decode(document)
-    meta = plain.get("metadata") if isinstance(plain, dict) else None
-    names = [str(meta[key]) for key in ("namespace", "name") if key in meta] if isinstance(meta, dict) else []
+    try:
+        meta = _decode_identity(document).metadata
+        names = [name for name in (meta.namespace, meta.name) if name]
+    except UNREADABLE:
+        names = [bytes(document)[:80].decode(errors="replace")]
     name = "/".join([kind.lower(), *names])
     why, _, field = why.partition(" - at ")
     do = "correct the field; the object is left out of the picture until then"

@@ -13,11 +13,14 @@ from descheduler.picture.templates import by_name
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.homes import Moves
 from descheduler.snapshot.pack import PackedPod, Packer
+from koordlite.fault_guard import SubjectFaults
 from koordlite.model import times
 from koordlite.model.errors import Problem
 
 _Place = tuple[str, str]
 """Namespace and name."""
+
+FAULTS = SubjectFaults("pods of the cluster")
 
 
 class PlacedPods:
@@ -33,12 +36,15 @@ class PlacedPods:
         """Of the objects that were read last, and how much of it was known then."""
         self._read = 0
         self._pods: dict[_Place, PodView] = {}
+        self._left_out: dict[_Place, Problem] = {}
+        """Why there is no value of an object: a fault of ours."""
         self._troubled: dict[_Place, PodView] = {}
         """Of those, the ones that could be read only in part."""
 
     @property
     def problems(self) -> Iterator[Problem]:
         """What cannot be read of them."""
+        yield from self._left_out.values()
         for where in sorted(self._troubled):
             yield from self._troubled[where].pod.problems
 
@@ -50,12 +56,17 @@ class PlacedPods:
             before, obj = self._pods.get(where), kept.get(where)
             if before is not None and before.object is obj and classes == self._classes:
                 continue
+            self._left_out.pop(where, None)
             if before is not None:
                 del self._pods[where]
                 self._troubled.pop(where, None)
                 moves[before.node][0].append(before)
             if obj is not None:
-                one = self._pods[where] = _pod(obj, objects.packer, classes)
+                try:
+                    one = self._pods[where] = _pod(obj, objects.packer, classes)
+                except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
+                    self._left_out[where] = FAULTS.problem(f"pod/{'/'.join(where)}", error)
+                    continue
                 if one.pod.problems:
                     self._troubled[where] = one
                 moves[one.node][1].append(one)

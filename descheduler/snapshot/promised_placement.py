@@ -6,24 +6,21 @@ from collections.abc import Mapping
 
 import msgspec
 
-from descheduler.framework import VOLCANO_POLICY, NodeView, PodView, ReservedCPUs
+from descheduler.framework import NodeView, PodView, ReservedCPUs
 from descheduler.snapshot import crane
 from descheduler.snapshot.report import Report
 from koordlite.formulas.allocatable import reservation
+from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
+from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.resources import parse_resources
 
 Amounts = Mapping[str, Quantity]
 _SINGLE = "single-numa-node"
-_NUMA_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
-
-
-_TRUE = ("1", "t", "T", "true", "TRUE", "True")
-"""As kubelet reads the options of its CPU manager (Go's `ParseBool`)."""
 
 
 def reserved_cpus(
@@ -44,7 +41,7 @@ def reserved_cpus(
         koordinator=cpus,
         source=source,
         kubelet=reported.cpu_manager.reserved_cpus,
-        strict=reported.cpu_manager.options.get("strict-cpu-reservation") in _TRUE,
+        strict=is_on(reported.cpu_manager.options, STRICT_RESERVATION),
         system=system.cpuset if system and system.exclusive else EMPTY,
         crane=reported.by_crane,
     )
@@ -104,7 +101,7 @@ def _refined(container: ContainerPlacement, one: PodView, home: NodeView) -> Con
     """Kubelet aligns to one NUMA node what could fit on one under `restricted`, and what Volcano asked for."""
     if container.source != "kubelet" or container.single_numa:
         return container
-    asked = one.pod.annotations.get(VOLCANO_POLICY) == _SINGLE
+    asked = one.pod.annotations.get(keys.VOLCANO_NUMA_POLICY) == _SINGLE
     could = home.topology_policy == "restricted" and _could_be_single(container, one, home)
     return msgspec.structs.replace(container, single_numa=True) if asked or could else container
 
@@ -161,7 +158,7 @@ def numa_policy(pod: Pod, home: NodeView) -> str:
 
 def node_numa_policy(home: NodeView) -> str:
     """The node's policy in Koordinator's word: its label, else what kubelet reports for whole pods."""
-    labelled = home.node.labels.get(_NUMA_POLICY_LABEL, "")
+    labelled = home.node.labels.get(keys.NUMA_TOPOLOGY_POLICY, "")
     reported = home.topology_policy == _SINGLE and home.topology_scope == "pod"
     return labelled or ("SingleNUMANode" if reported else "")
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
-from koordlite.model import cpuset, keys, node, nrt, times
+from koordlite.model import defaults, keys, node, nrt, times
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
 from koordlite.numa.koordinator import node_report
 from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
-from koordlite.numa.nrt import policy as topology_manager
-
-T = TypeVar("T")
+from koordlite.numa.nrt import zones
+from koordlite.numa.nrt.reader import Reader
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -50,45 +47,28 @@ class Report(msgspec.Struct, frozen=True):
 def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | None]:
     """The report of one node, and when its agent saw where containers are, in seconds since the epoch: None when it
     does not say, minus infinity when that cannot be read. What cannot be read is added to `problems`."""
-    owner = f"noderesourcetopology/{obj.metadata.name}"
-    note = _Annotations(obj.metadata.annotations or {}, owner, problems)
-    placement = note.get(keys.PLACEMENT, nrt.decode_placement)
-    policy, scope = _topology_manager(obj)
+    known = Reader(obj, problems, max_numa_nodes=nrt.MAX_NUMA_NODES)
+    placement, policy = known.placement, known.policy
+    # Koordinator's rules, and kubelet's `restricted`, go through sets of NUMA nodes.
+    is_searched = len(known.nodes) <= defaults.NUMA_NODES
+    if not is_searched and (policy.policy == "restricted" or known.topology.cpus):
+        zones.numa_nodes(obj.zones, known.owner, problems)
     found = Report(
-        topology=note.get(keys.CPU_TOPOLOGY, _topology) or NO_TOPOLOGY,
-        zones=_zones(obj.zones or (), "available", owner, problems),
-        zone_totals=_zones(obj.zones or (), "allocatable", owner, []) if policy == "restricted" else {},
-        distances=_distances(obj.zones or ()),
-        be_pool=cpuset.union(p.cpus for p in note.get(keys.BE_SHARED_POOLS, _be_pools) or ()),
-        topology_policy=policy,
-        topology_scope=scope,
-        cpu_manager=note.get(keys.CPU_MANAGER_POLICY, nrt.decode_cpu_manager_policy) or NO_CPU_MANAGER,
-        reservation=note.get(keys.RESERVATION, node.parse_reservation),
-        system_qos=note.get(keys.SYSTEM_QOS, node.parse_system_qos),
-        allocs={a.uid: a for a in note.get(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs) or () if _by_kubelet(a)},
+        topology=known.topology,
+        zones=known.available,
+        zone_totals=known.allocatable if policy.policy == "restricted" and is_searched else {},
+        distances=known.distances,
+        be_pool=known.be_pool,
+        topology_policy=policy.policy,
+        topology_scope=policy.scope or "container",
+        cpu_manager=known.cpu_manager,
+        reservation=known.reservation,
+        system_qos=known.system_qos,
+        allocs={alloc.uid: alloc for alloc in known.kubelets_pods},
         placements=_by_uid(placement.containers if placement else ()),
-        # What cannot be read of it is in the problems already.
-        koordinator=node_report.read(obj, []),
+        koordinator=node_report.of_reader(known, obj.topology_policies or ()) if is_searched else NO_REPORT,
     )
-    return found, _seen_at(placement, owner, problems)
-
-
-def _topology(text: str, owner: str) -> Topology:
-    """Machines of one type have the same text, and share what is read of it."""
-    try:
-        return _topology_of(text)
-    except InputError:
-        return nrt.decode_cpu_topology(text, owner)  # The same error, with the owner's name.
-
-
-@functools.lru_cache(1024)
-def _topology_of(text: str) -> Topology:
-    return nrt.decode_cpu_topology(text, "")
-
-
-def _by_kubelet(alloc: nrt.PodCPUAlloc) -> bool:
-    """Kubelet holds these CPUs for a known pod. What Koordinator promised stands on the pod itself."""
-    return alloc.managed_by_kubelet and bool(alloc.uid)
+    return found, _seen_at(placement, known.owner, problems)
 
 
 def observed_at(obj: wire.NRTObject) -> str | None:
@@ -96,72 +76,12 @@ def observed_at(obj: wire.NRTObject) -> str | None:
     text = (obj.metadata.annotations or {}).get(keys.PLACEMENT)
     try:
         return msgspec.json.decode(text, type=_ObservedAt).observed_at if text else None
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None  # `read` reports it, with the whole annotation.
 
 
 class _ObservedAt(msgspec.Struct, frozen=True, rename="camel"):
     observed_at: str | None = None
-
-
-class _Annotations(msgspec.Struct, frozen=True):
-    texts: Mapping[str, str]
-    owner: str
-    problems: list[Problem]
-
-    def get(self, key: str, decode: Callable[[str, str], T]) -> T | None:
-        """The decoded annotation; None when it is missing, or broken and noted as a problem."""
-        if not self.texts.get(key):
-            return None
-        try:
-            return decode(self.texts[key], self.owner)
-        except InputError as error:
-            self.problems.extend(error.problems)
-            return None
-
-
-def _topology_manager(obj: wire.NRTObject) -> tuple[str, str]:
-    """Kubelet's topology manager (policy, scope), from the attributes where there are any, else from the old list."""
-    reported = topology_manager.by_attributes(obj.attributes or ()).over(
-        topology_manager.by_policies(obj.topology_policies or ())
-    )
-    return reported.policy, reported.scope or "container"
-
-
-def _zones(
-    zones: Iterable[wire.Zone], column: str, owner: str, problems: list[Problem]
-) -> dict[int, dict[str, Quantity]]:
-    numbered = {nrt.numa_node_of_zone(zone.name): zone for zone in zones if zone.type == "Node"}
-    known = {number: zone for number, zone in numbered.items() if number is not None}
-    return {number: _amounts(known[number], column, owner, problems) for number in sorted(known)}
-
-
-def _distances(zones: Iterable[wire.Zone]) -> dict[int, dict[int, int]]:
-    """SLIT distances out of the zones' costs; a cost that names no NUMA node or is no whole number is left out."""
-    found: dict[int, dict[int, int]] = {}
-    for zone in zones:
-        here = nrt.numa_node_of_zone(zone.name) if zone.type == "Node" else None
-        for cost in zone.costs or ():
-            there, value = nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")
-            if here is not None and there is not None and isinstance(value, int):
-                found.setdefault(here, {})[there] = value
-    return found
-
-
-def _be_pools(text: str, owner: str) -> tuple[nrt.Pool, ...]:
-    return nrt.decode_pools(text, owner, keys.BE_SHARED_POOLS)
-
-
-def _amounts(zone: wire.Zone, column: str, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
-    amounts: dict[str, Quantity] = {}
-    for resource in zone.resources or ():
-        try:
-            amounts[resource.name] = Quantity.parse(getattr(resource, column))
-        except ValueError as error:
-            field = f"zones[{zone.name}].resources[{resource.name}].{column}"
-            do = "write a quantity; the zone counts as one without this resource"
-            problems.append(Problem(owner, field, str(getattr(resource, column)), str(error), do))
-    return amounts
 
 
 def _by_uid(containers: Iterable[nrt.ContainerPlacement]) -> dict[str, tuple[nrt.ContainerPlacement, ...]]:

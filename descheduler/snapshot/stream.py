@@ -90,7 +90,7 @@ def _pieces(
         piece = held[start : hit.start() + 1]
         try:
             found.append((piece, make(piece)))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # The separator stands inside of an object.
         start = hit.end() - lead
     return found, held[start:]

@@ -18,8 +18,9 @@ from descheduler.snapshot import files
 from descheduler.snapshot.pack import Packer
 from koordlite.kube.client.access import Api
 from koordlite.kube.watch.reflector import Reflector, Source
-from koordlite.kube.watch.store import BROKEN, Store
+from koordlite.kube.watch.store import Store
 from koordlite.kube.watch.watcher import Watching
+from koordlite.model.errors import UNREADABLE
 
 LOG = logging.getLogger(__name__)
 Place = tuple[str, str]
@@ -111,7 +112,7 @@ class Pending(Store[Any]):
         for place, raw in self._raw.items():
             try:
                 self._small[place] = files.made(raw, self._kind, self._packer)
-            except (*BROKEN, OverflowError) as error:
+            except (*UNREADABLE, OverflowError) as error:
                 self.refused = f"{'/'.join(filter(None, place))} cannot be read: {error}"
         self._raw, self._bytes = {}, 0
 
@@ -122,7 +123,7 @@ class Tail(Watching[Any]):
     def __init__(self, api: Api, path: str, version: str, pending: Pending, monotonic: Callable[[], float]) -> None:
         name = path.rpartition("/")[2]
         source: Source[Any] = Source(name=name, kind=name, shape=object, paths=(path,))
-        reflector: Reflector[Any] = Reflector(source, uniform=random.uniform, store=pending)
+        reflector: Reflector[Any] = Reflector(source, uniform=random.Random().uniform, store=pending)
         reflector.on_list(version, (), monotonic())
         super().__init__(api, reflector, monotonic=monotonic)
         self._pending = pending

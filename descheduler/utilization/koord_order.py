@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from descheduler.framework import PodView
 from descheduler.picture.amounts import Amounts
 from descheduler.picture.pods import youngest_first
+from koordlite.model import keys
 from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
 
 _BANDS = {PriorityClass.FREE: 1, PriorityClass.BATCH: 2, PriorityClass.MID: 3, PriorityClass.PROD: 4}
@@ -19,7 +20,6 @@ _QOS = {QoSClass.BE: 1, QoSClass.LS: 2, QoSClass.LSR: 3, QoSClass.LSE: 4, QoSCla
 _LAST = 5
 _NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
 Key = tuple[int, int, int, int, int, int, float, float, str]
 
@@ -35,7 +35,7 @@ def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Ke
             _KUBE[value.kube_qos],
             _QOS.get(value.qos_class, _LAST),
             _cost(value.annotations.get(DELETION_COST)),
-            _cost(value.annotations.get(EVICTION_COST)),
+            _cost(value.annotations.get(keys.EVICTION_COST)),
             float("inf") if found is None else -found,
             youngest_first(pod),
             pod.key,

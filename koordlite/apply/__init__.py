@@ -4,6 +4,7 @@ from koordlite.apply.applier import Applier
 from koordlite.apply.refusals import log as log_refused
 from koordlite.apply.restore import log as log_restored
 from koordlite.apply.restore import restore, undo_list
+from koordlite.apply.unlisted import entries as unlisted_entries
 from koordlite.apply.watching import Watching
 
-__all__ = ["Applier", "Watching", "log_refused", "log_restored", "restore", "undo_list"]
+__all__ = ["Applier", "Watching", "log_refused", "log_restored", "restore", "undo_list", "unlisted_entries"]

@@ -6,7 +6,8 @@ from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import cast
 
-from koordlite.apply import ended, inherited, kinds, writer
+from koordlite.apply import ended, inherited, kinds, unlisted, writer
+from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.kind import Work
@@ -24,7 +25,7 @@ from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.plan import Plan
-from koordlite.ports import Cluster
+from koordlite.ports import Cluster, ClusterView
 
 
 class Applier:
@@ -35,6 +36,7 @@ class Applier:
     def __init__(self, host: Host, cluster: Cluster, journal: Journal) -> None:
         self._host, self._cluster, self._journal = host, cluster, journal
         self._foreign, self._lately = ForeignWriters(), inherited.Lately()
+        self._beginnings = Beginnings()
         self.troubles = Troubles(self._foreign)
         """Refusals and foreign writes by place."""
         self._decoded: tuple[tuple[Entry, ...], dict[Place, Found]] = ((), {})
@@ -63,6 +65,14 @@ class Applier:
         """Refusals and foreign writes by place, the worst first."""
         return self.troubles.worst(now)
 
+    def note_unlisted(self, view: ClusterView) -> None:
+        """Note as ours what an earlier run published, where the journal is lost. JournalError as of `Journal`.
+
+        Where there is one, what it does not list has been restored: we wrote it last, and it is not ours.
+        """
+        if self._journal.was_missing:
+            self._journal.record(unlisted.entries(view))
+
     def restore(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
         """Put back what was found before us, but for what the strategies `staying` wrote."""
         return restore(self._host, self._journal, self._cluster, staying=staying)
@@ -81,18 +91,27 @@ class Applier:
         return self._decoded[1]
 
     def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
-        """Values of ours that another process has changed since the last tick."""
-        return self._foreign.check(seen)
+        """Values of ours that another process has changed since the last tick. Those of new groups are not reported:
+        kubelet wrote them for the first time (`begin`)."""
+        now = self._host.clock.monotonic()
+        self._beginnings.look(seen, now)
+        return self._foreign.check(seen, besides=self._beginnings.young(now))
 
     def begin(self, groups: Collection[str], seen: Snapshot) -> None:
-        """Runtimes write a new group after we did: what stands there now was found, not what we saw first."""
-        lost = {write.place for write in self._foreign.overwritten(seen, groups)}
+        """Runtimes write a new group after we did: what stands there now was found, not what we saw first.
+
+        `groups` are those that a round before its time is about; without, in a tick, all that are new.
+        """
+        now = self._host.clock.monotonic()
+        self._beginnings.look(seen, now)
+        lost = {write.place for write in self._foreign.overwritten(seen, groups or self._beginnings.young(now))}
         self._keep_no_watch(lost)
         self._journal.forget(lost)
 
     def apply(self, plan: Plan, seen: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
-        """Take the steps in order. A refused step is reported and does not stop the others; JournalError stops them
-        all. Without `tidy`, what ended stays in the journal: to look for it takes time."""
+        """Take the steps in order. A refused step is reported and does not stop the others. Where the journal cannot
+        be written, only those of places in it are taken: what is held already goes on being limited. JournalError when
+        there are none. Without `tidy`, what ended stays in the journal: to look for it takes time."""
         work = Work(
             self._host,
             self._cluster,
@@ -101,15 +120,28 @@ class Applier:
             self._foreign,
             self._lately,
             self.evictions,
+            self._beginnings,
             ChainMap({}, self._noted),
         )
         due = self._due(plan, work)
         entries, unread = _noted(due, plan, work)
-        self._record(entries, seen, tidy=tidy)
+        try:
+            self._record(entries, seen, tidy=tidy)
+        except JournalError as error:
+            held = self._journal.places
+            if not any(change.place in held and change.place not in unread for change in due):
+                raise
+            unnoted = (change for change in due if change.place not in held and change.place not in unread)
+            unread |= {c.place: AppliedStep(c.place, c.describe(), False, str(error)) for c in unnoted}
         able = [change for change in due if change.place not in unread]
         for kind, run in kinds.runs(able):
-            for step in kind.carry_out(run, work):
-                work.done.append(step)
+            taken = len(work.done)
+            try:
+                for step in kind.carry_out(run, work):
+                    work.done.append(step)
+            except JournalError as error:
+                rest = {c.place: c for c in run} if taken == len(work.done) else {}
+                work.done.extend(AppliedStep(c.place, c.describe(), False, str(error)) for c in rest.values())
         amounts = {change.place for change in able if kinds.of(change).is_amount}
         self.last_sync |= {step.place: seen.time for step in work.done if step.ok and step.place in amounts}
         steps = (*unread.values(), *work.done, *self._let_go(able, work.done))
@@ -122,13 +154,14 @@ class Applier:
         return cast(dict[Place, Entry], self._journal.by_place)
 
     def _due(self, plan: Plan, work: Work) -> list[Change]:
-        """What does not stand already and nobody fights over."""
+        """What does not stand already, and nobody fights over or is about to write."""
         fought = {c.place for c in plan.steps if self._foreign.keep_off(c.place, work.seen.time)}
         waiting = {plan.owners.get(c.place, "") for c in plan.steps if c.all_or_none and c.place in fought}
         return [
             c
             for c in plan.steps
             if c.place not in fought
+            and not kinds.of(c).is_premature(c, work)
             and not (c.all_or_none and plan.owners.get(c.place) in waiting)
             and not kinds.of(c).stands(c, work)
         ]

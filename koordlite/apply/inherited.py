@@ -51,16 +51,16 @@ def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[Place, 
 
     A pod that began a moment ago has no entry of its own, and its containers copied what it had copied.
     """
-    parent = group.rpartition("/")[0]
-    if host.cgroups.layout.version != 1 or not parent:
-        return raw
-    above = host.cgroups.read_present(parent, FIELD)
-    if above is None:
-        return raw
-    if raw.strip() != above.strip() and not lately.stood(parent, host.cgroups.decode(FIELD, raw)):
-        return raw
-    noted = entries.get(cgroup.PLACE.place(parent, FIELD))
-    return noted.raw if isinstance(noted, FileEntry) else found_before_us(host, parent, raw, entries, lately)
+    while host.cgroups.layout.version == 1 and (parent := group.rpartition("/")[0]):
+        above = host.cgroups.read_present(parent, FIELD)
+        copied = above is not None and raw.strip() == above.strip()
+        if above is None or not (copied or lately.stood(parent, host.cgroups.decode(FIELD, raw))):
+            return raw
+        noted = entries.get(cgroup.PLACE.place(parent, FIELD))
+        if isinstance(noted, FileEntry):
+            return noted.raw
+        group = parent
+    return raw
 
 
 def left_behind(
@@ -107,18 +107,21 @@ def copies(
 
 
 def _unnoted(host: Host, group: str, noted: Mapping[str, FileEntry]) -> Iterator[tuple[str, Cgroup]]:
-    """Groups below `group` down to those that have an entry of their own."""
-    try:
-        children = [f"{group}/{name}" for name in host.cgroups.children(group)]
-    except OSError as error:
-        if vanished(error):
-            return
-        raise
-    for child in children:
-        state = None if child in noted else _state(host, child)
-        if state is not None:
-            yield child, state
-            yield from _unnoted(host, child, noted)
+    """Groups below `group` down to those that have an entry of their own, or no CPUs that those below could copy."""
+    waiting = [group]
+    while waiting:
+        above = waiting.pop()
+        try:
+            children = [f"{above}/{name}" for name in host.cgroups.children(above)]
+        except OSError as error:
+            if vanished(error):
+                continue
+            raise
+        for child in children:
+            state = None if child in noted else _state(host, child)
+            if state is not None and state.cpuset:
+                yield child, state
+                waiting.append(child)
 
 
 def _state(host: Host, group: str) -> Cgroup | None:

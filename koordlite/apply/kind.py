@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 import msgspec
 
 from koordlite.apply import writer
+from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.exclusive import ExclusiveCPUs
 from koordlite.apply.foreign import ForeignWriters
@@ -37,6 +38,7 @@ class Work(msgspec.Struct, frozen=True):
     foreign: ForeignWriters
     lately: Lately
     evictions: Evictions
+    beginnings: Beginnings
     noted: MutableMapping[Place, Entry]
     """The entries of the journal, and those that this round adds."""
     done: list[AppliedStep] = msgspec.field(default_factory=list)
@@ -72,6 +74,10 @@ class Kind(Generic[C, E]):
 
     def stands(self, change: C, work: Work) -> bool:
         """Whether the value is there already, so that there is nothing to do."""
+        return False
+
+    def is_premature(self, change: C, work: Work) -> bool:
+        """Whether the change has to wait for another process that is about to write first."""
         return False
 
     def found(self, change: C, strategy: str, work: Work) -> Iterable[E]:

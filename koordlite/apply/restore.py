@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from koordlite.apply import kinds, writer
 from koordlite.apply.exclusive import ExclusiveCPUs
 from koordlite.apply.kind import Undoing
+from koordlite.apply.kinds import AnyKind
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
+from koordlite.model import isolation
 from koordlite.model.entry import Entry
 from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.kubelet import PodCPUs
@@ -36,10 +38,35 @@ def restore(
     """
     back = Undoing(host, cluster, ExclusiveCPUs.of(host, _given_away(cluster) if exclusive is None else exclusive))
     entries = [entry for entry in journal.entries if set(staying).isdisjoint(kinds.of_entry(entry).kept_by(entry))]
-    steps = [step for kind, alike in kinds.families(entries) for step in kind.undo(alike, back)]
+    steps = [step for kind, alike in kinds.families(entries) for step in _undone(kind, alike, back)]
     refused = {step.place for step in steps if not step.ok}
     journal.forget({step.place for step in steps} - refused)
     return tuple(steps)
+
+
+def _undone(kind: AnyKind, entries: Sequence[Entry], back: Undoing) -> Iterable[AppliedStep]:
+    """Undo the entries of a kind in one go; where one of them brings out a fault, each alone.
+
+    Alone they come in no legal order: what the kernel refuses is tried again, as long as others come back meanwhile.
+    """
+    try:
+        return tuple(kind.undo(entries, back))
+    except Exception:
+        LOG.exception("undoing %d places together failed: each is tried alone", len(entries))
+    done: list[AppliedStep] = []
+    left = list(entries)
+    while left:
+        tried = [*isolation.each(left, lambda entry: tuple(kind.undo((entry,), back)), _not_undone)]
+        good = [all(step.ok for step in steps) for steps in tried]
+        if not any(good):
+            return (*done, *(step for steps in tried for step in steps))
+        done += [step for steps, fine in zip(tried, good, strict=True) if fine for step in steps]
+        left = [entry for entry, fine in zip(left, good, strict=True) if not fine]
+    return done
+
+
+def _not_undone(entry: Entry, why: str) -> tuple[AppliedStep, ...]:
+    return (AppliedStep(entry.place, entry.describe(), ok=False, error=why),)
 
 
 def log(occasion: str, steps: Sequence[AppliedStep]) -> None:

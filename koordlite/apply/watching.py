@@ -8,6 +8,7 @@ from koordlite.model.picture.run_state import RunState
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.plan import Plan
+from koordlite.ports import ClusterView
 
 
 class Watching:
@@ -30,6 +31,9 @@ class Watching:
     def apply(self, plan: Plan, seen: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
         """No step is taken."""
         return ()
+
+    def note_unlisted(self, view: ClusterView) -> None:
+        """There is no journal to note it in."""
 
     def restore(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
         """There is nothing to put back."""

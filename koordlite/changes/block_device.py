@@ -19,7 +19,7 @@ from koordlite.model.status.outcome import ForeignWrite
 FIELDS: tuple[BlockField, ...] = get_args(BlockField)
 PLACE = PlaceKind(
     name="disk",
-    form="io:{}/{}/{}",
+    form="io:%s/%s/%s",
     pattern=re.compile(rf"io:(?P<cgroup>.*)/(?P<device>\d+:\d+)/(?P<field>{'|'.join(map(re.escape, FIELDS))})"),
     metric=lambda parts: parts[2],
     metrics=frozenset(FIELDS),

@@ -19,7 +19,7 @@ from koordlite.model.status.outcome import ForeignWrite
 FIELDS: tuple[CgroupField, ...] = get_args(CgroupField)
 PLACE = PlaceKind(
     name="cgroup",
-    form="{}/{}",
+    form="%s/%s",
     pattern=re.compile(rf"(?P<cgroup>.*)/(?P<field>{'|'.join(map(re.escape, FIELDS))})"),
     metric=lambda parts: parts[1],
     metrics=frozenset(FIELDS),

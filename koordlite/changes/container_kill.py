@@ -12,7 +12,7 @@ from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
     name="container kill",
-    form="kill/{}/{}/{}/{}",
+    form="kill/%s/%s/%s/%s",
     pattern=re.compile(r"kill/(?P<namespace>[^/]*)/(?P<pod>[^/]*)/(?P<uid>[^/]*)/(?P<container>.*)"),
     metric=lambda parts: "cgroup.kill",
     metrics=frozenset({"cgroup.kill"}),

@@ -15,7 +15,7 @@ from koordlite.model.place import Place, PlaceKind
 _WORD = "core_sched_cookie"
 PLACE = PlaceKind(
     name="core scheduling",
-    form="{}/{}",
+    form="%s/%s",
     pattern=re.compile(rf"(?P<cgroup>.*)/(?P<field>{_WORD})"),
     metric=lambda parts: _WORD,
     metrics=frozenset({_WORD}),
@@ -23,7 +23,7 @@ PLACE = PlaceKind(
 )
 COOKIE = PlaceKind(
     name="core scheduling cookie",
-    form=f"{_WORD}/{{}}/{{}}",
+    form=f"{_WORD}/%s/%s",
     pattern=re.compile(rf"{_WORD}/(?P<core_group>.*)/(?P<cookie>[0-9a-f]{{16}})"),
     metric=lambda parts: _WORD,
     metrics=frozenset({_WORD}),

@@ -12,7 +12,7 @@ from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
     name="eviction",
-    form="pod/{}/{}/{}",
+    form="pod/%s/%s/%s",
     pattern=re.compile(r"pod/(?P<namespace>[^/]*)/(?P<name>[^/]*)/(?P<uid>[^/]*)"),
     metric=lambda parts: "eviction",
     metrics=frozenset({"eviction"}),

@@ -16,7 +16,7 @@ from koordlite.model.wire.objects import NodeObject
 
 PLACE = PlaceKind(
     name="node annotation",
-    form="node/annotations/{}",
+    form="node/annotations/%s",
     pattern=re.compile(r"node/annotations/(?P<key>.+)"),
     metric=lambda parts: "Node",
     metrics=frozenset({"Node"}),

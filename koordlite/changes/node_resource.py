@@ -17,7 +17,7 @@ from koordlite.model.wire.objects import NodeObject
 
 PLACE = PlaceKind(
     name="node resource",
-    form="node/{}",
+    form="node/%s",
     pattern=re.compile(r"node/(?!annotations/)(?P<resource>.+)"),
     metric=lambda parts: "Node",
     metrics=frozenset({"Node"}),

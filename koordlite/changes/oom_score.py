@@ -13,7 +13,7 @@ from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
     name="oom_score_adj",
-    form="oom_score_adj/{}/{}",
+    form="oom_score_adj/%s/%s",
     pattern=re.compile(r"oom_score_adj/(?P<pid>\d+)/(?P<start_time>\d+)"),
     metric=lambda parts: "oom_score_adj",
     metrics=frozenset({"oom_score_adj"}),

@@ -16,7 +16,7 @@ NAME = rf"[^/]*(?:{MON_GROUPS}[^/]+)?"
 """A control group, or `CONTROL/mon_groups/NAME`, as a pattern; the root group has no name."""
 PLACE = PlaceKind(
     name="resctrl group",
-    form="resctrl/{}",
+    form="resctrl/%s",
     pattern=re.compile(rf"resctrl/(?P<group>{NAME})"),
     metric=lambda parts: "resctrl group",
     metrics=frozenset({"resctrl group"}),

@@ -13,7 +13,7 @@ from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
     name="resctrl return",
-    form="resctrl/{}/return",
+    form="resctrl/%s/return",
     pattern=re.compile(rf"resctrl/(?P<group>{NAME})/return"),
     metric=lambda parts: "resctrl return",
     metrics=frozenset({"resctrl return"}),

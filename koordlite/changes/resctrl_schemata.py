@@ -17,7 +17,7 @@ from koordlite.resctrl.values import BANDWIDTHS, CACHES
 RESOURCES = (*CACHES, *BANDWIDTHS)
 PLACE = PlaceKind(
     name="resctrl schemata",
-    form="resctrl/{}/{}",
+    form="resctrl/%s/%s",
     pattern=re.compile(rf"resctrl/(?P<group>{NAME})/(?P<resource>{'|'.join(RESOURCES)})"),
     metric=lambda parts: f"resctrl {parts[1]}",
     metrics=frozenset(f"resctrl {resource}" for resource in RESOURCES),

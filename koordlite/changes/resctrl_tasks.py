@@ -14,7 +14,7 @@ from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
     name="resctrl tasks",
-    form="resctrl/{}/tasks",
+    form="resctrl/%s/tasks",
     pattern=re.compile(rf"resctrl/(?P<group>{NAME})/tasks"),
     metric=lambda parts: "resctrl tasks",
     metrics=frozenset({"resctrl tasks"}),
@@ -23,7 +23,7 @@ PLACE = PlaceKind(
 
 THREAD = PlaceKind(
     name="resctrl thread",
-    form="resctrl/{}/tasks/{}@{}",
+    form="resctrl/%s/tasks/%s@%s",
     pattern=re.compile(rf"resctrl/(?P<group>{NAME})/tasks/(?P<tid>\d+)@(?P<start_time>\d+)"),
     metric=lambda parts: "resctrl tasks",
     metrics=frozenset({"resctrl tasks"}),

@@ -13,7 +13,7 @@ from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
     name="system",
-    form="system/{}",
+    form="system/%s",
     pattern=re.compile(rf"system/(?P<name>{'|'.join(map(re.escape, PATHS))}|{FEATURES}/.+)"),
     metric=lambda parts: FEATURES if parts[0] not in PATHS else parts[0],
     metrics=frozenset(PATHS),

@@ -14,7 +14,7 @@ from koordlite.model.wire.objects import NRTObject
 
 PLACE = PlaceKind(
     name="topology annotation",
-    form="noderesourcetopology/{}",
+    form="noderesourcetopology/%s",
     pattern=re.compile(r"noderesourcetopology/(?!label/|zones/|zones\Z)(?P<key>.+)"),
     metric=lambda parts: "NodeResourceTopology",
     metrics=frozenset({"NodeResourceTopology"}),

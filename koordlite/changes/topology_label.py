@@ -14,7 +14,7 @@ from koordlite.model.wire.objects import NRTObject
 
 PLACE = PlaceKind(
     name="topology label",
-    form="noderesourcetopology/label/{}",
+    form="noderesourcetopology/label/%s",
     pattern=re.compile(r"noderesourcetopology/label/(?P<key>.+)"),
     metric=lambda parts: "NodeResourceTopology",
     metrics=frozenset({"NodeResourceTopology"}),

@@ -15,7 +15,7 @@ from koordlite.model.wire.objects import NRTObject, Zone, ZoneResource
 
 PLACE = PlaceKind(
     name="zone resource",
-    form="noderesourcetopology/zones/{}/{}",
+    form="noderesourcetopology/zones/%s/%s",
     pattern=re.compile(r"noderesourcetopology/zones/(?P<zone>[^/]*)/(?P<resource>.+)"),
     metric=lambda parts: "NodeResourceTopology",
     metrics=frozenset({"NodeResourceTopology"}),

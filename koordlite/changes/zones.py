@@ -49,10 +49,10 @@ class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
         return ""
 
     def onto(self, topology: NRTObject) -> NRTObject:
-        """`topology` with these zones. Zones that are no NUMA nodes (sockets, racks) belong to others."""
+        """`topology` with these zones in place of those of NUMA nodes; zones of other kinds stay."""
         present = {zone.name: zone for zone in topology.zones or ()}
         zones = [self._merged(present.get(zone.name), zone) for zone in self.zones]
-        zones += [zone for zone in topology.zones or () if nrt.numa_node_of_zone(zone.name) is None]
+        zones += [zone for zone in topology.zones or () if not nrt.is_numa_zone(zone.name, zone.type)]
         wanted = [{"name": name, "value": value} for name, value in self.attributes if value is not None]
         return structs.replace(
             topology,

@@ -280,6 +280,11 @@ def _simulate(command: argparse.ArgumentParser) -> None:
         nargs=2,
         help="compare two configurations: each a koordlite.yaml or a ConfigMap slo-controller-config",
     )
+    command.add_argument(
+        "--without",
+        action="store_true",
+        help="beside it, the same where the agent only observes: what batch work would have got, and services missed",
+    )
     command.add_argument("--seed", type=int, help="instead of the scenario's")
     command.add_argument("--mode", choices=("enforce", "observe", "asWritten"), help="instead of the scenario's")
     commandline.add_output(command)

@@ -36,7 +36,8 @@ def open_cluster(
 ) -> KubeCluster:
     """The cluster, already watching. ConfigError says which of node name and credentials is missing."""
     name, settings = node_name(chosen, os.environ), overridden(chosen.cluster, args)
-    api = access.connect(settings.kubeconfig or None, settings.context or None, user_agent=USER_AGENT)
+    named = settings.kubeconfig or None, settings.context or None
+    api = access.connect(*named, user_agent=USER_AGENT, answer_bytes=access.NODE_ANSWER_BYTES)
     clock = RealClock(stop)
     events = Events(
         api,

@@ -7,6 +7,7 @@ import dataclasses
 import http.client
 import json
 import os
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,6 +18,11 @@ from koordlite.http import guard, local_token
 from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
+ANSWER_BYTES = 64 << 20
+"""No agent answers more."""
+WHOLE_SECONDS = 60.0
+"""Nor does one take longer from the first byte to the last."""
+_LONGEST_REFUSAL = 65_536
 TIMEOUT_SECONDS = 5.0
 URL_VARIABLE = "KOORDLITE_URL"
 """Environment variable: the agent that commands ask when no option names one."""
@@ -54,7 +60,7 @@ def folders(url: str = "") -> Folders | None:
         said = json.loads(get(f"{(url or default_url()).rstrip('/')}/folders"))
     except InputError:
         raise
-    except (KoordliteError, ValueError):
+    except (KoordliteError, ValueError, RecursionError):
         return None
     types = {"machine": str, "emulated": bool, "state": str, "record": str}
     if not isinstance(said, dict) or not all(isinstance(said.get(name), type) for name, type in types.items()):
@@ -110,7 +116,7 @@ def screen(url: str, **query: str | int) -> Screen:
     try:
         said = json.loads(get(f"{url.rstrip('/')}/status?{asked}"))
         return Screen(str(said["status"]), str(said["text"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KoordliteError(f"what answers at {url} is no agent of this version: {error}") from error
 
 
@@ -143,9 +149,10 @@ def _asked(request: urllib.request.Request, folder: str) -> str:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
         with open_url(request, timeout=TIMEOUT_SECONDS) as answer:
-            return str(answer.read().decode())
+            return _whole(answer, request.full_url).decode(errors="replace")
     except urllib.error.HTTPError as error:
-        text = error.read().decode(errors="replace").strip()
+        with error:
+            text = error.read(_LONGEST_REFUSAL).decode(errors="replace").strip()
         # An agent refuses in plain words; a page of markup is another server's.
         strange = not text or text.startswith("<")
         raise KoordliteError(f"{request.full_url} answers {error}" if strange else text) from error
@@ -153,6 +160,19 @@ def _asked(request: urllib.request.Request, folder: str) -> str:
         do = "start `koordlite run`, give its --url, or name a machine (--cluster, --sandbox)"
         why = getattr(error, "reason", "") or error
         raise KoordliteError(f"no agent answers at {request.full_url}: {why}; {do}") from error
+
+
+def _whole(answer: Any, url: str) -> bytes:
+    """The content. Any program may listen where an agent should: one that sends without end is none."""
+    parts, size, until = list[bytes](), 0, time.monotonic() + WHOLE_SECONDS
+    while part := answer.read1(1 << 16):
+        parts.append(part)
+        size += len(part)
+        if size > ANSWER_BYTES or time.monotonic() > until:
+            raise KoordliteError(f"what answers at {url} is no agent: its answer does not end")
+    if answer.length:
+        raise http.client.IncompleteRead(b"", answer.length)
+    return b"".join(parts)
 
 
 def _is_here(url: str) -> bool:

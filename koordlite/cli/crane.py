@@ -103,7 +103,7 @@ def write(api: Api, pod: objects.PodObject, annotation: str) -> None:
     try:
         api.request("PATCH", f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body=body, content_type=MERGE)
     except ApiError as error:
-        do = "allow this identity to patch pods; where tenant-guard is applied, its trust.yaml has to name it"
+        do = "allow this identity to patch pods; where tenant-guard is applied, its policy has to name it"
         where = f"pod/{meta.namespace}/{meta.name}"
         raise InputError(Problem(where, keys.CRANE_TOPOLOGY_RESULT, annotation, str(error), do)) from error
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from koordlite.cli import scheduler_extender as extender
 from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem
+from koordlite.threads import Worker
 
 if TYPE_CHECKING:
     from koordlite.kube.client.access import Api
     from koordlite.scheduler.cluster import Cluster
 
 LOG = logging.getLogger("koordlite.scheduler")
+_JOIN_SECONDS = 5.0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     extender.start_log(args.log_level)
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
-    cluster = Cluster(Settings(max_age_seconds=args.max_age), monotonic=time.monotonic)
+    settings = Settings(max_age_seconds=args.max_age, max_numa_nodes=args.max_numa_nodes)
+    cluster = Cluster(settings, monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic)
     with contextlib.ExitStack() as stack:
         token = stack.enter_context(extender.local_token(args.state_dir))
@@ -96,9 +99,11 @@ def served(
     server.start()
     LOG.info("NUMA page on %s/numa", server.url)
     stop = threading.Event()
-    threading.Thread(target=service.keep_ready, args=(stop,), name="numa views", daemon=True).start()
+    views = Worker("numa views", lambda: service.keep_ready(stop, views.beat))
+    views.start()
     try:
         yield
     finally:
         stop.set()
+        views.join(_JOIN_SECONDS)
         server.close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from koordlite import threads
 from koordlite.cli import machine as machines
 from koordlite.cli.serving import Listener, News
 from koordlite.clock import ended_by_signals
@@ -26,6 +27,7 @@ from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.topology import Topology
 from koordlite.ports import Files
 from koordlite.report.tick import Tick
+from koordlite.threads import Worker
 
 if TYPE_CHECKING:
     from koordlite.http.server import Server
@@ -38,6 +40,7 @@ PORT = 9201
 _ALONE_SECONDS = 5.0
 """Between two pictures of the exporter alone; the counters of the kernel are read with each scrape."""
 _WAIT_SECONDS = 3600.0
+_JOIN_SECONDS = 5.0
 
 
 def numa_exporter(args: argparse.Namespace) -> int:
@@ -106,8 +109,12 @@ def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Liste
     metrics.other_names = settings.other_names
     server = _server(settings.listen, _Pages(metrics, lambda: history.document(metrics.node)))
     server.start()
-    sampled = (history, lambda: numa_counters.read(files, topology()), stop)
-    threading.Thread(target=_sample, args=sampled, name="NUMA history", daemon=True).start()
+
+    def sample() -> None:
+        _sample(history, lambda: numa_counters.read(files, topology()), stop, sampler.beat)
+
+    sampler = Worker("NUMA history", sample)
+    sampler.start()
     LOG.info("NUMA exporter: listening on %s", server.url)
 
     def listen(tick: Tick, news: News) -> None:
@@ -118,14 +125,18 @@ def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Liste
         yield listen
     finally:
         stop.set()
+        sampler.join(_JOIN_SECONDS)
         server.close()
 
 
-def _sample(history: NumaHistory, read: Callable[[], Sequence[NumaCounters]], stop: threading.Event) -> None:
+def _sample(
+    history: NumaHistory, read: Callable[[], Sequence[NumaCounters]], stop: threading.Event, beat: Callable[[], None]
+) -> None:
     """Until `stop`."""
     from koordlite.report.web.numa_history import EVERY_SECONDS
 
     while True:
+        beat()
         history.add(time.monotonic(), time.time(), read())
         if stop.wait(EVERY_SECONDS):
             return
@@ -155,7 +166,11 @@ class _Pages:
         from prometheus_client import exposition
 
         if path == "/healthz":
-            return Plain(200, "ok")
+            why = threads.unhealthy()
+            return Plain(503, why) if why else Plain(200, "ok")
+        if path == "/readyz":
+            why = threads.not_ready()
+            return Plain(503, why) if why else Plain(200, "ok")
         if path == "/history":
             return _Body(200, "application/json", json.dumps(self._history()).encode())
         if path != "/metrics":

@@ -18,6 +18,7 @@ from koordlite.clock import ended_by_signals
 if TYPE_CHECKING:
     from koordlite.formulas.reservation.placeholder import Settings
     from koordlite.kube.client.access import Api
+    from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.reserving.controller import Controller
 
 LOG = logging.getLogger("koordlite.scheduler")
@@ -40,15 +41,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def controlling(args: argparse.Namespace, api: Api) -> Iterator[Controller]:
-    """The controller at work, beside whatever else this process does; it writes while it holds the lease."""
+def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = None) -> Iterator[Controller]:
+    """The controller at work, beside whatever else this process does; it writes while it holds the lease. `cluster`: as
+    of `Controller`."""
     from koordlite.kube.client.election import Election
     from koordlite.kube.client.lease import Candidate, LeaseSettings
     from koordlite.kube.publish.events import Events
     from koordlite.scheduler.reserving.controller import Controller
 
     name = socket.gethostname()
-    lease = LeaseSettings(namespace=args.lease_namespace, name=LEASE, identity=f"{name}_{secrets.token_hex(8)}")
+    # Whoever waits for a Reservation waits for the takeover, too: five seconds, at two requests a second.
+    lease = LeaseSettings(
+        namespace=args.lease_namespace,
+        name=LEASE,
+        identity=f"{name}_{secrets.token_hex(8)}",
+        duration_seconds=3,
+        renew_seconds=2.0,
+        retry_seconds=0.5,
+    )
     candidate = Candidate(api, lease, monotonic=time.monotonic, wall=time.time)
     events = Events(
         api,
@@ -57,7 +67,7 @@ def controlling(args: argparse.Namespace, api: Api) -> Iterator[Controller]:
         monotonic=time.monotonic,
         wall=time.time,
     )
-    controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell)
+    controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell, cluster=cluster)
     election = Election(candidate, gained=controller.gained, lost=controller.lost)
     with contextlib.ExitStack() as stack:
         events.start()
@@ -78,5 +88,6 @@ def settings_of(args: argparse.Namespace) -> Settings:
         image=args.placeholder_image,
         priority_class=args.placeholder_priority_class,
         scheduler=args.placeholder_scheduler,
+        namespaces=frozenset(args.placeholder_namespace),
         **guarded,
     )

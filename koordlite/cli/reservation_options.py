@@ -57,6 +57,14 @@ def shared(command: argparse.ArgumentParser) -> None:
         help="places the placeholders of templates that name no scheduler (default: default-scheduler)",
     )
     group.add_argument(
+        "--placeholder-namespace",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="make placeholders only there; repeatable (default: everywhere but in kube-system, kube-public, "
+        "kube-node-lease and koordlite-system)",
+    )
+    group.add_argument(
         "--guarded-scheduler",
         metavar="NAME",
         action="append",

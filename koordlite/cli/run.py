@@ -30,12 +30,12 @@ from koordlite.clock import ended_by_signals
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host import heap, procfs
-from koordlite.host.journal import journal
+from koordlite.host.journal import journal, lock
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.cluster import KubeCluster
 from koordlite.model import node as nodes
 from koordlite.model import printable
-from koordlite.model.errors import Problem
+from koordlite.model.errors import JournalFull, Problem
 from koordlite.model.status.pause import Pause
 from koordlite.report import view
 from koordlite.report.history import History
@@ -72,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, settings: Settings, machine: Machine) -> int:
-    with contextlib.closing(machine), _journal(args, settings, machine) as held:
+    with contextlib.closing(machine), _journal(args, settings, machine) as (held, unjournaled):
         machines.need_node(args, machine.cluster)
         _warn_of_another_size(machine)
-        agent = Agent(machine.host, machine.cluster, settings, held)
+        agent = Agent(machine.host, machine.cluster, settings, held, unjournaled=unjournaled)
         code = _look_twice(agent, machine, settings, args) if args.once else _loop(agent, machine, settings, args)
         if held is not None and not args.quiet:
             print(printable.lines(in_force(held, args, emulated=machine.sandbox is not None)), end="")
@@ -174,18 +174,29 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
 
 
 @contextlib.contextmanager
-def _journal(args: argparse.Namespace, settings: Settings, machine: Machine) -> Iterator[Journal | None]:
-    """The undo journal: when something may be written, or an earlier run left something to undo."""
+def _journal(args: argparse.Namespace, settings: Settings, machine: Machine) -> Iterator[tuple[Journal | None, str]]:
+    """The undo journal: when something may be written, or an earlier run left something to undo. On a full disk there
+    is none, and why: the agent observes, and the next start tries again."""
     if args.recorded:
-        yield None
+        yield None, ""
         return
     folder, boot = settings.agent.state_dir, procfs.boot_id(machine.host.files)
     writes = any(section.mode == "enforce" for section in settings.strategies.values())
     if not writes and not journal.read(folder, boot_id=boot):
-        yield None
+        yield None, ""
         return
-    with Journal.open(folder, boot_id=boot) as held:
-        yield held
+    with contextlib.ExitStack() as stack:
+        try:
+            held, why = stack.enter_context(Journal.open(folder, boot_id=boot)), ""
+            if machine.sandbox is None:
+                group = machine.host.cgroups.folder(machine.host.cgroups.layout.kubepods, "cpu")
+                stack.callback(lock.take_machine(pathlib.Path(group)).release)
+        except JournalFull as error:
+            held, why = None, f"nothing can be journaled, so nothing is written: {error}"
+            LOG.error("%s", why)
+        for problem in journal.damaged(folder) if held else ():
+            LOG.error("%s", problem)
+        yield held, why
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import math
+import socket
 import sys
 import threading
 import time
@@ -15,12 +17,14 @@ import msgspec
 
 from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem
+from koordlite.threads import Worker
 
 if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate
     from koordlite.http.guard import Guard
     from koordlite.http.server import Ask, Server
     from koordlite.kube.client.access import Api
+    from koordlite.scheduler.front import Front
     from koordlite.scheduler.judgement.settings import Settings
     from koordlite.scheduler.report.logs import LogLevels
     from koordlite.scheduler.service import Service
@@ -29,48 +33,124 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("koordlite.scheduler")
 CONNECTIONS = 128
 """A scheduler binds up to twenty pods at a time, each over a connection of its own."""
+API_CONNECTIONS = 40
+"""To the API server: twenty bindings at a time, a watch of each kind, and reviews."""
 IDLE_SECONDS = 120.0
+BODIES = 3
+"""Bodies of the longest kind that are read and answered at one time; all that are shorter fit beside each other."""
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until it is stopped."""
+    if args.replicas > 1:
+        return _run_front(args)
     from koordlite.cli import numa_api, reservation_controller
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.binder import ApiBinder
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
+    from koordlite.scheduler.promises import Promises
     from koordlite.scheduler.reserving.service import ReservationMetrics
     from koordlite.scheduler.service import Service
+    from koordlite.scheduler.warmth import Warmth
     from koordlite.scheduler.watches import Watches
 
     address, port = listen_address(args.listen, "--listen")
-    guard, certificate = _guarded(args, address)
     levels, stop = start_log(args.log_level), ended_by_signals()
-    api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
+    front = _Channel(stop) if args.behind_front else None
+    guard, certificate = _guarded(args, address) if front is None else (front.guard, None)
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender", connections=API_CONNECTIONS)
     cluster = Cluster(_settings(args), monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True, with_crane=args.crane)
-    extender = Extender(cluster, wall=time.time, binder=ApiBinder(api), age=watches.age)
+    binder = ApiBinder(api)
+    extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age)
+    promises, warmth = Promises(extender, binder), Warmth(extender)
     with contextlib.ExitStack() as stack:
-        service = Service(extender, levels, watches=lambda: _states(watches))
+        service = Service(extender, levels, watches=lambda: _states(watches), promises=promises)
         token = stack.enter_context(local_token(args.state_dir))
         server = _server(address, port, service, guard(token), certificate)
         server.start()
         stack.callback(server.close)
         LOG.info("listening on %s", server.url)
+        if front is not None:
+            front.say(server.port)
         stack.enter_context(health(args, api, service.health))
         stack.enter_context(numa_api.served(args, api, cluster, extender.not_ready, token))
         watches.start()
         stack.callback(watches.stop)
         settled(watches, stop)
+        warmth.start()
+        promises.start()
+        stack.callback(promises.stop)
+        stack.callback(warmth.stop)
         if not args.reservation_controller:
             stop.wait()
             return 0
-        controller = stack.enter_context(reservation_controller.controlling(args, api))
+        controller = stack.enter_context(reservation_controller.controlling(args, api, cluster))
         service.metrics.registry.register(ReservationMetrics(controller))
         while not stop.wait(1.0):
             if not controller.is_alive:
                 return 1
     return 0
+
+
+def _run_front(args: argparse.Namespace) -> int:
+    """Pass questions on to several extenders until it is stopped."""
+    from koordlite.kube.client.access import connect
+    from koordlite.scheduler.front import Front
+
+    address, port = listen_address(args.listen, "--listen")
+    guard, certificate = _guarded(args, address)
+    _, stop = start_log(args.log_level), ended_by_signals()
+    # Credentials that cannot be used are an error here, and not one of every replica for ever.
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
+    front = Front([_behind(args, number) for number in range(args.replicas)])
+    with contextlib.ExitStack() as stack:
+        token = stack.enter_context(local_token(args.state_dir))
+        server = _server(address, port, front, guard(token), certificate)
+        front.start()
+        stack.callback(front.stop)
+        server.start()
+        stack.callback(server.close)
+        LOG.info("listening on %s", server.url)
+        stack.enter_context(health(args, api, front.health))
+        stop.wait()
+    return 0
+
+
+def _behind(args: argparse.Namespace, number: int) -> list[str]:
+    """The command of a replica: these options, but the listeners are the front's. The NUMA page is served by one."""
+    own = ["--behind-front", "--replicas=1", "--listen=127.0.0.1:0", "--health-listen=", "--state-dir="]
+    own += ["--tls-cert-file=", "--client-ca-file=", *(["--numa-listen="] if number else [])]
+    return [sys.executable, "-m", "koordlite", *sys.argv[1:], *own]
+
+
+class _Channel:
+    """A replica's connection to its front: it brings the token that the front shows, and its end ends the replica."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._socket = socket.socket(fileno=sys.stdin.fileno())
+        self._token = self._socket.makefile("r").readline().strip()
+        self._thread = Worker("front", lambda: self._wait(stop))
+        self._thread.start()
+
+    def guard(self, token: str) -> Guard:
+        """Only the front may ask."""
+        from koordlite.http.guard import Guard
+
+        del token
+        return Guard(exposed=False, local_token=self._token, token_to_read=True, token_to_post=True)
+
+    def say(self, port: int) -> None:
+        """Tell the front where to ask."""
+        self._socket.sendall(f"{port}\n".encode())
+
+    def _wait(self, stop: threading.Event) -> None:
+        self._thread.beat(math.inf)
+        with contextlib.suppress(OSError):
+            while self._socket.recv(64):
+                pass
+        stop.set()
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -82,6 +162,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         foreign_pods=args.foreign_pods,
         check_restricted=not args.skip_restricted,
         max_age_seconds=args.max_age,
+        max_numa_nodes=args.max_numa_nodes,
     )
     return msgspec.structs.replace(given, profiles=frozenset(args.profile)) if args.profile else given
 
@@ -124,12 +205,19 @@ def _guarded(args: argparse.Namespace, address: str) -> tuple[Callable[[str], Gu
     return lambda token: Guard(exposed=exposed, local_token=token, clients=clients), certificate
 
 
-def _server(address: str, port: int, service: Service, guard: Guard, certificate: Certificate | None) -> Server:
+def _server(address: str, port: int, service: Service | Front, guard: Guard, certificate: Certificate | None) -> Server:
     from koordlite.http.connections import Limits
     from koordlite.http.server import Server
     from koordlite.scheduler.protocol import MOST_BYTES
 
-    limits = Limits(CONNECTIONS, CONNECTIONS, IDLE_SECONDS, MOST_BYTES)
+    limits = Limits(
+        CONNECTIONS,
+        CONNECTIONS,
+        body_bytes=MOST_BYTES,
+        idle_seconds=IDLE_SECONDS,
+        all_body_bytes=BODIES * MOST_BYTES,
+        certified=certificate is not None and certificate.asks_clients,
+    )
     return Server(
         address,
         port,

@@ -6,6 +6,7 @@ import argparse
 
 from koordlite import commandline
 from koordlite.cli import reservation_options, times
+from koordlite.model import defaults
 
 PORT = 9318
 LISTEN = f"127.0.0.1:{PORT}"
@@ -45,6 +46,15 @@ def extender(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--client-name", metavar="NAME", action="append", default=[], help="accept only these common names; repeatable"
     )
+    command.add_argument(
+        "--replicas",
+        type=int,
+        choices=(1, 2, 3),
+        default=1,
+        help="extenders in this process's care; with more than one, a front asks the next when one hangs or dies "
+        "(default: 1)",
+    )
+    command.add_argument("--behind-front", action="store_true", help=argparse.SUPPRESS)
     command.add_argument("--strategy", choices=STRATEGIES, default="LeastAllocated", help="how nodes are scored")
     command.add_argument(
         "--cache",
@@ -113,8 +123,23 @@ def _shared(command: argparse.ArgumentParser, *, audience: str, token: str) -> N
         default=300.0,
         help="answer from what is known for so long while the API server is away (default: 5m)",
     )
+    command.add_argument(
+        "--max-numa-nodes",
+        metavar="NUMBER",
+        type=_numa_nodes,
+        default=defaults.NUMA_NODES,
+        help="do not use reports of more NUMA nodes: the time to judge doubles with each. "
+        f"At most {defaults.MOST_NUMA_NODES}, default {defaults.NUMA_NODES}",
+    )
     command.add_argument("--state-dir", metavar="DIR", default="", help=f"where {token} is written")
     command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+
+
+def _numa_nodes(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+    if not 1 <= number <= defaults.MOST_NUMA_NODES:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number from 1 to {defaults.MOST_NUMA_NODES}")
+    return number
 
 
 def _numa(command: argparse.ArgumentParser) -> None:
@@ -171,10 +196,16 @@ def _render(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--url-prefix", metavar="URL", default="", help="where the extender is (default: loopback)")
     command.add_argument("--weight", type=int, default=10, help="of prioritize beside the scheduler's own scores")
-    command.add_argument("--http-timeout", metavar="TIME", default="10s", help="how long the scheduler waits")
     command.add_argument(
-        "--required", action="store_true", help="pods wait while the extender is away (default: it is passed over)"
+        "--http-timeout", metavar="TIME", default="1s", help="how long the scheduler waits (default, and most: 1s)"
     )
+    away = command.add_mutually_exclusive_group()
+    away.add_argument(
+        "--required",
+        action="store_true",
+        help="pods wait while the extender is away, and none is bound without its promise (default of configuration)",
+    )
+    away.add_argument("--ignorable", action="store_true", help="it is passed over while it is away (default of stanza)")
     command.add_argument(
         "--managed-resource", metavar="NAME", action="append", default=[], help="ask only about pods that want it"
     )

@@ -35,7 +35,7 @@ def simulate(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(encode(simulation_json.document(runs)))
         sys.stdout.buffer.flush()
-    elif args.compare:
+    elif args.compare or args.without:
         print(printable.lines(reports.compared(runs)), end="")
     else:
         print(printable.lines("\n".join(map(reports.text, runs))), end="")
@@ -65,11 +65,17 @@ def _plays(args: argparse.Namespace) -> list[Play]:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    if not args.compare:
+    option = "--compare" if args.compare else "--without"
+    if args.compare and args.without:
+        do = "leave one of them out"
+        raise ConfigError(Problem("command line", "--without", "", "--compare is there too", do))
+    if not args.compare and not args.without:
         return plays
     if len(plays) > 1:
-        do = "name one scenario, or leave --compare out"
-        raise ConfigError(Problem("command line", "--compare", " ".join(args.compare), "several scenarios", do))
+        do = f"name one scenario, or leave {option} out"
+        raise ConfigError(Problem("command line", option, " ".join(args.compare or ()), "several scenarios", do))
+    if args.without:
+        return [msgspec.structs.replace(plays[0], label="with koordlite"), reading.without(plays[0])]
     return [reading.variant(plays[0], pathlib.Path(name)) for name in args.compare]
 
 

@@ -7,10 +7,10 @@ import os
 import pathlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from koordlite import commandline
-from koordlite.apply import restore, undo_list
+from koordlite.apply import restore, undo_list, unlisted_entries
 from koordlite.cli import asking, rehearsal
 from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
@@ -20,6 +20,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import Journal
+from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet import configz
 from koordlite.model import printable
 from koordlite.model.entry import Entry
@@ -37,9 +38,11 @@ def undo(args: argparse.Namespace) -> int:
     settings, files = machines.settings(args), RealFiles()
     boot = procfs.boot_id(files)
     entries: Sequence[Entry] = ()
+    damaged: Sequence[Problem] = ()
     denied = None
     try:
         entries = journal.read(settings.agent.state_dir, boot_id=boot)
+        damaged = journal.damaged(settings.agent.state_dir)
     except JournalDenied as error:
         denied = error
     emulated = asking.emulated_node() if not entries and asking.names_nothing(args) else None
@@ -60,22 +63,29 @@ def undo(args: argparse.Namespace) -> int:
                 )
             )
         return 1 if entries else 0
-    if not entries:
-        _print_list(args, [])
-        return 0
+    for problem in damaged:
+        print(printable.lines(f"NOT restored: {problem}"), file=sys.stderr)
     # Kubelet, and its groups with it, may be gone already; resctrl and settings of the kernel are not.
     host = bundle.bind(files, RealClock(), kubepods=settings.agent.kubepods, required=False)
+    cluster = _cluster(args, settings, host)
+    lost = cluster if journal.is_missing(settings.agent.state_dir) else None
+    unlisted = tuple(_unlisted(lost))
+    entries = (*entries, *unlisted)
+    if not entries:
+        _print_list(args, [])
+        return 1 if damaged else 0
     exclusive = _exclusive(args, settings, host)
     if args.dry_run:
         _print_list(args, undo_list(host, entries, exclusive))
         return 0
     with Journal.open(settings.agent.state_dir, boot_id=boot) as held:
-        steps = restore(host, held, _cluster(args, settings, host), exclusive=exclusive)
+        held.record(unlisted)
+        steps = restore(host, held, cluster, exclusive=exclusive)
     tried = {step.place for step in steps}
     left = sum(entry.place not in tried for entry in held.entries if not entry.dies_with_boot)
     if args.output == "json":
         commandline.print_json("koordlite-restore", steps=steps, left=left)
-        return 0 if all(step.ok for step in steps) and not left else 1
+        return 0 if all(step.ok for step in steps) and not left and not damaged else 1
     for step in steps:
         print(
             printable.lines(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
@@ -87,7 +97,7 @@ def undo(args: argparse.Namespace) -> int:
                 f"{left} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster"
             )
         )
-    return 0 if all(step.ok for step in steps) and not left else 1
+    return 0 if all(step.ok for step in steps) and not left and not damaged else 1
 
 
 def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:
@@ -108,6 +118,17 @@ def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluste
     found = machines.cluster(args, settings, host.files, host.clock, _stopped())
     found.view()  # A folder knows its Node once it was read.
     return found
+
+
+def _unlisted(cluster: Cluster | None) -> Iterable[Entry]:
+    """What a lost journal does not list. A folder of manifests does not say who wrote what."""
+    if not isinstance(cluster, KubeCluster):
+        return ()
+    view = cluster.published()
+    if view.node is None:
+        why = "the API server has not shown the Node: whether an earlier run left offers on it is not known"
+        print(printable.lines(why), file=sys.stderr)
+    return unlisted_entries(view)
 
 
 def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequence[PodCPUs]:

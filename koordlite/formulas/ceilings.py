@@ -24,6 +24,7 @@ _MEANS: Mapping[str, frozenset[str]] = {
     "auto": frozenset((_KERNEL_BURST, _QUOTA_BURST)),
 }
 """By what means each policy of CPU burst lets a pod exceed its limit."""
+_NOTHING: frozenset[str] = frozenset()
 
 
 def kubelet_oom_score(kube_qos: KubeQoS, container: ContainerInfo, *, capacity: int) -> int:
@@ -44,9 +45,12 @@ def kubelet_oom_score(kube_qos: KubeQoS, container: ContainerInfo, *, capacity: 
 
 
 def cpu_burst(asked: CPUBurst, of_node: CPUBurst) -> CPUBurst:
-    """The smaller of both in each setting; of the policies what both allow. A period of -1 has no end."""
+    """The smaller of both in each setting; of the policies what both allow. A period of -1 has no end.
+
+    A policy that is none of the protocol's allows nothing.
+    """
     periods = [each.cfs_quota_burst_period_seconds for each in (asked, of_node)]
-    means = _MEANS[asked.policy] & _MEANS[of_node.policy]
+    means = _MEANS.get(asked.policy, _NOTHING) & _MEANS.get(of_node.policy, _NOTHING)
     return msgspec.structs.replace(
         asked,
         policy=next(policy for policy, allowed in _MEANS.items() if allowed == means),

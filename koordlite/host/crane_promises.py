@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.host import state_folder
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.numa.crane.assignments import Entry
 from koordlite.numa.crane.promises import Entries, contradiction
 
@@ -80,7 +80,7 @@ def parse(raw: bytes) -> Entries:
     """The assignments that `raw` writes; ValueError when it writes none, or such that cannot all hold."""
     try:
         content = msgspec.json.decode(raw, type=_Content)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(str(error)) from error
     entries = {uid: _entries(uid, pod) for uid, pod in content.pods.items()}
     why = contradiction(entries)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from koordlite.host import state_folder
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.slo.settings import GoodDocument
 
 NAME = "good-settings.json"
@@ -28,7 +28,7 @@ def read(folder: Path) -> Mapping[str, GoodDocument]:
         return msgspec.json.decode(state_folder.read(path), type=_Content).documents
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         do = "remove it; until the next change of the settings a restart falls back to the defaults"
         raise InputError(Problem(str(path), "file", "", str(error), do)) from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from koordlite.host import state_folder
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.status.pause import By, Pause
 
 NAME = "pause.json"
@@ -37,7 +37,7 @@ def parse(text: str | bytes, *, owner: str, field: str, by: By) -> Pause:
 
     try:
         written = msgspec.json.decode(text, type=_Written)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise wrong(str(error)) from error
     if written.until.tzinfo is None:
         raise wrong("the time has no zone: end it with Z or an offset")

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from koordlite.model.errors import UNREADABLE
+
 _ERRNO = {os.strerror(number): number for number in errno.errorcode}
 _RENAMED = (("/proc/pressure_", "/proc/pressure/"), ("/var_lib_kubelet/", "/var/lib/kubelet/"))
 _MOST_LINKS = 40
@@ -119,7 +121,7 @@ def _captured(path: Path) -> list[tuple[str, _Item]]:
         return []
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, _Item])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return []
     return list(found.items()) if all(key.startswith("/") for key in found) else []
 

@@ -31,7 +31,7 @@ class Certificate:
         client_ca_file: str = "",
     ) -> None:
         """`key_file` empty: the key is in `certificate_file`. `setting` is for errors: where the files were named.
-        `client_ca_file`: who signs the certificates that clients may show; empty: none is asked for."""
+        `client_ca_file`: who signs the certificates that clients have to show; empty: none is asked for."""
         self._files, self._now = (certificate_file, key_file or certificate_file), now
         self._client_ca = client_ca_file
         self._lock = threading.Lock()
@@ -42,6 +42,11 @@ class Certificate:
             do = "name a certificate and its key in PEM format, or leave both out for plain HTTP"
             raise ConfigError(Problem(*setting, names, str(error), do)) from error
         self._checked = now()
+
+    @property
+    def asks_clients(self) -> bool:
+        """Whether clients have to show a certificate of theirs."""
+        return bool(self._client_ca)
 
     def context(self) -> ssl.SSLContext:
         """For the next connection. A replacement that cannot be used is logged, and the last good one stays."""
@@ -65,8 +70,7 @@ class Certificate:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._files, password=_no_password)
         if self._client_ca:
-            # Optional, since kubelet's probes have no certificate; the guard asks for it where it is needed.
-            context.verify_mode = ssl.CERT_OPTIONAL
+            context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(cafile=self._client_ca)
         return context
 

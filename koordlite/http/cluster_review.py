@@ -15,8 +15,8 @@ def by_cluster(api: Api, audience: str = "") -> Review:
     `audience` is what tokens must be bound to; empty: the API server."""
     reviewer = Reviewer(api, audience=audience)
 
-    def review(token: str, verb: str, path: str) -> Plain | None:
-        found = reviewer.verdict(token, verb, "/" + path.lstrip("/").partition("/")[0])
+    def review(token: str, verb: str, path: str, address: str) -> Plain | None:
+        found = reviewer.verdict(token, verb, "/" + path.lstrip("/").partition("/")[0], address)
         return None if found.standing == "allowed" else Plain(_STATUS[found.standing], found.why)
 
     return review

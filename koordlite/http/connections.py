@@ -1,5 +1,8 @@
 """Which connections are kept: a bounded number, in all and of one address, for a limited time, with slots for probes.
 
+Where every client has to show a certificate there are no probes: a connection gets a slot of its own kind until it has
+shown one, a newcomer takes the slot of the oldest of its address, and those who have shown one never wait for others.
+
 A probe is not recognised before it has sent its request. So where the bounds are reached, a connection gets
 one of a few slots in which only health is answered and the time is short; a newcomer takes the slot of the oldest.
 Who holds connections open without sending a request holds up nobody who sends one at once.
@@ -29,6 +32,14 @@ BODY_BYTES = 4096
 """No change of a setting needs more."""
 PROBE_SECONDS = 2.0
 """For either, in a slot for probes."""
+STRANGERS = 64
+"""Connections that have not shown the certificate that they need."""
+ADDRESS_STRANGERS = 8
+"""Of them from one address."""
+HANDSHAKE_SECONDS = 5.0
+"""Until they have shown it."""
+ALL_BODY_BYTES = 1 << 20
+"""Of all requests that are read or answered at one time."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -37,8 +48,14 @@ class Limits(msgspec.Struct, frozen=True):
     connections: int = CONNECTIONS
     address_connections: int = ADDRESS_CONNECTIONS
     request_seconds: float = REQUEST_SECONDS
-    """Also how long a connection without a request is kept."""
+    """From a new connection, or the first line of a later request, to the last byte of the request."""
     body_bytes: int = BODY_BYTES
+    idle_seconds: float | None = None
+    """How long a connection is kept between two requests; None: as long as a request may take."""
+    all_body_bytes: int = ALL_BODY_BYTES
+    """Bodies of all requests at one time; one that would go beyond waits for others to be answered."""
+    certified: bool = False
+    """Every client has to show a certificate."""
 
 
 class Connection(msgspec.Struct, eq=False):
@@ -48,6 +65,10 @@ class Connection(msgspec.Struct, eq=False):
     address: str
     only_health: bool
     deadline: float = 0.0
+    stranger: bool = False
+    """It has yet to show its certificate."""
+    body_bytes: int = 0
+    """Of the request that is read or answered, counted among those of all."""
 
     def hang_up(self) -> None:
         """Whoever reads or writes there is woken with an error. Not by the TLS layer, which is another thread's."""
@@ -62,9 +83,12 @@ class Connections:
         self.limits = limits or Limits()
         self._now, self._lock = now, threading.Lock()
         self._kept: dict[Connection, None] = {}
+        self._bodies, self._body_bytes = threading.Condition(self._lock), 0
 
     def admit(self, accepted: socket.socket, address: str) -> Connection:
         """Keep a new connection; it awaits a request."""
+        if self.limits.certified:
+            return self._admit_stranger(accepted, address)
         with self._lock:
             others = [kept for kept in self._kept if not kept.only_health]
             of_address = sum(kept.address == address for kept in others)
@@ -72,21 +96,75 @@ class Connections:
             made = Connection(accepted, address, only_health=full)
             probes = [kept for kept in self._kept if kept.only_health]
             if full and len(probes) >= PROBES:
-                del self._kept[probes[0]]
-                probes[0].hang_up()
+                self._end(probes[0])
             self._kept[made] = None
-        self.awaits_request(made)
+        self.receives(made)
         return made
+
+    def _admit_stranger(self, accepted: socket.socket, address: str) -> Connection:
+        made = Connection(accepted, address, only_health=False, stranger=True)
+        made.deadline = self._now() + min(HANDSHAKE_SECONDS, self.limits.request_seconds)
+        with self._lock:
+            strangers = [kept for kept in self._kept if kept.stranger]
+            of_address = [kept for kept in strangers if kept.address == address]
+            if len(of_address) >= ADDRESS_STRANGERS or (of_address and len(strangers) >= STRANGERS):
+                self._end(of_address[0])
+            elif len(strangers) >= STRANGERS:
+                self._end(strangers[0])
+            self._kept[made] = None
+        return made
+
+    def certify(self, connection: Connection) -> bool:
+        """It has shown its certificate, and awaits a request; False when there are too many like it."""
+        with self._lock:
+            certified = [kept for kept in self._kept if not kept.stranger]
+            of_address = sum(kept.address == connection.address for kept in certified)
+            if len(certified) >= self.limits.connections or of_address >= self.limits.address_connections:
+                return False
+            connection.stranger = False
+        self.receives(connection)
+        return True
 
     def release(self, connection: Connection) -> None:
         """It has ended; nothing when it was hung up before."""
         with self._lock:
             self._kept.pop(connection, None)
+        self.forget_body(connection)
 
-    def awaits_request(self, connection: Connection) -> None:
-        """The whole next request has to come from now on."""
+    def receives(self, connection: Connection) -> None:
+        """The whole request has to come from now on."""
         seconds = PROBE_SECONDS if connection.only_health else self.limits.request_seconds
         connection.deadline = self._now() + seconds
+
+    def awaits_request(self, connection: Connection) -> None:
+        """The next request may come from now on."""
+        if connection.only_health or self.limits.idle_seconds is None:
+            self.receives(connection)
+        else:
+            connection.deadline = self._now() + self.limits.idle_seconds
+
+    def count_body(self, connection: Connection, size: int) -> bool:
+        """Make room for the body of a request, until `forget_body`; False when there is none in time."""
+        with self._bodies:
+            free = self._bodies.wait_for(
+                lambda: self._body_bytes + size <= self.limits.all_body_bytes, timeout=self.limits.request_seconds / 2
+            )
+            if free:
+                self._body_bytes += size
+                connection.body_bytes += size
+        return free
+
+    def forget_body(self, connection: Connection) -> None:
+        """The request with that body was answered, or is over."""
+        if connection.body_bytes:
+            with self._bodies:
+                self._body_bytes -= connection.body_bytes
+                connection.body_bytes = 0
+                self._bodies.notify_all()
+
+    def _end(self, connection: Connection) -> None:
+        del self._kept[connection]
+        connection.hang_up()
 
     def answers(self, connection: Connection) -> None:
         """The request is there; the answer has to be taken from now on."""

@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Iterable
 from koordlite.http.answers import Plain
 
 OPEN = frozenset({"/healthz", "/livez", "/readyz"})
-Review = Callable[[str, str, str], Plain | None]
-"""Token, verb (`get`, `put`) and path to a refusal, or None for yes."""
+Review = Callable[[str, str, str, str], Plain | None]
+"""Token, verb (`get`, `put`), path and the client's address to a refusal, or None for yes."""
 
 
 class Guard:
@@ -31,19 +31,30 @@ class Guard:
         local_token: str = "",
         review: Review | None = None,
         token_to_read: bool = False,
+        token_to_post: bool = False,
         clients: Collection[str] | None = None,
     ) -> None:
         """`exposed`: other machines can connect. Without token and review every request from them is refused.
-        `token_to_read`: on this machine, too, all but health wants a token. `clients`: certificates may POST and read
-        from elsewhere, those with one of these common names, or any that was verified when it is empty."""
+        `token_to_read`: on this machine, too, all but health wants a token; `token_to_post`: so does POST. `clients`:
+        certificates may POST and read from elsewhere, those with one of these common names, or any that was verified
+        when it is empty."""
         self._exposed, self._local, self._review, self._clients = exposed, local_token, review, clients
         self._open_to_read = not exposed and not token_to_read
+        self._open_to_post = not token_to_post
 
     def refusal(
-        self, verb: str, path: str, authorization: str, *, hosts: Iterable[str] = (), client: str | None = None
+        self,
+        verb: str,
+        path: str,
+        authorization: str,
+        *,
+        hosts: Iterable[str] = (),
+        client: str | None = None,
+        address: str = "",
     ) -> Plain | None:
         """Why this request is not answered; None when it may be. `authorization` is the header, perhaps empty; `hosts`
-        are the Host headers: none comes from no browser. `client` is the common name of a verified certificate."""
+        are the Host headers: none comes from no browser. `client` is the common name of a verified certificate,
+        `address` where the connection comes from."""
         if verb == "get" and path in OPEN:
             return None
         strange = [] if self._exposed else [host for host in hosts if not _names_this_machine(host)]
@@ -53,9 +64,9 @@ class Guard:
             return None
         if self._certified(client) and verb in ("get", "post"):
             return None
-        if verb == "post":
+        if verb == "post" and self._open_to_post:
             return self._not_posted(client) if self._exposed else None
-        return self._judged(verb, path, authorization)
+        return self._judged(verb, path, authorization, address)
 
     def _certified(self, client: str | None) -> bool:
         return client is not None and self._clients is not None and (not self._clients or client in self._clients)
@@ -65,7 +76,7 @@ class Guard:
             return Plain(401, "a client certificate is needed")
         return Plain(403, f"the client certificate of {client!r} is verified and may not ask here")
 
-    def _judged(self, verb: str, path: str, authorization: str) -> Plain | None:
+    def _judged(self, verb: str, path: str, authorization: str, address: str) -> Plain | None:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -75,7 +86,7 @@ class Guard:
             return None
         if self._review is None:
             return self._unknown("this is not the local token, and there is no API server to ask about others")
-        return self._review(token, verb, path)
+        return self._review(token, verb, path, address)
 
     def _unknown(self, why: str) -> Plain:
         known = [*(["the one in the agent's token file"] if self._local else [])]

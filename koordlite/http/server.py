@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import socket
@@ -18,9 +19,10 @@ import msgspec
 
 from koordlite.http.answers import Answer, Plain
 from koordlite.http.certificate import Certificate, SelfSigned
-from koordlite.http.connections import CONNECTIONS, PROBES, Connection, Connections, Limits
+from koordlite.http.connections import CONNECTIONS, STRANGERS, Connection, Connections, Limits
 from koordlite.http.guard import OPEN, Guard
 from koordlite.model.errors import ConfigError, Problem
+from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)
 QUERY_FIELDS = 20
@@ -56,12 +58,12 @@ class Server:
         self._server.certificate = certificate
         self._server.connections = Connections(limits)
         hooks = _Hooks(answer, change, post, guard or _LOOK_ONLY)
-        idle = max(_IDLE_SECONDS, self._server.connections.limits.request_seconds)
+        kept = self._server.connections.limits
+        idle = max(_IDLE_SECONDS, kept.request_seconds, kept.idle_seconds or 0.0)
         self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks, "timeout": idle})
         self.address, self.port = address, int(self._server.server_address[1])
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="http", daemon=True
-        )
+        self._thread = Worker("http", lambda: self._server.serve_forever(_POLL_SECONDS))
+        self._server.turned = self._thread.beat
 
     @property
     def url(self) -> str:
@@ -75,6 +77,7 @@ class Server:
 
     def close(self) -> None:
         """Stop serving and free the port."""
+        self._thread.end()
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -101,8 +104,10 @@ class _Hooks(msgspec.Struct, frozen=True):
 class _Listener(ThreadingHTTPServer):
     """One thread a connection; none of them outlives the process or holds up a stop."""
 
-    request_queue_size = CONNECTIONS + PROBES
+    request_queue_size = CONNECTIONS + STRANGERS
     certificate: Certificate | SelfSigned | None = None
+    turned: Callable[[], None] = staticmethod(lambda: None)
+    """Called whenever the loop has gone round."""
 
     def __init__(self, *args: Any) -> None:
         self.connections = Connections()
@@ -111,6 +116,7 @@ class _Listener(ThreadingHTTPServer):
 
     def service_actions(self) -> None:
         """Called after each wait for connections."""
+        self.turned()
         self.connections.end_late()
 
     def server_bind(self) -> None:
@@ -151,6 +157,8 @@ class _Listener(ThreadingHTTPServer):
         with context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secure:
             self.connection.socket = secure
             secure.do_handshake()
+            if self.connections.limits.certified and not self.connections.certify(self.connection):
+                return
             super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -199,6 +207,15 @@ class _Request(BaseHTTPRequestHandler):
 
     do_PATCH = do_OPTIONS = do_DELETE
 
+    def parse_request(self) -> bool:
+        """Read the rest of the head; its first line came just now."""
+        self.server.connections.receives(self.server.connection)
+        return super().parse_request()
+
+    def handle_expect_100(self) -> bool:
+        """The client waits to be told to send its body; it is told once it is known that it may."""
+        return True
+
     def log_message(self, format: str, *args: Any) -> None:
         """Into the log at debug level: scrapes are no news. What a client sent cannot begin a line of the log."""
         LOG.debug("%s %s", self.address_string(), ascii(format % args))
@@ -214,17 +231,38 @@ class _Request(BaseHTTPRequestHandler):
             fields = urllib.parse.parse_qsl(url.query, keep_blank_values=True, max_num_fields=QUERY_FIELDS)
         except ValueError as error:
             return Plain(400, f"this is no address: {error}")
-        return self._refusal("get", url.path) or self.hooks.ask(url.path, dict(fields), self.headers.get("Accept", ""))
+        accept = self.headers.get("Accept", "")
+        return self._refusal("get", url.path) or self._made(lambda: self.hooks.ask(url.path, dict(fields), accept))
 
     def _changed(self, verb: str, carry_out: Change | None) -> Answer:
-        body = self._body()
-        if isinstance(body, Plain):
-            self.close_connection = True
-            return body
+        """Who asks is looked at before the body is read."""
         path = self.path.partition("?")[0]
         if carry_out is None:
-            return Plain(405, "nothing can be changed here", {"Allow": self.hooks.allowed})
-        return self._refusal(verb, path) or carry_out(path, body)
+            return self._unread(Plain(405, "nothing can be changed here", {"Allow": self.hooks.allowed}))
+        if refused := self._refusal(verb, path):
+            return self._unread(refused)
+        body = self._body()
+        if isinstance(body, Plain):
+            return self._unread(body)
+        return self._made(lambda: carry_out(path, body))
+
+    def _unread(self, answer: Plain) -> Plain:
+        """An answer without having read the body. A short one is taken off the line, or its client, which is still
+        sending, would not get to read the answer."""
+        self.close_connection = True
+        text = self.headers.get("Content-Length", "")
+        if text.isascii() and text.isdigit() and len(text) <= 5 and "Expect" not in self.headers:
+            with contextlib.suppress(OSError):
+                self.rfile.read(int(text))
+        return answer
+
+    def _made(self, answer: Callable[[], Answer]) -> Answer:
+        """A fault of ours costs one request, and says so."""
+        try:
+            return answer()
+        except Exception as error:
+            LOG.error("%s %s failed", self.command, ascii(self.path[:200]), exc_info=error)
+            return Plain(500, f"a fault of the program itself: {type(error).__name__}; its log says more")
 
     def _refusal(self, verb: str, path: str) -> Plain | None:
         if self.server.connection.only_health and not (verb == "get" and path in OPEN):
@@ -232,7 +270,8 @@ class _Request(BaseHTTPRequestHandler):
             return Plain(503, "too many connections: only health is answered now; close some, or ask again later")
         hosts = self.headers.get_all("Host", [])
         token = self.headers.get("Authorization", "")
-        return self.hooks.guard.refusal(verb, path, token, hosts=hosts, client=self._client())
+        address = self.server.connection.address
+        return self.hooks.guard.refusal(verb, path, token, hosts=hosts, client=self._client(), address=address)
 
     def _client(self) -> str | None:
         """Common name of the client's certificate; None without one. The handshake has verified it."""
@@ -256,6 +295,12 @@ class _Request(BaseHTTPRequestHandler):
         most = self.server.connections.limits.body_bytes
         if len(text) > len(str(most)) or int(text) > most:
             return Plain(413, f"more than {most} bytes")
+        if not self.server.connections.count_body(self.server.connection, int(text)):
+            return Plain(503, "too many requests with a body at one time; ask again", {"Retry-After": "1"})
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.send_response_only(100)
+            self.end_headers()
+            self.wfile.flush()
         body = self.rfile.read(int(text))
         return body if len(body) == int(text) else Plain(400, "the content is shorter than Content-Length says")
 
@@ -273,6 +318,8 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.write(answer.body)
+            self.wfile.flush()
+        self.server.connections.forget_body(self.server.connection)
         self.server.connections.awaits_request(self.server.connection)
 
 

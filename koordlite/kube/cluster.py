@@ -30,6 +30,7 @@ from koordlite.kube.watch.reflector import Reflector, Source, View
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused, Problem
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
@@ -127,6 +128,16 @@ class KubeCluster:
             self._node_metric.stop()
         for report in self._reports:
             report.stop()
+
+    def published(self) -> ClusterView:
+        """The Node and its topology alone, whatever else is not known: for who undoes, and judges nothing."""
+        return ClusterView(
+            node=self._node.view().objects.get(self._name),
+            pods=(),
+            config=None,
+            topology=self._topology.view().objects.get(self._name),
+            kubelet=Kubelet(cpu_manager_policy=""),
+        )
 
     def view(self) -> ClusterView:
         """The newest state; never waits for the network.
@@ -250,7 +261,7 @@ class KubeCluster:
         return (self._node, *pods, self._config, self._topology, *more)
 
     def _watching(self, source: Source[T]) -> Watching[T]:
-        return Watching(self._api, Reflector(source, uniform=random.uniform), monotonic=self._clock.monotonic)
+        return Watching(self._api, Reflector(source, uniform=random.Random().uniform), monotonic=self._clock.monotonic)
 
     def _given_out(self) -> GivenOut:
         named = self._settings.kubelet_pod_resources

@@ -11,14 +11,12 @@ from typing import Any
 
 import msgspec
 
-from koordlite.model import label_selectors
+from koordlite.model import keys, label_selectors
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire.objects import LabelSelector, ObjectMeta
 
 API_VERSION = "config.koordinator.sh/v1alpha1"
 KIND = "ClusterColocationProfile"
-SKIP_RESOURCES = "config.koordinator.sh/skip-update-resources"
-"""Annotation of a profile, with any value: requests and limits of pods it matches stay as they are."""
 
 _PERCENT = re.compile(r"([0-9]{1,3})%\Z", re.ASCII)
 _AT = re.compile(r" - at `\$\.?(.*)`\Z")
@@ -107,7 +105,7 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
         raise InputError(problems)
     return Profile(
         name=obj.metadata.name,
-        keep_resources=SKIP_RESOURCES in (obj.metadata.annotations or {}),
+        keep_resources=keys.SKIP_RESOURCES in (obj.metadata.annotations or {}),
         namespace_selector=read["namespaceSelector"],
         selector=read["selector"],
         probability=probability,

@@ -27,6 +27,9 @@ class CPULimit(msgspec.Struct, frozen=True, kw_only=True):
     """What it is held to once the changes of the decision have been made."""
     by_quota: bool
     """Held by a quota; otherwise by a set of CPUs."""
+    owed_milli_seconds: int = 0
+    """CPU time that the limit owes to best effort, so that it gets its budget on average; below zero it had too much.
+    """
 
 
 class Lacking(msgspec.Struct, frozen=True):

@@ -4,3 +4,9 @@ PORT = 9316
 STATE_DIR = "/run/koordlite"
 LONGEST_LOG_SECONDS = 86_400
 """A changed log level ends by itself after so long at most."""
+
+NUMA_NODES = 8
+"""NUMA nodes of a machine, as kubelet has it by default (`max-allowable-numa-nodes`). Their sets are searched, and each
+further one doubles the time."""
+MOST_NUMA_NODES = 12
+"""What the setting may be raised to: 4,095 sets."""

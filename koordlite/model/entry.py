@@ -24,7 +24,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Groups that it names, below their root. A journal that names others was not written by this program."""
+        """Groups that it names, below their root. An entry that names others counts as damaged."""
         return ()
 
     @property

@@ -18,6 +18,10 @@ from collections.abc import Iterable
 from koordlite.model import printable
 from koordlite.model.place import Place
 
+UNREADABLE = (ValueError, RecursionError)
+"""What reading text of others can end in: no JSON, or of another shape (msgspec.DecodeError), bytes that are no
+UTF-8, numbers with more digits than Python takes, and documents nested deeper than anybody would write."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
@@ -105,6 +109,10 @@ class JournalError(KoordliteError):
 
 class JournalDenied(JournalError):
     """Only another user may read the undo journal."""
+
+
+class JournalFull(JournalError):
+    """There is no room on the disk for an undo journal: what would be written could not be undone."""
 
 
 class EvictionRefused(KoordliteError):

@@ -8,6 +8,7 @@ ours, because no other program publishes where containers really run. JSON is co
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.node import Reservation, ResolvedReservation, SystemQoS
 from koordlite.model.topology import CPU, NUMANode, Topology
 
@@ -24,6 +25,7 @@ LONGEST_PLACEMENT = 128 * 1024
 _MEMORY, _ALWAYS_FITTING = 200, 20
 """Bytes that a container's memory by node may take; so many containers fit whatever their names and sets are."""
 MAX_NUMA_NODES = 64
+_ZONE = re.compile(r"node-([0-9]{1,9})", re.ASCII)
 """The scheduler's limit on NUMA node ids."""
 
 
@@ -263,9 +265,14 @@ def numa_node_of_zone(name: str) -> int | None:
 
     The id is in the name and never the zone's place in the list.
     """
-    number = name.removeprefix("node-")
-    known = number != name and number.isascii() and number.isdigit() and int(number) < MAX_NUMA_NODES
-    return int(number) if known else None
+    match = _ZONE.fullmatch(name)
+    number = int(match[1]) if match else MAX_NUMA_NODES
+    return number if number < MAX_NUMA_NODES else None
+
+
+def is_numa_zone(name: str, zone_type: str) -> bool:
+    """A zone of the NUMA reporter: by its type, or by its name. Sockets and racks are zones of others."""
+    return zone_type == "Node" or numa_node_of_zone(name) is not None
 
 
 def by_numa_node(topology: Topology, cpus: CPUSet) -> Mapping[int, CPUSet]:
@@ -328,6 +335,6 @@ _parsed = functools.lru_cache(maxsize=1024)(CPUSet.parse)
 def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
     try:
         return msgspec.json.decode(text, type=shape, dec_hook=_from_text)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         do = "the agent writes this annotation; delete it and it is written again; disregarded until then"
         raise InputError(Problem(owner, key, text, str(error), do)) from error

@@ -23,7 +23,7 @@ class PlaceKind:
 
     name: str
     form: str
-    """How the parts of a place print: `{}` for each."""
+    """How the parts of a place print: `%s` for each."""
     pattern: re.Pattern[str]
     """Reads what `form` prints, with a named group for each part."""
     metric: Callable[[tuple[str, ...]], str]
@@ -76,7 +76,7 @@ class Place:
         return word if word in self.kind.metrics else OTHER
 
     def __str__(self) -> str:
-        return self.kind.form.format(*self.parts)
+        return self.kind.form % self.parts
 
     def __repr__(self) -> str:
         return f"Place({self.kind.name}: {self})"

@@ -14,7 +14,10 @@ _COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 def one_line(text: str) -> str:
     """`text` without control characters and line ends: nothing in it begins a line or moves a cursor."""
-    return text if text.isprintable() else "".join(map(_shown, text))
+    if text.isprintable():
+        return text
+    # By distinct character: foreign texts may be megabytes long.
+    return text.translate({ord(char): _shown(char) for char in set(text)})
 
 
 def lines(text: str, *, colors: bool = False) -> str:
@@ -42,7 +45,8 @@ def in_json(text: str) -> str:
     """
     if text.replace("\n", "").isprintable():
         return text
-    return "".join(char if char == "\n" or _is_printable(char) else _json_escape(char) for char in text)
+    unprintable = (char for char in set(text) if char != "\n" and not _is_printable(char))
+    return text.translate({ord(char): _json_escape(char) for char in unprintable})
 
 
 def _shown(char: str) -> str:

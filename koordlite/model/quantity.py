@@ -13,6 +13,10 @@ from fractions import Fraction
 from typing import Literal
 
 NANO = 10**9
+_BEYOND = 10**100
+"""Nano-units. No machine has so much, and parts of it cannot be worked out."""
+_LONGEST = 100
+"""Characters; nobody writes more digits than those of an int64 and as many behind the point."""
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE])([+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)\Z", re.ASCII)
@@ -61,12 +65,14 @@ class Quantity:
 @functools.lru_cache(maxsize=65536)
 def _parse(text: str) -> Quantity:
     """Kept, because a cluster writes the same few amounts over and over."""
-    match = _TEXT.match(text.strip(" "))
+    match = _TEXT.match(text.strip(" ")) if len(text) <= _LONGEST else None
     if not match or not (match[2] or match[3]):
-        raise ValueError(f"{text!r} is not a quantity like 2, 500m, 1.5, 4Gi or 1e3")
+        raise ValueError(f"{text[:_LONGEST]!r} is not a quantity like 2, 500m, 1.5, 4Gi or 1e3")
     number = Fraction(int((match[2] or "0") + (match[3] or "")), 10 ** len(match[3] or ""))
     amount = number * _scale(match[5], match[6] or "")
     nano = _away_from_zero(amount * NANO)
+    if nano >= _BEYOND:
+        raise ValueError(f"{text!r} is beyond all that can be counted")
     return Quantity(-nano if match[1] == "-" else nano, _format(match[4], match[6] or ""))
 
 

@@ -8,9 +8,6 @@ from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 
-_BEYOND = 10**100
-"""Nano-units. No machine has so much, and percentages of it cannot be worked out."""
-
 
 def parse_resources(
     texts: Mapping[str, str | int | float] | None, owner: str, field: str, problems: list[Problem]
@@ -22,7 +19,7 @@ def parse_resources(
     parsed: dict[str, Quantity] = {}
     for resource, text in (texts or {}).items():
         try:
-            parsed[resource] = _countable(Quantity.parse(text))
+            parsed[resource] = Quantity.parse(text)
         except ValueError as error:
             do = "write a quantity; counted as 0"
             problems.append(Problem(owner, f"{field}.{resource}", str(text), str(error), do))
@@ -39,9 +36,3 @@ def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> di
         held = into.get(name)
         into[name] = Quantity(held.nano + amount.nano, held.format) if held else amount
     return into
-
-
-def _countable(amount: Quantity) -> Quantity:
-    if abs(amount.nano) >= _BEYOND:
-        raise ValueError("it is beyond all that can be counted")
-    return amount

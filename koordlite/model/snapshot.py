@@ -46,6 +46,8 @@ class Snapshot:
     """Seconds of the monotonic clock."""
     taken_at: str
     """The same moment for people: RFC 3339, UTC."""
+    woken: bool = False
+    """Taken between two ticks: CPU use is that of the last hundredths of a second, the rest that of the last tick."""
     node: Node | None
     slo: SLO
     topology: Topology
@@ -62,6 +64,8 @@ class Snapshot:
     """The last sample."""
     average: Usage
     """Means over `slo.colocation.metric_aggregate_duration_seconds`, or as much of it as there is."""
+    use_window_left_seconds: float = 0.0
+    """Until this run has measured for the whole time of `average`; 0 from then on."""
     resctrl: Resctrl
     published: Published
     notes: NodeNotes = dataclasses.field(default_factory=NodeNotes)

@@ -7,7 +7,6 @@ read, the thread rests between two pods, and counts are the rarer the more they 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.wire import affinity, objects
 from koordlite.ports import ClusterView, Files
 from koordlite.resctrl.files import LocalFiles
+from koordlite.threads import Worker
 from koordlite.unchanged import Unchanged
 
 PODS_A_TICK = 16
@@ -66,7 +66,7 @@ def work_on(host: Host) -> Work:
         return Work(files=host.files, begin=lambda count: count(), wait=lambda _: None, spent=lambda: 0.0)
 
     def begin(count: Callable[[], None]) -> None:
-        threading.Thread(target=count, name="connections", daemon=True).start()
+        Worker("connections", count).start()
 
     return Work(files=LocalFiles(), begin=begin, wait=time.sleep, spent=time.thread_time)
 

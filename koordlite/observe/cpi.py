@@ -6,7 +6,6 @@ container to another costs the kernel more: so only some seconds are counted, an
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -18,6 +17,7 @@ from koordlite.host.perf_events import CgroupCounters, Reading
 from koordlite.model.errors import HardwareAbsent, Problem
 from koordlite.model.picture.hardware_counts import HardwareCounts
 from koordlite.model.settings import MetricsSettings
+from koordlite.threads import Worker
 from koordlite.unchanged import kept_if_equal
 
 MOST_COUNTERS = 16_384
@@ -49,7 +49,7 @@ class CPIReader:
         interval_seconds: float,
         window_seconds: float,
         wait: Callable[[float], object] = time.sleep,
-        begin: Callable[[threading.Thread], object] = threading.Thread.start,
+        begin: Callable[[Worker], object] = Worker.start,
     ) -> None:
         """`wait` passes a window; `begin` starts the thread of a round."""
         self._opening, self._interval, self._window = opening, interval_seconds, window_seconds
@@ -57,7 +57,7 @@ class CPIReader:
         self._began: float | None = None
         self._rounds = 0
         self._last_round: dict[str, int] = {}
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
         self._counts: dict[str, HardwareCounts] = {}
         self._kept: dict[str, HardwareCounts] = {}
         self.problems: tuple[Problem, ...] = ()
@@ -71,7 +71,7 @@ class CPIReader:
             self._began = now
             numbers = tuple(cpus)
             work = self._turn(listed, numbers), numbers
-            self._thread = threading.Thread(target=self.count, args=work, name="cpi", daemon=True)
+            self._thread = Worker("cpi", lambda: self.count(*work))
             self._begin(self._thread)
         counts = self._counts
         self._kept = kept_if_equal(self._kept, {group: counts[group] for group in listed if group in counts})

@@ -22,6 +22,7 @@ from koordlite.model.topology import Topology
 from koordlite.numa.crane import containers, promises
 from koordlite.numa.crane.assignments import Assignments
 from koordlite.numa.crane.promises import Claim, Entries
+from koordlite.numa.koordinator.assignments import SharedPool
 from koordlite.numa.kubelet.machine import Machine
 from koordlite.unchanged import Unchanged
 
@@ -50,6 +51,14 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     reserved: CPUSet
     taken: CPUSet
     """CPUs that others have alone."""
+    pool: SharedPool | None = None
+    """What latency-sensitive pods share: promises leave it its floor."""
+
+    def shortage(self, exclusive: CPUSet) -> str:
+        """Why pods may not have these CPUs alone by Crane's annotations; empty when they may."""
+        if self.pool is None:
+            return ""
+        return self.pool.shortage(self.pool.cpus - self.taken - exclusive, self.pool.shared_milli)
 
 
 class CranePromises:
@@ -81,7 +90,14 @@ class CranePromises:
         return self._unchanged.of("held", (pods, known), lambda: _fixed(promises.kept(known, self._claims(pods))))
 
     def look(self, pods: tuple[Pod, ...], created: Callable[[], Mapping[str, str]], around: Around) -> CraneState:
-        """What holds now. `created` are the pods' times (RFC 3339) by uid: the older goes first."""
+        """What holds now. `created` are the pods' times (RFC 3339) by uid: the older goes first.
+
+        Reserved CPUs, and those that others have alone, hold whether the strategy is off or not.
+        """
+        if self._wanted is None:
+            return self._unchanged.of(
+                "off", (around,), lambda: CraneState(reserved=around.reserved, taken=around.taken)
+            )
         if self._replaced:
             self.problems, self._replaced = (), False
         same = self._unchanged.same
@@ -105,7 +121,7 @@ class CranePromises:
         refused: Mapping[str, str] = {}
         if around.complete and not why_not:
             held = promises.adopted(self._left(), held, claims) if not known else held
-            after, refused = promises.renewed(held, claims)
+            after, refused = promises.renewed(held, claims, around.shortage)
             held = self._keep(held, after)
         assert self._wanted is not None
         return CraneState(

@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.cpu import pools
-from koordlite.model import cpuset, keys
+from koordlite.model import cpuset, isolation, keys
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError, Problem
@@ -17,6 +17,7 @@ from koordlite.model.picture import node_notes
 from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.pod_reader import from_wire
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo import without_effect
@@ -27,6 +28,7 @@ from koordlite.numa.crane.zones import reserved_by_number
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.node_report import bind_policy
 from koordlite.numa.kubelet.machine import Machine
+from koordlite.observe.cpu_promises import CPUPromises
 from koordlite.observe.crane_promises import Around, CranePromises
 from koordlite.ports import ClusterView
 from koordlite.unchanged import Unchanged
@@ -57,9 +59,12 @@ class Inputs:
         crane: CranePromises | None = None,
         *,
         off: Collection[str] = without_effect.OFF,
+        promises: CPUPromises | None = None,
+        pool_floor_percent: float = 0.0,
     ) -> None:
         """`earlier` are settings of an earlier run, whose good documents count until there are newer ones; `off` are
-        the strategies that are off: settings for them have no effect."""
+        the strategies that are off: settings for them have no effect. `promises` are the CPUs that pods have by
+        Koordinator's annotation, which leave the shared pool its floor."""
         self._off = off
         self._crane = crane or CranePromises(None, None, None)
         self._unchanged = Unchanged()
@@ -67,7 +72,7 @@ class Inputs:
         self._reservation: nodes.Reservation | None = None
         self._system_qos = nodes.SystemQoS()
         self._notes = node_notes.NodeNotes()
-        self._assigned: Mapping[str, CPUSet] = {}
+        self._promises, self._pool_floor_percent = promises or CPUPromises(), pool_floor_percent
 
     def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> Known:
         """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339.
@@ -76,17 +81,19 @@ class Inputs:
         """
         problems = list(view.problems)
         this_node = self._read_node(view.node)
+        notes = this_node.annotations if this_node else {}
+        self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
         machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
-        pods = self._unchanged.each("pods", view.pods, lambda obj: from_wire(obj, machine), given=machine)
+        entries = self._unchanged.each("pods", view.pods, lambda obj: _pod(obj, machine), given=machine)
+        pods = self._unchanged.of("readable", (entries,), lambda: tuple(p for p in entries if isinstance(p, Pod)))
+        problems += [entry for entry in entries if isinstance(entry, Problem)]
         labels = this_node.labels if this_node else {}
         binds = bind_policy(labels, view.kubelet.cpu_manager_policy, view.kubelet.cpu_manager_options)
-        pods = self._with_assignments(view, pods, binds_every_pod=bool(binds))
+        pods = self._with_assignments(view, pods, topology, binds_every_pod=bool(binds))
         held = self._unchanged.same("held by Crane", self._crane.held(pods, view.kubelet))
         pods = self._unchanged.of("beside Crane", (pods, held), lambda: _beside(pods, held))
         kubelet = msgspec.structs.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
-        notes = this_node.annotations if this_node else {}
         config = self._read_slo(view, this_node, taken_at)
-        self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
         reserved = self._reserve(kubelet, pods, topology, held)
         if reserved.fallback:
             problems.append(_fallback(this_node, reserved))
@@ -97,8 +104,12 @@ class Inputs:
             "without effect", (config,), lambda: slo_config.unused_problems(config, node_owner=owner, off=self._off)
         )
         problems += [*(this_node.problems if this_node else ()), *config.problems, *unused]
-        crane = self._look_at_crane(view, pods, kubelet, topology, reserved.cpus) if self._crane.on else CraneState()
-        problems += [*self._crane.problems, *(problem for p in pods for problem in p.problems)]
+        crane = self._look_at_crane(view, pods, kubelet, topology, reserved.cpus)
+        problems += [
+            *self._crane.problems,
+            *self._promises.problems,
+            *(problem for p in pods for problem in p.problems),
+        ]
         problems += self._unchanged.of("refused", (pods,), lambda: [_not_honoured(p) for p in pods if _refused(p)])
         return Known(
             node=this_node,
@@ -112,16 +123,53 @@ class Inputs:
             problems=tuple(problems),
         )
 
-    def _with_assignments(self, view: ClusterView, pods: tuple[Pod, ...], *, binds_every_pod: bool) -> tuple[Pod, ...]:
-        """The pods with the CPU assignments that hold; those that held before go first."""
+    def _with_assignments(
+        self, view: ClusterView, pods: tuple[Pod, ...], topology: Topology, *, binds_every_pod: bool
+    ) -> tuple[Pod, ...]:
+        """The pods with the CPU assignments that hold; those that held before go first, and leave others their share of
+        the machine."""
+        by_kubelet = view.kubelet.pod_cpus
+        written = self._unchanged.same("written", self._reservation)
+        system = self._unchanged.same("system QoS", self._system_qos)
 
         def judged() -> tuple[Pod, ...]:
             created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods}
-            found = assignments.judged(pods, before=self._assigned, created=created, binds_every_pod=binds_every_pod)
-            self._assigned = {pod.uid: pod.resource_status.cpuset for pod in found if pod.resource_status.cpuset}
+            pool = self._shared_pool(pods, view.kubelet, topology) if topology.cpus else None
+            found = assignments.judged(
+                pods, before=self._promises.by_uid, created=created, binds_every_pod=binds_every_pod, pool=pool
+            )
+            holding = {pod.uid: pod.resource_status.cpuset for pod in found if pod.resource_status.cpuset}
+            self._promises.keep(holding, complete=view.node is not None)
             return found
 
-        return self._unchanged.of("assignments", (pods, binds_every_pod), judged)
+        return self._unchanged.of(
+            "assignments",
+            (pods, binds_every_pod, by_kubelet, topology, written, system, view.node is not None),
+            judged,
+        )
+
+    def _shared_pool(self, pods: tuple[Pod, ...], kubelet: Kubelet, topology: Topology) -> assignments.SharedPool:
+        """What latency-sensitive pods share, before any promise by Koordinator's annotation."""
+        system = self._system_qos
+        alone = pools.kept_by_kubelet(kubelet.pod_cpus, pods)
+        elsewhere = {held.uid for held in alone}
+        sharing = (
+            pod
+            for pod in pods
+            if pod.active and not pod.is_best_effort and not pod.resource_status.cpuset and pod.uid not in elsewhere
+        )
+        listed = self._reservation.reserved_cpus if self._reservation else None
+        return assignments.SharedPool(
+            cpus=topology.cpuset - system.exclusive_cpus - (listed or cpuset.EMPTY),
+            reserved=min(reservation.cpu_count(self._reservation), len(topology.cpus)),
+            exclusive=cpuset.union([self._crane.held(pods, kubelet), *(held.cpus for held in alone)]),
+            percent=self._pool_floor_percent,
+            shared_milli=sum(
+                pod.request_milli()
+                for pod in sharing
+                if not (pod.raw_qos is QoSClass.SYSTEM and system.cpuset) and not (self._crane.on and pod.crane.zones)
+            ),
+        )
 
     def _read_annotations(self, notes: Mapping[str, str], owner: str, problems: list[Problem]) -> None:
         reservation_text, system_text = notes.get(keys.RESERVATION, ""), notes.get(keys.SYSTEM_QOS)
@@ -139,6 +187,12 @@ class Inputs:
         given = topology, kubelet.listed_reserved_cpus, kubelet.reserved
         by_kubelet = self._unchanged.of("reserved by kubelet", given, lambda: _kept(kubelet, topology))
         system = self._system_qos.exclusive_cpus
+        pool = None
+        if self._crane.on and topology.cpus:
+            written = self._unchanged.same("written", self._reservation)
+            qos = self._unchanged.same("system QoS", self._system_qos)
+            parts = pods, view.kubelet.pod_cpus, topology, written, qos
+            pool = self._unchanged.of("pool", parts, lambda: self._shared_pool(pods, view.kubelet, topology))
         return self._crane.look(
             pods,
             lambda: {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods},
@@ -148,6 +202,7 @@ class Inputs:
                 topology=topology,
                 reserved=cpuset.union([reserved, by_kubelet, system]),
                 taken=cpuset.union([*pinned, *(each.cpus for each in kubelet.pod_cpus), system]),
+                pool=pool,
             ),
         )
 
@@ -209,13 +264,25 @@ def _beside(pods: tuple[Pod, ...], held: CPUSet) -> tuple[Pod, ...]:
     )
 
 
+def _pod(obj: wire.PodObject, machine: CPUSet | None) -> Pod | Problem:
+    """The pod; what is wrong with one that no rule foresaw."""
+    (found,) = isolation.each([obj], lambda one: from_wire(one, machine), _unreadable)
+    return found
+
+
+def _unreadable(obj: wire.PodObject, why: str) -> Pod | Problem:
+    name = f"pod/{obj.metadata.namespace}/{obj.metadata.name}"
+    return Problem(name, "pod", "", why, "report it; this pod is left alone, the others are judged")
+
+
 def _refused(pod: Pod) -> bool:
     return bool(pod.resource_status.why)
 
 
 def _not_honoured(pod: Pod) -> Problem:
-    do = "let the scheduler assign CPUs; the pod runs in its shared pool"
     status = pod.resource_status
+    place = f"keeps CPUs {status.cpuset}" if status.cpuset else "runs in its shared pool"
+    do = f"let the scheduler assign CPUs; the pod {place}"
     return Problem(f"pod/{pod.key}", keys.RESOURCE_STATUS, str(status.refused)[:80], status.why, do)
 
 

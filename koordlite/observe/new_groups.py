@@ -1,34 +1,73 @@
 """Groups that are made between two ticks: when to look at them, and how often.
 
-One look is not enough. A runtime makes the group, puts the first process into it, writes values of its own over ours,
-and then makes the mounts that say which container it is; some tens of milliseconds later the container runs.
+One look is not enough. A runtime makes the group, puts its own first process into it, writes values over ours, and then
+makes the mounts that say which container it is; the container's program replaces that process up to a second later. So
+a group is looked at again whenever what tells its state has changed: its shares, and the container that its first
+process belongs to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
+from koordlite.host import container_name
+from koordlite.host.bundle import Host
 from koordlite.host.group_notices import GroupNotices
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import Beginning
 from koordlite.ports import Clock
 
-LOOKS_SECONDS = (0.0, 0.03, 0.08)
-"""How long after a group was made it is looked at."""
+LOOKS_SECONDS = (0.0, 0.03, 0.08, 1.05)
+"""How long after a group was made it is looked at, whatever its state. Last when nobody waits for kubelet any more
+(`apply.beginnings`)."""
+PROBES_SECONDS = ((2.0, 0.05), (10.0, 0.25))
+"""Up to which age of a group its state is read, and how often."""
 REST = 2
 """Between two rounds lie so many times what the last one took: a third of a core at most while pods pour in."""
 _PIECE_SECONDS = 0.2
 """Longest piece of a wait that a stop does not end."""
 
 
+State = tuple[bytes, str]
+"""The shares of a group and the name of its container, empty while its mounts do not say."""
+
+
+def state(host: Host, group: str) -> State | None:
+    """The state of a group at this moment; None when it is gone."""
+    try:
+        raw = host.cgroups.read_present(group, "cpu.shares")
+    except OSError:
+        raw = b""
+    return None if raw is None else (raw, container_name.of_group(host, group) or "")
+
+
+class _Start(msgspec.Struct):
+    """A group that begins."""
+
+    began: float
+    due: float
+    """When its state is read next."""
+    state: State | None = None
+
+
 class NewGroups:
     """Notes which groups were made, and when each is to be looked at. Without `notices` it knows of none."""
 
-    def __init__(self, clock: Clock, notices: GroupNotices | None = None, *, why: str = "") -> None:
-        """`why` says why there are no notices."""
-        self._clock, self._notices, self._why = clock, notices, why
+    def __init__(
+        self,
+        clock: Clock,
+        notices: GroupNotices | None = None,
+        *,
+        state: Callable[[str], State | None] = lambda _: None,
+        why: str = "",
+    ) -> None:
+        """`state` reads the state of a group; `why` says why there are no notices."""
+        self._clock, self._notices, self._state_of, self._why = clock, notices, state, why
+        self._starts: dict[str, _Start] = {}
         self._places: Mapping[str, PodGroups] | None = None
         self._looks: dict[str, tuple[float, ...]] = {}
         self._rests_until = 0.0
@@ -78,7 +117,9 @@ class NewGroups:
 
     def _note(self, groups: Iterable[str]) -> None:
         now = self._clock.monotonic()
-        self._looks |= dict.fromkeys(groups, tuple(now + after for after in LOOKS_SECONDS))
+        for group in groups:
+            self._starts[group] = _Start(began=now, due=now + PROBES_SECONDS[0][1])
+            self._looks[group] = tuple(now + after for after in LOOKS_SECONDS)
 
     @property
     def has_lost(self) -> bool:
@@ -88,7 +129,8 @@ class NewGroups:
     @property
     def due(self) -> float:
         """When there is something to look at, by the clock; infinite when there is nothing."""
-        first = min((times[0] for times in self._looks.values()), default=math.inf)
+        looks = (times[0] for times in self._looks.values())
+        first = min((*looks, *(start.due for start in self._starts.values())), default=math.inf)
         return max(first, self._rests_until)
 
     def take(self) -> frozenset[str]:
@@ -96,10 +138,23 @@ class NewGroups:
         now = self._clock.monotonic()
         if now < self._rests_until:
             return frozenset()
+        self._probe(now)
         due = frozenset(group for group, times in self._looks.items() if times[0] <= now)
         left = {group: tuple(t for t in times if t > now) for group, times in self._looks.items()}
         self._looks = {group: times for group, times in left.items() if times}
         return due
+
+    def _probe(self, now: float) -> None:
+        """Look again at groups whose state has changed; forget those that are gone or old."""
+        for group, start in [(group, start) for group, start in self._starts.items() if start.due <= now]:
+            age, current = now - start.began, self._state_of(group)
+            pause = next((each for until, each in PROBES_SECONDS if age < until), None)
+            if current is None or pause is None:
+                del self._starts[group]
+                continue
+            if current != start.state and start.state is not None:
+                self._looks[group] = (now, *self._looks.get(group, ()))
+            start.state, start.due = current, now + pause
 
     def looked(self, seen: Snapshot, seconds: float) -> None:
         """A round about new groups, on the picture `seen`, took so long."""

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import os
 import pathlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
@@ -14,6 +14,7 @@ from koordlite.formulas.topology import other_writer
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
+from koordlite.model.errors import Problem
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.core_sched import CoreSched
 from koordlite.model.picture.groups import Cgroup, PodGroups
@@ -46,6 +47,7 @@ from koordlite.observe import (
     system,
     wants,
 )
+from koordlite.observe.cpu_promises import CPUPromises
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.held import Held
 from koordlite.observe.inputs import Inputs, Known
@@ -89,12 +91,14 @@ class Observer:
         metrics: MetricsSettings | None = None,
         talks: connections.Wanted | None = None,
         off: Collection[str] = without_effect.OFF,
+        pool_floor_percent: float = 0.0,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
         needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
         `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown, `talks` how
-        connections are counted, `off` which strategies are off."""
+        connections are counted, `off` which strategies are off, `pool_floor_percent` the share of the CPUs that
+        latency-sensitive pods keep."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -102,7 +106,11 @@ class Observer:
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = GoodSettings(state)
         promised = crane_promises.CranePromises(crane, state, host)
-        self._inputs, self._unchanged = Inputs(self._good.earlier, promised, off=off), Unchanged()
+        kept = CPUPromises(state)
+        self._inputs = Inputs(
+            self._good.earlier, promised, off=off, promises=kept, pool_floor_percent=pool_floor_percent
+        )
+        self._unchanged = Unchanged()
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._cookies = core_cookies.CoreCookieReader(host.cookies)
@@ -127,8 +135,7 @@ class Observer:
         run = recall(now, {pod.uid for pod in known.pods})
         self._places.begin(now)
         pods = same("places", self._places.find(known.pods))
-        groups = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
-        hosts = same("hosts", groups)
+        hosts = same("hosts", self._host_groups(known.slo))
         wanted = self._wanted(known.slo, known.pods)
         held = self._unchanged.of("held", (run.found,), lambda: Held.of(run.found))
         fields_of = self._unchanged.of("fields", (wanted, pods, held), lambda: wanted.fields_of(pods, held.fields))
@@ -156,6 +163,7 @@ class Observer:
             cgroups=same("cgroups", cgroups),
             usage=self._sampler.last(),
             average=self._sampler.average(),
+            use_window_left_seconds=self._sampler.window_left,
             windows=self._sampler.means(),
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
@@ -178,6 +186,12 @@ class Observer:
             seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
         return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(seen)), wanted)
 
+    def _host_groups(self, settings: slo.SLO) -> dict[str, str]:
+        """By name of application; one that names kubelet's groups, or a group that holds them, has none."""
+        layout = self._cgroups.layout
+        groups = ((app.name, host_place.group(app, layout)) for app in settings.host_applications)
+        return {name: group for name, group in groups if host_place.is_own(group, layout)}
+
     def _with_run(self, seen: Snapshot, run: RunState, view: ClusterView, known: Known) -> Snapshot:
         """The same picture with what the run knows, how old the inputs are, and what is wrong with them."""
         same = self._unchanged.same
@@ -193,8 +207,22 @@ class Observer:
             interval_seconds=self._interval,
             ages=self._ages(view),
             watches=view.watches,
-            problems=(*known.problems, *self._sampler.problems, *self._good.problems),
+            problems=(
+                *known.problems,
+                *self._too_deep(),
+                *_without_group(seen),
+                *self._sampler.problems,
+                *self._good.problems,
+            ),
         )
+
+    def _too_deep(self) -> Iterator[Problem]:
+        group = self._places.too_deep
+        if group:
+            why = "there are more groups in it than are looked at: what runs there may keep CPUs it should give up"
+            yield Problem(
+                f"cgroup {group[:200]}", "depth", str(group.count("/")), why, "find out which container does so"
+            )
 
     def _look_at_cookies(self, now: float, pods: Mapping[str, PodGroups], wanted: wants.Wants, held: Held) -> CoreSched:
         asked = core_cookies.READS in wanted.reads or held.cookies
@@ -238,6 +266,7 @@ class Observer:
         seen = glance.with_fresh_limits(glance.with_fresh_use(seen, use), self._cgroups, now)
         return dataclasses.replace(
             seen,
+            woken=True,
             ours=run.ours,
             found=run.found,
             remembered=run.remembered,
@@ -358,6 +387,17 @@ class Observer:
         ages = {**view.ages, "usage": self._sampler.age}
         since = self._placement[1]
         return ages if since is None else {**ages, "placement": now - since}
+
+
+def _without_group(seen: Snapshot) -> Iterator[Problem]:
+    """Applications outside Kubernetes that name a group of kubelet's."""
+    for app in seen.slo.host_applications:
+        if app.name not in seen.host_groups:
+            why, do = (
+                "its cgroup is, or holds, one of kubelet's own",
+                "name the application's own cgroup; it is left out",
+            )
+            yield Problem("configmap/slo-controller-config", "host-application-config", app.name, why, do)
 
 
 def _attributes(topology: objects.NRTObject | None) -> dict[str, str]:

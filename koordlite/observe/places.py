@@ -19,6 +19,9 @@ LIMITS_SECONDS = 5.0
 """Within which a foreign write to a limit is seen, on a node of any size."""
 FOLDERS_SECONDS = 30.0
 """Within which a group that nobody names is found below a container or a known pod."""
+DEPTH = 64
+"""Levels below the besteffort group that are looked at. Each costs a walk along its path: with a thousand of them,
+which a container that may write its own group can make, a tick would take seconds."""
 AT_LEAST_LIMITS = 128
 AT_LEAST_FOLDERS = 16
 
@@ -46,6 +49,8 @@ class Places:
         self._found: Mapping[str, PodGroups] = {}
         self._groups: tuple[str, ...] = ()
         self._stands = False
+        self.too_deep = ""
+        """A group below which there are more than are looked at."""
 
     def begin(self, now: float) -> None:
         """A new reading. What was written since the last one is read again."""
@@ -193,9 +198,17 @@ class Places:
             return ""
 
     def _tree(self, group: str) -> Iterator[str]:
-        yield group
-        for child in self._folders.get(group) or ():
-            yield from self._tree(child)
+        """The group and those below it, each before those below it; none that somebody has nested too deep."""
+        waiting, self.too_deep = [group], ""
+        deepest = group.count("/") + DEPTH
+        while waiting:
+            group = waiting.pop()
+            yield group
+            below = tuple(self._folders.get(group) or ())
+            if group.count("/") < deepest:
+                waiting += reversed(below)
+            elif below:
+                self.too_deep = group
 
     def _list(self, group: str) -> _Children | None:
         try:

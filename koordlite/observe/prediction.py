@@ -4,7 +4,6 @@ then."""
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from koordlite.formulas.allocatable import allocatable, histogram
 from koordlite.formulas.allocatable.prediction import PROD
 from koordlite.host import predictions
 from koordlite.model import times
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.picture.prediction import Prediction
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.values import Pod
@@ -23,6 +22,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import PodObject
 from koordlite.observe.histograms import Histogram, Kept
 from koordlite.strategies import mid_allocatable
+from koordlite.threads import Worker
 from koordlite.unchanged import Unchanged
 
 SAMPLE_SECONDS = 60.0
@@ -88,7 +88,7 @@ class Predictor:
         """Why nothing can be kept, or what was kept cannot be read."""
         self._models: dict[str, _Model] = {}
         self._kept_at: float | None = None
-        self._writing: threading.Thread | None = None
+        self._writing: Worker | None = None
         self._error = ""
         self._restore()
 
@@ -172,7 +172,7 @@ class Predictor:
                 model.predict()
         except InputError as error:
             self.problems = tuple(error.problems)
-        except (msgspec.DecodeError, ValueError) as error:
+        except UNREADABLE as error:
             self._models = {}
             self.problems = (predictions.problem(self._folder, str(error)),)
 
@@ -188,7 +188,8 @@ class Predictor:
         self._kept_at = wall
         self.problems = (predictions.problem(self._folder, self._error),) if self._error else ()
         content = msgspec.json.encode(_Content({uid: _kept(model) for uid, model in self._models.items()}))
-        self._writing = threading.Thread(target=self._write, args=(self._folder, content), name="predictions")
+        folder = self._folder
+        self._writing = Worker("predictions", lambda: self._write(folder, content), daemon=False)
         self._writing.start()
 
     def _write(self, folder: Path, content: bytes) -> None:

@@ -123,13 +123,15 @@ class ResctrlReader:
             return b""  # Gone since we listed it.
 
     def _descendants(self, group: str) -> Iterator[str]:
-        try:
-            children = self._host.cgroups.children(group)
-        except OSError:
-            return
-        for name in children:
-            yield f"{group}/{name}"
-            yield from self._descendants(f"{group}/{name}")
+        waiting = [group]
+        while waiting:
+            above = waiting.pop()
+            try:
+                below = [f"{above}/{name}" for name in self._host.cgroups.children(above)]
+            except OSError:
+                continue
+            yield from below
+            waiting += below
 
     def _threads(self, group: str) -> tuple[int, ...]:
         try:

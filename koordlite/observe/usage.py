@@ -66,6 +66,7 @@ class Sampler:
         self._spans = Spans(main=0)
         self._last = windows.usage({}, 1)
         self._good_at: float | None = None
+        self._first_at: float | None = None
         self._started = clock.monotonic()
         self.problems: tuple[Problem, ...] = ()
         """Why the node itself has no sample this time."""
@@ -77,6 +78,7 @@ class Sampler:
         sample = {NODE: self._node(), **self._of_groups(now, groups), **_amounts(subjects)}
         if sample[NODE]:
             self._good_at = now
+            self._first_at = now if self._first_at is None else self._first_at
         known = {kind: named.keys() for kind, named in groups.items()}
         self._windows.add(now, sample, {**known, NODE: {ONE}, REQUEST: {ONE}, LIMIT: {ONE}}, spans.lengths)
         self._last = msgspec.structs.replace(
@@ -89,6 +91,12 @@ class Sampler:
     def age(self) -> float:
         """Seconds since the last good sample of the node, or since the start when there was none."""
         return self._clock.monotonic() - (self._started if self._good_at is None else self._good_at)
+
+    @property
+    def window_left(self) -> float:
+        """Seconds until this run has measured the node for the whole main window; 0 from then on."""
+        measured = 0.0 if self._first_at is None else self._clock.monotonic() - self._first_at
+        return max(self._spans.main - measured, 0.0)
 
     def last(self) -> Usage:
         """The sample just taken."""

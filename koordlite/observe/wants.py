@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import msgspec
 
 from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.model import isolation
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
@@ -15,7 +16,7 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import connections as connection_counts
 from koordlite.observe.crane_promises import Wanted
-from koordlite.strategies import Strategy, cpu_suppress, cpuset_pools, crane_cpu_manager, numa_affinity
+from koordlite.strategies import Strategy, cpu_suppress, cpuset_pools, crane_cpu_manager, numa_affinity, of_subjects
 from koordlite.unchanged import Unchanged, with_equal_shared
 
 Pods = tuple[Pod, ...]
@@ -86,6 +87,12 @@ def connections(settings: Mapping[str, StrategySettings]) -> connection_counts.W
     return connection_counts.Wanted(enforced=config.mode == "enforce", sample_seconds=config.sample_seconds)
 
 
+def pool_floor_percent(settings: Mapping[str, StrategySettings]) -> float:
+    """The share of the CPUs that latency-sensitive pods keep with these settings, whatever annotations name."""
+    config = settings.get(cpuset_pools.NAME)
+    return config.pool_floor_percent if isinstance(config, cpuset_pools.Config) else 0.0
+
+
 _PLACING = (cpuset_pools.NAME, cpu_suppress.NAME)
 
 
@@ -102,7 +109,7 @@ def of(strategies: Iterable[Strategy]) -> Asked:
 
 
 def _all(asked: Sequence[Strategy], slo: SLO, pods: Pods) -> Wants:
-    each = [_one(strategy, slo, pods) for strategy in asked]
+    each = [one for strategy in asked for one in _one(strategy, slo, pods)]
     return Wants(
         reads=frozenset().union(*(one.reads for one in each)),
         pod_reads=_joined(one.pod_reads for one in each),
@@ -120,27 +127,34 @@ def _joined(each: Iterable[Mapping[str, frozenset[str]]]) -> dict[str, frozenset
     return found
 
 
-def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Wants:
-    """What one strategy wants. One that fails here wants nothing, and the loop goes on."""
-    try:
+def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Iterable[Wants]:
+    """What one strategy wants. A pod about which it cannot say adds nothing; the loop goes on."""
+
+    def of(some: Pods) -> Wants:
         return Wants(
-            reads=frozenset(strategy.reads(slo, pods)),
-            pod_reads={uid: frozenset(fields) for uid, fields in strategy.pod_reads(slo, pods).items()},
-            windows=tuple(strategy.windows(slo, pods)),
-            throttling=frozenset(strategy.throttling(slo, pods)),
+            reads=frozenset(strategy.reads(slo, some)),
+            pod_reads={uid: frozenset(fields) for uid, fields in strategy.pod_reads(slo, some).items()},
+            windows=tuple(strategy.windows(slo, some)),
+            throttling=frozenset(strategy.throttling(slo, some)),
             percentiles=tuple(strategy.percentiles(slo)),
         )
+
+    try:
+        return (of(pods),)
     except Exception:
         LOG.exception("strategy %s cannot say what it wants to see", strategy.name)
-        return Wants()
+    return isolation.each([(), *((pod,) for pod in pods)], of, lambda _some, _why: Wants())
 
 
 def memory_held(seen: Snapshot, wanted: Wants) -> tuple[str, ...]:
-    """The groups that strategies ask for. One that fails here gets none, and the loop goes on."""
+    """The groups that strategies ask for. A pod about which one cannot say adds none; the loop goes on."""
     found: dict[str, None] = {}
     for groups_of in wanted.memory_held:
         try:
             found |= dict.fromkeys(groups_of(seen))
         except Exception:
             LOG.exception("%s cannot say whose memory it wants to see", groups_of.__module__)
+            alone = (of_subjects(seen, (pod,)) for pod in seen.pods)
+            for groups in isolation.each(alone, lambda one: tuple(groups_of(one)), lambda _one, _why: ()):  # noqa: B023
+                found |= dict.fromkeys(groups)
     return tuple(found)

@@ -17,6 +17,7 @@ import msgspec
 
 from koordlite import changes
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import UNREADABLE
 from koordlite.model.place import Place
 from koordlite.record import schema
 from koordlite.record.damage import Damage, RecordError
@@ -42,7 +43,7 @@ def decode(raw: bytes) -> Any:
     """Maps, lists, texts and numbers of `raw`, with CPU sets and large numbers. Damage when it is no MessagePack."""
     try:
         return _decode(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Damage(f"a frame does not hold what it should: {error}") from error
 
 

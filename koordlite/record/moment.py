@@ -10,7 +10,6 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
-from koordlite.model.status.reaction import FreshUse
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +21,6 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """The picture as the strategies were given it, with what they remember."""
     settings: Mapping[str, StrategySettings]
     """Section by strategy name, as in force for this round."""
-    recent: FreshUse | None = None
-    """CPU use since a surge, which the rule that answered the surge looks at; None without one."""
     woken: bool = False
     """A round before its time. After a surge `decisions` are those of the rule that answers it, and only those that
     were allowed."""

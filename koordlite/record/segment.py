@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import msgspec
 import zstandard
 
+from koordlite.model.errors import UNREADABLE
 from koordlite.record import difference
 from koordlite.record.damage import Damage, RecordError
 from koordlite.record.moment import Moment
@@ -89,7 +90,7 @@ class Parser:
             return self._moments.moment(content)
         try:
             self.head = msgspec.msgpack.decode(content, type=Head)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Damage(f"a frame does not hold what it should: {error}") from error
         return None
 

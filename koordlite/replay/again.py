@@ -28,11 +28,11 @@ class Judge:
             return reflex.allowed(answers)
         return strategies.in_turn(
             moment.settings,
-            lambda rule, asked: self._of(rule, reflex.sight(rule, moment.seen, moment.recent), moment, asked),
+            lambda rule, asked: self._of(rule, moment.seen, moment, asked),
         )
 
     def _about_new_groups(self, moment: Moment) -> tuple[Decision, ...]:
-        sight = reflex.sights(moment.seen, moment.recent, moment.new_groups)
+        sight = reflex.sights(moment.seen, moment.new_groups)
 
         asking = reflex.asked([name for name, section in moment.settings.items() if section.mode == "enforce"])
 

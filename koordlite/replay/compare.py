@@ -30,6 +30,12 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
     be_cpu_seconds_allowed: float
     """What the limit would have let best effort use."""
+    be_cpu_seconds_budget: float
+    """What the formula left best effort, by this side's threshold."""
+    be_cpu_seconds_least: float
+    """What best effort would have used at least: what it did use, as far as the limit allows."""
+    be_cpu_seconds_most: float
+    """The same, had the work that was held down used all it could: up to the limit, on CPUs that stood idle."""
     seconds_above_threshold: float
     """How long the node used more than this side's own threshold; of the other side at least."""
     seconds_above_threshold_most: float
@@ -75,7 +81,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     be_cpu_seconds_lost: float
     """Work that was done and that the other limit would not have allowed."""
     be_cpu_seconds_gained: float
-    """At most so much more, had the work that was held down used all that the other limit allows beyond."""
+    """At most so much more, had the work that was held down used all that the other limit allows beyond, as far as the
+    node had CPU to spare."""
     ls_seconds_above_threshold: float
     """How long all but best effort was above the recorded threshold by itself: no limit could have helped."""
     limits_enforced: bool
@@ -96,7 +103,7 @@ def compare(moments: Iterable[Moment], other: Other) -> Comparison:
         decisions = judge.decisions(shown)
         changes = course.carried_out(shown, decisions)
         mine = landed(moment)
-        point = Point(gauge(moment, mine), gauge(shown, changes))
+        point = Point(gauge(moment, moment.decisions, mine), gauge(shown, decisions, changes))
         sums.limits_enforced |= any(shown.settings[rule.name].mode == "enforce" for rule in strategies.limiting())
         sums.add(point, changed=(mine, changes), decided=(moment.decisions, decisions))
     return sums.comparison()
@@ -106,7 +113,8 @@ class _Tally:
     """What one side adds up to."""
 
     def __init__(self) -> None:
-        self.allowed = self.above = self.above_most = self.well_above = self.well_above_most = 0.0
+        self.allowed = self.budget = self.least = self.most = 0.0
+        self.above = self.above_most = self.well_above = self.well_above_most = 0.0
         self._limits: list[int] = []
         self._kinds: collections.Counter[str] = collections.Counter()
         self._reasons: collections.Counter[str] = collections.Counter()
@@ -123,6 +131,13 @@ class _Tally:
                 self._kinds[change.place.metric] += 1
         self._reasons.update({decision.reason for decision in decisions})
 
+    def add_best_effort(self, before: Gauge, seconds: float, *, least: int, most: int) -> None:
+        """Time in which what `before` left was in force, and best effort used between `least` and `most`."""
+        self.allowed += (before.be_limit or 0) * seconds / 1000
+        self.budget += max(0, before.be_budget or 0) * seconds / 1000
+        self.least += least * seconds / 1000
+        self.most += most * seconds / 1000
+
     def add_above(self, now: Gauge, seconds: float, least: int = 0, most: int = 0) -> None:
         """Time in which the node used so much more, at least and at most, than `now` says."""
         if now.node_cpu is None:
@@ -138,6 +153,9 @@ class _Tally:
         low, high = self._limits or (None, None)
         return Side(
             be_cpu_seconds_allowed=self.allowed,
+            be_cpu_seconds_budget=self.budget,
+            be_cpu_seconds_least=self.least,
+            be_cpu_seconds_most=self.most,
             seconds_above_threshold=self.above,
             seconds_above_threshold_most=self.above_most,
             seconds_well_above_threshold=self.well_above,
@@ -213,14 +231,16 @@ class _Sums:
         was, would = before.recorded.be_limit or 0, before.other.be_limit or 0
         used = now.recorded.be_cpu or 0
         lost = max(0, min(used, was) - would)
-        gained = max(0, would - max(was, used)) if used * 100 >= was * HELD_DOWN_PERCENT else 0
+        spare = max(0, now.recorded.capacity - (now.recorded.node_cpu or 0))
+        is_held_down = used * 100 >= was * HELD_DOWN_PERCENT
+        gained = max(0, min(would, used + spare) - max(was, used)) if is_held_down else 0
         self._seconds += seconds
         self._used += used * seconds / 1000
         self._lost += lost * seconds / 1000
         self._gained += gained * seconds / 1000
         recorded, other = self._sides
-        recorded.allowed += was * seconds / 1000
-        other.allowed += would * seconds / 1000
+        recorded.add_best_effort(before.recorded, seconds, least=used, most=used)
+        other.add_best_effort(before.other, seconds, least=used - lost, most=used - lost + gained)
         recorded.add_above(now.recorded, seconds)
         other.add_above(
             msgspec.structs.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost

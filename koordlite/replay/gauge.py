@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from koordlite.model.change import Change
+from koordlite.model.decision import Decision
 from koordlite.record.moment import Moment
 from koordlite.report import present
 
@@ -21,12 +22,15 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     be_cpu: int | None
     be_limit: int | None
     """What best effort may use from here on."""
+    be_budget: int | None
+    """What the formula leaves best effort."""
+    capacity: int
     threshold: int | None
     """Use of the node above which best effort is limited; None while suppression is off."""
 
 
-def gauge(moment: Moment, done: Iterable[Change]) -> Gauge:
-    """The numbers of `moment`, after the changes `done`."""
+def gauge(moment: Moment, decisions: Iterable[Decision], done: Iterable[Change]) -> Gauge:
+    """The numbers of `moment`, after `decisions` and the changes `done`."""
     seen, changes = moment.seen, list(done)
     capacity = seen.node.capacity_milli if seen.node else len(seen.topology.cpus) * 1000
     settings, cpus = seen.slo.threshold, present.best_effort_cpus(seen, changes)
@@ -36,6 +40,8 @@ def gauge(moment: Moment, done: Iterable[Change]) -> Gauge:
         prod_cpu=present.prod_cpu(seen),
         be_cpu=seen.usage.best_effort_cpu,
         be_limit=present.best_effort_limit(seen, cpus, changes),
+        be_budget=present.best_effort_budget(decisions),
+        capacity=capacity,
         threshold=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
     )
 

@@ -133,6 +133,8 @@ def _apart(point: Point, sign: int) -> int | None:
 
 def _sides(found: Comparison) -> Markup:
     rows = [
+        ("BE used", *(text.used(side) for side in _both(found))),
+        ("of its budget by the formula", *(text.of_budget(side) for side in _both(found))),
         ("BE was allowed", *(text.seconds(side.be_cpu_seconds_allowed) for side in _both(found))),
         ("limit of BE, cores", *(_limits(side) for side in _both(found))),
         ("node above the threshold", *(text.above(side) for side in _both(found))),

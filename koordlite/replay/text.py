@@ -43,6 +43,22 @@ def above(side: Side) -> str:
     return _from_to(side.seconds_above_threshold, side.seconds_above_threshold_most)
 
 
+def used(side: Side) -> str:
+    """CPU time of best effort; two numbers where it depends on what work would have used that was held down."""
+    low, high = side.be_cpu_seconds_least, side.be_cpu_seconds_most
+    return seconds(low) if high - low < 0.5 else f"{seconds(low)} to {seconds(high)}"
+
+
+def of_budget(side: Side) -> str:
+    """The same as a part of what the formula left best effort."""
+    if not side.be_cpu_seconds_budget:
+        return "–"
+    low, high = (
+        100 * part / side.be_cpu_seconds_budget for part in (side.be_cpu_seconds_least, side.be_cpu_seconds_most)
+    )
+    return f"{low:.0f} %" if high - low < 0.5 else f"{low:.0f} to {high:.0f} %"
+
+
 def well_above(side: Side) -> str:
     """The part of it that rounding does not explain."""
     return _from_to(side.seconds_well_above_threshold, side.seconds_well_above_threshold_most)
@@ -76,8 +92,10 @@ def _comparison(found: Comparison) -> Iterator[str]:
     recorded, other = found.recorded, found.other
     yield f"{found.rounds} rounds, {units.span(found.seconds)}; use is as recorded, limits are as they would have been"
     yield ""
-    yield f"{'':{_WIDTH}}{'recorded':>18}{'changed':>18}"
+    yield f"{'':{_WIDTH}}{'recorded':>18}{'changed':>24}"
     rows = (
+        ("BE used", *(used(side) for side in (recorded, other))),
+        ("  of its budget by the formula", *(of_budget(side) for side in (recorded, other))),
         ("BE was allowed", *(seconds(side.be_cpu_seconds_allowed) for side in (recorded, other))),
         ("limit of BE, cores", _limits(recorded), _limits(other)),
         ("node above the threshold", above(recorded), above(other)),
@@ -86,7 +104,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
         ("evictions", str(len(recorded.evictions)), str(len(other.evictions))),
     )
     for name, mine, theirs in rows:
-        yield f"{name:{_WIDTH}}{mine:>18}{theirs:>18}"
+        yield f"{name:{_WIDTH}}{mine:>18}{theirs:>24}"
     yield ""
     yield f"BE used {seconds(found.be_cpu_seconds_used)}; with the changed settings it would have"
     yield f"  lost   {seconds(found.be_cpu_seconds_lost)} that it was no longer allowed"

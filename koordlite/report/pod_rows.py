@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from koordlite.model.errors import KoordliteError
+from koordlite.model.errors import UNREADABLE, KoordliteError
 from koordlite.report import units
 
 
@@ -77,11 +77,16 @@ COLUMNS = (
 """The columns that every medium has, in their order."""
 
 
+# Made once, before there are threads: msgspec completes a type when it first decodes one, and two threads of `top` that
+# do so at once crash it.
+_DECODER = msgspec.json.Decoder(_Document)
+
+
 def read(document: str) -> tuple[PodRow, ...]:
     """The rows of what an agent serves at /pods. KoordliteError when it is something else."""
     try:
-        return msgspec.json.decode(document, type=_Document).pods
-    except msgspec.DecodeError as error:
+        return _DECODER.decode(document).pods
+    except UNREADABLE as error:
         raise KoordliteError(f"the agent serves no pods as this version does: {error}") from error
 
 

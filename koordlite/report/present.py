@@ -14,7 +14,8 @@ from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model import cpuset
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import Decision
+from koordlite.model.decision import CPULimit, Decision
+from koordlite.model.errors import UNREADABLE
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
@@ -71,6 +72,12 @@ def best_effort_limit(snapshot: Snapshot, cpus: CPUSet | None, done: Iterable[Ch
     return min(limits, default=None)
 
 
+def best_effort_budget(decisions: Iterable[Decision]) -> int | None:
+    """Millicores that the formula leaves best effort, before steps and rounding; None where nothing was judged."""
+    limits = (decision.outcome for decision in decisions if isinstance(decision.outcome, CPULimit))
+    return next((limit.budget_milli for limit in limits), None)
+
+
 def node_resource(snapshot: Snapshot, name: str, done: Iterable[Change] = ()) -> int | None:
     """Amount of the extended resource `name` on the Node; None when it is not there."""
     value = snapshot.published.node_resources.get(name)
@@ -92,7 +99,7 @@ def shared_pool(snapshot: Snapshot, key: str, decisions: Iterable[Decision] = ()
     try:
         pools = msgspec.json.decode(text, type=tuple[_PoolText, ...] | None) or ()
         return str(cpuset.union(CPUSet.parse(pool.cpuset) for pool in pools))
-    except (msgspec.DecodeError, ValueError):
+    except UNREADABLE:
         return "?"
 
 

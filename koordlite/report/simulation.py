@@ -16,6 +16,8 @@ Figures = Mapping[str, float | None]
 FIGURES = {
     "beCoreHoursUsed": "core hours best effort used",
     "beCoreHoursAllowed": "core hours best effort was allowed",
+    "beCoreHoursBudget": "core hours the formula left it",
+    "beOfBudgetPercent": "what it used of these, %",
     "beLimitCoresMin": "its lowest limit, cores",
     "beLimitCoresMean": "its average limit, cores",
     "batchCoresMean": "what it may request, on average, cores",

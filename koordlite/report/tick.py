@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
-from koordlite.model.decision import CPULimit, Decision
+from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.picture.pressure import Pressure
 from koordlite.model.picture.usage import Use
@@ -130,7 +130,7 @@ def build(
         status="degraded" if because else "paused" if pause else _status(modes),
         because=because,
         be_limit=present.best_effort_limit(snapshot, cpus, done),
-        be_budget=_budget(decisions),
+        be_budget=present.best_effort_budget(decisions),
         batch_cpu=present.node_resource(snapshot, keys.BATCH_CPU, done),
         batch_memory=present.node_resource(snapshot, keys.BATCH_MEMORY, done),
         would_limit=observed.limit,
@@ -178,8 +178,3 @@ def _seen(snapshot: Snapshot) -> Tick:
 
 def _status(modes: Mapping[str, str]) -> str:
     return "enforcing" if "enforce" in modes.values() else "observing"
-
-
-def _budget(decisions: Iterable[Decision]) -> int | None:
-    limits = (decision.outcome for decision in decisions if isinstance(decision.outcome, CPULimit))
-    return next((limit.budget_milli for limit in limits), None)

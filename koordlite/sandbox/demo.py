@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from koordlite.model import keys
 from koordlite.sandbox.machine.machine import GiB, Machine
 
 NODE = "tour-a"
@@ -15,8 +16,6 @@ NODE = "tour-a"
 _MANIFESTS = "demo_cluster"
 _CPUS, _MEMORY = 32, 256 * GiB
 """Of the machine that the manifests are for."""
-_RESERVATION = "node.koordinator.sh/reservation"
-_ASSIGNED = "scheduling.koordinator.sh/resource-status"
 
 
 def write(folder: Path, machine: Machine) -> None:
@@ -35,12 +34,12 @@ def write(folder: Path, machine: Machine) -> None:
 
 
 def _assigned(found: dict[str, Any]) -> bool:
-    return _ASSIGNED in found["metadata"].get("annotations", {}) or found["kind"] == "NodeResourceTopology"
+    return keys.RESOURCE_STATUS in found["metadata"].get("annotations", {}) or found["kind"] == "NodeResourceTopology"
 
 
 def _fitted(found: dict[str, Any], machine: Machine) -> dict[str, Any]:
     if found["kind"] == "Node" and found["metadata"]["name"] == NODE:
-        found["metadata"]["annotations"][_RESERVATION] = '{"resources":{"cpu":"1"}}'
+        found["metadata"]["annotations"][keys.RESERVATION] = '{"resources":{"cpu":"1"}}'
         size = {"cpu": str(len(machine.cpus)), "memory": f"{machine.memory // 1024}Ki", "pods": "110"}
         found["status"] |= {"capacity": size, "allocatable": size}
     return found

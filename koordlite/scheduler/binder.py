@@ -17,8 +17,8 @@ from koordlite.model.wire import objects
 from koordlite.scheduler.extender import BindError
 from koordlite.scheduler.judgement.pods import KnownPod
 
-TIMEOUT = (2.0, 4.0)
-"""Seconds to connect, and to wait for the answer: with the look afterwards it stays below the scheduler's patience."""
+TIMEOUT = (0.3, 0.5)
+"""Seconds to connect, and to wait for the answer: it stays below the second that the scheduler waits."""
 
 
 class ApiBinder:
@@ -55,6 +55,21 @@ class ApiBinder:
             raise BindError(error.message, is_certain=True) from error
         except (ApiUnreachable, msgspec.DecodeError) as error:
             raise BindError(f"the API server did not answer: {error}", is_certain=True) from error
+
+    def promise(self, obj: objects.PodObject, annotations: Mapping[str, str]) -> None:
+        """Write annotations to this version of a bound pod; BindError when it has changed meanwhile, or is refused.
+
+        By way of its status, since no more than that right is needed: a server takes metadata there, too.
+        """
+        meta = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version, "annotations": annotations}
+        path = f"{_path(obj.metadata.namespace, obj.metadata.name)}/status"
+        kind = "application/merge-patch+json"
+        try:
+            self._api.request("PATCH", path, body={"metadata": meta}, content_type=kind, timeout=TIMEOUT)
+        except ApiError as error:
+            raise BindError(error.message, is_certain=True) from error
+        except ApiUnreachable as error:
+            raise BindError(f"the API server did not answer: {error.strerror}", is_certain=False) from error
 
     def _is_bound(self, pod: KnownPod, node: str) -> bool:
         try:

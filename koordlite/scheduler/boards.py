@@ -6,8 +6,9 @@ each node it names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
+from koordlite.fault_guard import SubjectFaults
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
@@ -20,8 +21,8 @@ MOST_ENTRIES = 300_000
 class Board:
     """What is said about pods of one shape, by name of the node."""
 
-    def __init__(self, shape: PodShape, settings: Settings) -> None:
-        self._shape, self._settings = shape, settings
+    def __init__(self, shape: PodShape, settings: Settings, faults: SubjectFaults) -> None:
+        self._shape, self._settings, self._faults = shape, settings, faults
         self.refused: dict[str, str] = {}
         """Why not, by node; a node that is unknown is not refused: nobody says no."""
         self._totals: dict[str, int] = {}
@@ -40,7 +41,10 @@ class Board:
         for row in rows:
             if row is None:
                 continue
-            refusal = ask(shape, row, settings)
+            try:
+                refusal = ask(shape, row, settings)
+            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+                refusal = self._faults.note(row.name, error)
             if refusal:
                 refused[row.name] = refusal
             else:
@@ -52,32 +56,42 @@ class Board:
         self.refused.pop(name, None)
         self._totals.pop(name, None)
 
-    def scores(self, names: Sequence[str], index: Mapping[str, int], rows: Sequence[Row | None]) -> list[int]:
-        """0 to 100 for each node; 0 for one that is unknown."""
+    def unscored(self, names: Sequence[str]) -> list[str]:
+        """Those that were not asked about before."""
+        return [name for name in names if name not in self._totals]
+
+    def scores(self, names: Sequence[str], unscored: Iterable[tuple[str, Row | None]]) -> list[int]:
+        """0 to 100 for each node; 0 for one that is unknown. `unscored` has the rows of those that have none yet."""
         totals, shape, settings, points = self._totals, self._shape, self._settings, judge.points
-        for name in names:
-            if name not in totals:
-                place = index.get(name)
-                row = None if place is None else rows[place]
+        for name, row in unscored:
+            try:
                 totals[name] = points(shape, row, settings) if row is not None else 0
+            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+                self._faults.note(name, error)
+                totals[name] = 0
         return [totals[name] for name in names]
 
 
 class Boards:
     """One board for each shape; those not asked for longest are forgotten."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, faults: SubjectFaults) -> None:
+        self.settings, self._faults = settings, faults
         """What every verdict of these boards was judged by."""
         self._boards: dict[PodShape, Board] = {}
 
     def of(self, shape: PodShape, places: int) -> Board:
         """The board of a shape, in a cluster of so many nodes."""
-        board = self._boards.pop(shape, None) or Board(shape, self.settings)
+        board = self._boards.pop(shape, None) or Board(shape, self.settings, self._faults)
         self._boards[shape] = board
         while len(self._boards) > max(8, MOST_ENTRIES // max(1, places)):
             del self._boards[next(iter(self._boards))]
         return board
+
+    def is_behind(self, shape: PodShape, now: int) -> bool:
+        """Whether a question about this shape would have to judge nodes, at this change of the cluster."""
+        board = self._boards.get(shape)
+        return board is None or board.version < now
 
     def __len__(self) -> int:
         return len(self._boards)

@@ -6,6 +6,7 @@ what has changed since the last one.
 
 from __future__ import annotations
 
+import collections
 import heapq
 import logging
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from koordlite.fault_guard import SubjectFaults
 from koordlite.model import node as nodes
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
@@ -40,6 +42,7 @@ class Cluster:
 
     def __init__(self, settings: Settings, *, monotonic: Callable[[], float]) -> None:
         self.settings, self._now = settings, monotonic
+        self.faults = SubjectFaults("judgement of a node")
         self.policies: NUMAPolicy | None = None
         """The switches of the cluster; None: not read yet, and what the settings began with holds."""
         self.lock = threading.RLock()
@@ -64,8 +67,15 @@ class Cluster:
         self._looks: list[tuple[float, str]] = []
         """When rows have to be compiled again although nothing happens; a heap."""
         self._synced = False
+        self.unpromised: dict[str, None] = {}
+        """uids of pods of our schedulers that are bound and have no allocation, in the order in which they came;
+        `Promises` looks which of them need one."""
+        self.waiting: dict[str, PodShape] = {}
+        """Shapes of pods that wait for a scheduler of ours, by uid."""
+        self._placed_by_us: collections.OrderedDict[str, str] = collections.OrderedDict()
+        """The node that each of the latest pods was kept on or bound to, by uid."""
         self.predicted_wrong = 0
-        """Pods that kubelet refused for their topology after this extender, or a scheduler that asks it, bound them."""
+        """Pods that kubelet refused for their topology on the node that this extender had chosen for them."""
 
     def now(self) -> float:
         """Seconds of the monotonic clock."""
@@ -91,6 +101,16 @@ class Cluster:
             self.refresh()
             place = self.index.get(name)
             return None if place is None else self.rows[place]
+
+    def row_as_expected(self, name: str) -> Row | None:
+        """The node as it is when kubelet has taken the pods that are bound to it and not reported yet: each on the
+        lowest NUMA node that has room. Nothing is kept for pods whose victims are leaving."""
+        with self.lock:
+            row, state = self.row(name), self.nodes.get(name)
+            if row is None or state is None or state.report is None:
+                return row
+            coming = [each for each in self.reservations.of_node(name) if each.stage != "nominated"]
+            return msgspec.structs.replace(state.expected(row, coming, self.settings), reservations=row.reservations)
 
     def refresh(self) -> None:
         """Compile the rows of nodes that changed."""
@@ -129,7 +149,7 @@ class Cluster:
 
     def put_report(self, obj: objects.NRTObject) -> None:
         """A NodeResourceTopology came or changed."""
-        report, now = reports.of_object(obj), self._now()
+        report, now = reports.of_object(obj, self.settings.max_numa_nodes), self._now()
         with self.lock:
             state = self._state(obj.metadata.name)
             first = state.report is None
@@ -209,6 +229,10 @@ class Cluster:
         made = Reservation(pod, node, stage, now, now + seconds, tuple((annotations or {}).items()))
         with self.lock:
             self.reservations.put(made)
+            if stage != "nominated":
+                self._placed_by_us[pod.uid] = node
+            if len(self._placed_by_us) > MOST_CHANGES:
+                self._placed_by_us.popitem(last=False)
         return made
 
     def states(self) -> Iterator[NodeState]:
@@ -242,9 +266,7 @@ class Cluster:
                 self.rows[place] = None
                 self._free.append(self.index.pop(name))
             return
-        row = state.row(self.reservations.of_node(name), self.settings, now, since)
-        if placed := self.reserved.of_node(name):
-            row = msgspec.structs.replace(row, reservations=self.reserved.met(placed, row.pods))
+        row = self._row(state, now, since)
         if (look := state.next_look(self.settings, now)) is not None:
             heapq.heappush(self._looks, (look, name))
         if place is not None:
@@ -256,17 +278,50 @@ class Cluster:
             self.index[name] = len(self.rows)
             self.rows.append(row)
 
+    def _row(self, state: NodeState, now: float, since: float) -> Row:
+        """The node as it is judged. One that a fault of ours keeps from it is not used, and says so."""
+        try:
+            row = state.row(self.reservations.of_node(state.name), self.settings, now, since)
+            placed = self.reserved.of_node(state.name)
+            if not placed:
+                return row
+            where = {one.uid: one.namespace for one in placed}
+            coming = list(self.reservations.of_node(state.name))
+            freed = {
+                uid: zones for uid, space in where.items() if (zones := state.freed(uid, space, coming, self.settings))
+            }
+            pods = tuple(
+                # Who says in another namespace that it is a placeholder is none.
+                pod
+                if where.get(pod.stands_for, pod.namespace) == pod.namespace
+                else msgspec.structs.replace(pod, stands_for="")
+                for pod in row.pods
+            )
+            known = self.reserved.met(placed, pods, freed)
+            known = msgspec.structs.replace(known, is_behind=state.dirty_since is not None)
+            return msgspec.structs.replace(row, pods=pods, reservations=known)
+        except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+            return Row(state.name, {}, node=state.node, unusable=self.faults.note(state.name, error))
+
     def _placed(self, pod: KnownPod, before: KnownPod | None) -> None:
         """Where the pod counts from now on."""
         now, uid = self._now(), pod.uid
+        if pod.node or pod.ended or pod.deleting or pod.scheduler not in self.settings.profiles:
+            self.waiting.pop(uid, None)
+        else:
+            self.waiting[uid] = pod.shape
         if pod.ended:
             self.reservations.end(uid, "ended", now)
         elif pod.node:
             self._end_reservation(pod, now)
         if before is not None and before.node and before.node != pod.node:
             self._leave(before, now)
+        if pod.ended or not pod.node or pod.resource_status or pod.crane_result:
+            self.unpromised.pop(uid, None)
+        elif pod.scheduler in self.settings.profiles and uid not in self.unpromised and _is_new(before):
+            self.unpromised[uid] = None
         if pod.ended:
-            if pod.refused_by_kubelet and not (before and before.ended) and pod.scheduler in self.settings.profiles:
+            if pod.refused_by_kubelet and not (before and before.ended) and self._placed_by_us.get(uid) == pod.node:
                 self._wrong(pod)
             if pod.node:
                 self._leave(pod, now)
@@ -297,7 +352,8 @@ class Cluster:
         state = self.nodes.get(pod.node)
         if state is None:
             return
-        if state.pods.pop(pod.uid, None) is not None and pod.uid not in state.fresh:
+        counted = pod.uid not in state.fresh or (state.report and state.report.places(pod.namespace, pod.name))
+        if state.pods.pop(pod.uid, None) is not None and counted:
             state.gone[pod.uid] = pod, now
         state.fresh.pop(pod.uid, None)
         self._forget(state)
@@ -305,6 +361,8 @@ class Cluster:
     def _drop(self, uid: str) -> None:
         now = self._now()
         self.reservations.end(uid, "deleted", now)
+        self.unpromised.pop(uid, None)
+        self.waiting.pop(uid, None)
         pod = self.pods.pop(uid, None)
         if pod is None:
             return
@@ -312,6 +370,11 @@ class Cluster:
             del self._uids[pod.key]
         if pod.node:
             self._leave(pod, now)
+
+
+def _is_new(before: KnownPod | None) -> bool:
+    """Whether the pod was not known before as one that is bound and has no allocation."""
+    return before is None or not before.node or bool(before.resource_status or before.crane_result)
 
 
 def _kept(texts: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import heapq
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -24,9 +25,18 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, pods, rank, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
+from koordlite.scheduler.judgement.verdicts import Promise
+from koordlite.scheduler.nominations import LEAVING, Nominations, Offer
 from koordlite.scheduler.owners import Met, Owners
 
 LOG = logging.getLogger(__name__)
+BINDING_SECONDS = 0.05
+"""How long the next pod's question waits for the binding of the pod before it. The scheduler sends both at the same
+moment, and only the binding tells which of the nodes that passed it has chosen."""
+SUMS = "too little in all for the pod, as kube-scheduler counts"
+"""Why nodes were refused that the scheduler only asked about when it looked for victims."""
+TRIES = 3
+"""How often a binding is judged anew, where its node changed meanwhile, before it is judged with the lock held."""
 
 
 class NotReady(KoordliteError):
@@ -58,16 +68,6 @@ class Victims(msgspec.Struct, frozen=True):
     violations: int = 0
 
 
-class _Nomination(msgspec.Struct, frozen=True):
-    """A node that victims are leaving for a pod, and what they give back there."""
-
-    node: str
-    victims: tuple[KnownPod, ...]
-    version: str
-    """Of the report that still counts them."""
-    returned: Mapping[int, pods.Amounts]
-
-
 class Extender:
     """Answers a scheduler. `wall` is the clock for people; everything else goes by the cluster's monotonic one."""
 
@@ -85,58 +85,90 @@ class Extender:
         self.attempts = Attempts(cluster.settings)
         self.refusals: collections.Counter[str] = collections.Counter()
         """Nodes refused, by reason, over all questions."""
-        self._boards = Boards(cluster.settings)
+        self._boards = Boards(cluster.settings, cluster.faults)
         self._owners = Owners(cluster)
-        self._nominations: collections.OrderedDict[str, _Nomination] = collections.OrderedDict()
+        self._nominations = Nominations(cluster)
+        self._undecided: tuple[str, float] | None = None
+        """uid of the pod that was answered last and is not bound yet, and when."""
+        self._decided = threading.Condition(cluster.lock)
+        self._expects_bindings = binder is not None
+        """False once a binding did not come in time: a scheduler may bind without us."""
+        self._questions = threading.Lock()
+        """Held by one question after the other, so that each counts what was kept for the pods before it. Bindings,
+        events and pages do not wait for it, nor for the judgement."""
 
     def filter(self, obj: objects.PodObject, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Those of `names` the pod may go to, and why not to the others. NotReady when nothing can be said."""
         self._check()
-        with self.cluster.lock:
-            pod = self._asked(obj)
-            # What was kept for the pod by an earlier attempt is not in its own way.
-            self.cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
+        with self._questions:
+            with self.cluster.lock:
+                pod = self._asked(obj)
+                self._await_binding(pod)
+                self._nominations.refresh()
+                # What was kept for the pod by an earlier attempt is not in its own way.
+                self.cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
             refusals: Mapping[str, str] = self._board(pod.shape).refused
             met = self._owners.met(pod, obj)
             if met.rows:
                 refusals = met.refusals(refusals, names)
             passed = [name for name in names if name not in refusals]
             refused = {name: refusals[name] for name in names if name in refusals}
-            self._readmit(pod, passed, refused)
+            with self.cluster.lock:
+                self._readmit(pod, passed, refused)
             attempt = self._remember(pod, names, len(passed), refused, met)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
+                self._undecided = pod.uid, self._monotonic()
         return passed, refused
 
     def prioritize(self, obj: objects.PodObject, names: Sequence[str]) -> list[tuple[str, int]]:
         """0 to 10 for each of `names`; the best one is kept for the pod for a moment."""
         self._check()
-        with self.cluster.lock:
-            pod = self._asked(obj)
-            scores = self._board(pod.shape).scores(names, self.cluster.index, self.cluster.rows)
+        with self._questions:
+            with self.cluster.lock:
+                pod = self._asked(obj)
+            board = self._board(pod.shape)
+            scores = self._score(board, names)
             scores = self._owners.met(pod, obj).scores(names, scores)
             stands = rank.by_tenths(scores)
             answer = [(name, stands[score]) for name, score in zip(names, scores, strict=True)]
-            attempt = self.attempts.of_uid(pod.key, pod.uid)
             best = [name for _, name in heapq.nlargest(SAMPLES, zip(scores, names, strict=True))]
-            if attempt is not None:
-                attempt.stands, attempt.best = stands, best
+            with self.cluster.lock:
+                attempt = self.attempts.of_uid(pod.key, pod.uid)
+                if attempt is not None:
+                    attempt.stands, attempt.best = stands, best
             if best:
                 self._keep(pod, best[0], attempt)
+                self._undecided = pod.uid, self._monotonic()
         return answer
 
     def preempt(self, obj: objects.PodObject, given: Mapping[str, Victims]) -> dict[str, Victims]:
         """For each node on which evictions help the victims to evict; the other nodes are left out."""
         self._check()
-        with self.cluster.lock:
+        with self._questions, self.cluster.lock:
             pod = self._asked(obj)
             self.cluster.refresh()
+            self._nominations.refresh()
+            standing = self._nominations.of(pod)
+            if standing is not None:
+                self._note(pod, f"preemption: none, victims are leaving {standing.node} for it")
+                return {}
             answer: dict[str, Victims] = {}
+            offers: dict[str, Offer] = {}
             met = self._owners.met(pod, obj)
+            if self.attempts.of_uid(pod.key, pod.uid) is None:
+                # No node has enough in all, so the scheduler asked nothing before it looks for victims.
+                self._remember(pod, list(given), 0, dict.fromkeys(given, SUMS), met)
             for name, asked in given.items():
-                found = self._victims(pod, name, asked, met)
+                try:
+                    found = self._offer(pod, name, asked, met)
+                except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+                    self._note(pod, f"preemption on {name}: {self.cluster.faults.note(name, error)}")
+                    continue
                 if found is not None:
-                    answer[name] = found
+                    answer[name], offer = found
+                    offers |= {name: offer} if offer is not None else {}
+            self._nominations.put(pod, offers)
             self._note(pod, f"preemption: {len(answer)} of {len(given)} nodes offered")
         return answer
 
@@ -144,19 +176,47 @@ class Extender:
         """Bind the pod to `node`; empty when it is bound there, else why not. Asking twice does no harm."""
         if self._binder is None:
             return "this extender was started without a cluster to bind pods in"
+        self._check()
         try:
             pod, candidate = self._to_bind(namespace, name, uid, node)
             if pod.node == node:
                 return ""
-            annotations, numa_nodes = self._reserve(pod, node, candidate)
+            try:
+                annotations, numa_nodes = self._reserve(pod, node, candidate)
+            finally:
+                self._decide(pod)
             self._binder.bind(pod, node, annotations)
         except BindError as error:
             return self._unbound(f"{namespace}/{name}", uid, error)
         self._bound(pod, node, annotations, numa_nodes)
         return ""
 
+    def warm(self, most: int) -> None:
+        """Judge up to `most` shapes of pods that wait for a scheduler of ours before it asks about them, and compile
+        the nodes that have changed."""
+        cluster = self.cluster
+        with cluster.lock:
+            cluster.refresh()
+            now = cluster.changes_before + len(cluster.changes)
+            shapes = [shape for shape in dict.fromkeys(cluster.waiting.values()) if self._boards.is_behind(shape, now)]
+        for shape in shapes[:most]:
+            with self._questions:
+                board = self._board(shape)
+                self._score(board, list(cluster.index))
+
+    def _score(self, board: Board, names: Sequence[str]) -> list[int]:
+        with self.cluster.lock:
+            index, rows = self.cluster.index, self.cluster.rows
+            unscored = [(name, rows[index[name]] if name in index else None) for name in board.unscored(names)]
+        return board.scores(names, unscored)
+
     def _monotonic(self) -> float:
         return self.cluster.now()
+
+    def note(self, pod: KnownPod, text: str) -> None:
+        """Remember for people what became of the pod after its attempt."""
+        with self.cluster.lock:
+            self._note(pod, text)
 
     def not_ready(self) -> str:
         """Why nothing can be answered now; empty when it can. The text does not change while the reason stays."""
@@ -174,103 +234,132 @@ class Extender:
     def _asked(self, obj: objects.PodObject) -> KnownPod:
         return pods.known(obj, self.cluster.shapes.of(obj))
 
+    def _await_binding(self, pod: KnownPod) -> None:
+        """Wait a moment for the binding of the pod that was answered before this one."""
+        while self._undecided is not None and self._undecided[0] != pod.uid and self._expects_bindings:
+            left = self._undecided[1] + BINDING_SECONDS - self._monotonic()
+            if left <= 0 or not self._decided.wait(left):
+                self._undecided, self._expects_bindings = None, False
+
+    def _decide(self, pod: KnownPod) -> None:
+        """The pod's binding came, and counts: the next question may be answered."""
+        with self.cluster.lock:
+            if self._undecided is not None and self._undecided[0] == pod.uid:
+                self._undecided = None
+                self._decided.notify_all()
+
     def _board(self, shape: PodShape) -> Board:
-        """The board of a shape, brought up to date."""
+        """The board of a shape, brought up to date. Nodes are judged without the cluster's lock: events are taken
+        meanwhile, and count for the next question."""
         cluster = self.cluster
-        cluster.refresh()
-        if self._boards.settings is not cluster.settings:
-            # A policy was switched: nothing that was judged before counts.
-            self._boards, self.attempts.settings = Boards(cluster.settings), cluster.settings
-        board = self._boards.of(shape, len(cluster.rows))
-        now, seen = cluster.changes_before + len(cluster.changes), board.version - cluster.changes_before
-        if seen < 0:
-            board.judge(cluster.rows)
-        elif board.version < now:
-            for name in set(cluster.changes[seen:]):
-                place = cluster.index.get(name)
-                board.forget(name) if place is None else board.judge((cluster.rows[place],))
+        with cluster.lock:
+            cluster.refresh()
+            if self._boards.settings is not cluster.settings:
+                # A policy was switched: nothing that was judged before counts.
+                self._boards, self.attempts.settings = Boards(cluster.settings, cluster.faults), cluster.settings
+            board = self._boards.of(shape, len(cluster.rows))
+            now, seen = cluster.changes_before + len(cluster.changes), board.version - cluster.changes_before
+            rows: list[Row | None] = []
+            if seen < 0:
+                rows = list(cluster.rows)
+            elif board.version < now:
+                for name in set(cluster.changes[seen:]):
+                    place = cluster.index.get(name)
+                    board.forget(name) if place is None else rows.append(cluster.rows[place])
+        board.judge(rows)
         board.version = now
         return board
 
     def _remember(self, pod: KnownPod, names: Sequence[str], passed: int, refused: dict[str, str], met: Met) -> Attempt:
         reasons = collections.Counter(refused.values())
-        self.refusals.update(reasons)
-        index = self.cluster.index
-        unknown = [name for name in names if name not in index]
-        made = Attempt(
-            pod=pod.key,
-            uid=pod.uid,
-            at=self._wall(),
-            shape=pod.shape,
-            rows=[met.rows.get(row.name, row) if row is not None else None for row in self.cluster.rows]
-            if met.rows
-            else list(self.cluster.rows),
-            places=None if len(names) == len(index) else [index[name] for name in names if name in index],
-            unknown=unknown,
-            passed=passed,
-            reasons=dict(reasons),
-            candidate=met.candidate,
-        )
-        self.attempts.put(made)
+        with self.cluster.lock:
+            self.refusals.update(reasons)
+            index = self.cluster.index
+            unknown = [name for name in names if name not in index]
+            made = Attempt(
+                pod=pod.key,
+                uid=pod.uid,
+                at=self._wall(),
+                shape=pod.shape,
+                rows=[met.rows.get(row.name, row) if row is not None else None for row in self.cluster.rows]
+                if met.rows
+                else list(self.cluster.rows),
+                places=None if len(names) == len(index) else [index[name] for name in names if name in index],
+                unknown=unknown,
+                passed=passed,
+                reasons=dict(reasons),
+                candidate=met.candidate,
+            )
+            self.attempts.put(made)
         said = {"pod": pod.key, "flow": "filter", "nodes": len(names), "passed": passed, "why": dict(reasons)}
         LOG.debug("filter of pod %s: %d of %d nodes pass", pod.key, passed, len(names), extra=said)
         return made
 
     def _keep(self, pod: KnownPod, node: str, attempt: Attempt | None) -> None:
         """Count the pod on the node it will probably get."""
-        row = self._owners.row(pod.shape, node, attempt.candidate if attempt is not None else None)
-        annotations: Mapping[str, str] = {}
-        if row is not None:
-            annotations = judge.promise(pod.shape, row, self.cluster.settings, pod.uid).annotations
-            if attempt is not None:
-                attempt.numa_nodes = judge.verdict(pod.shape, row, self.cluster.settings).numa_nodes
-        if pod.shape.exclusive or annotations:
-            self.cluster.reserve(pod, node, "tentative", annotations)
+        candidate = attempt.candidate if attempt is not None else None
+        promise, numa_nodes = self._promised(pod, self.cluster.row(node), candidate)
+        if attempt is not None:
+            attempt.numa_nodes = numa_nodes
+        if pod.shape.exclusive or promise.annotations:
+            self.cluster.reserve(pod, node, "tentative", promise.annotations)
 
     def _readmit(self, pod: KnownPod, passed: list[str], refused: dict[str, str]) -> None:
         """A node that was emptied for this pod is not refused because its report does not show it yet."""
-        nomination = self._nominations.get(pod.uid)
-        if nomination is None or nomination.node not in refused:
+        offer = self._nominations.of(pod)
+        if offer is None:
             return
-        row = self.cluster.row(nomination.node)
-        alive = any(victim.uid in self.cluster.pods for victim in nomination.victims)
-        if row is None or row.report is None or row.report.fingerprint or alive:
+        if not passed:
+            self._nominations.keep(pod, offer)
+        if offer.node not in refused:
             return
-        if row.report.version != nomination.version:
-            return
-        freed = victims.without(row, nomination.victims, nomination.returned)
-        if judge.verdict(pod.shape, freed, self.cluster.settings).passes:
-            del refused[nomination.node]
-            passed.append(nomination.node)
+        fits, waits = self._nominations.stands(pod, offer)
+        if fits:
+            del refused[offer.node]
+            passed.append(offer.node)
+        elif waits:
+            refused[offer.node] = LEAVING
+        else:
+            self._note(pod, f"the room that was made on {offer.node} is taken")
+            self._nominations.drop(pod.uid)
+            self.cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
 
-    def _victims(self, pod: KnownPod, node: str, asked: Victims, met: Met) -> Victims | None:
-        """None: evictions there do not help, or would displace what is reserved for others."""
-        row, state = met.rows.get(node) or self.cluster.row(node), self.cluster.nodes.get(node)
-        if row is None or state is None:
-            return asked if asked.uids else None  # Nothing is known against it.
+    def _offer(self, pod: KnownPod, node: str, asked: Victims, met: Met) -> tuple[Victims, Offer | None] | None:
+        """The victims there; None: evictions do not help, or would displace what is reserved for others."""
+        plain, state = self.cluster.row_as_expected(node), self.cluster.nodes.get(node)
+        if plain is None or state is None:
+            return (asked, None) if asked.uids else None  # Nothing is known against it.
+        row = msgspec.structs.replace(met.rows[node], zones=plain.zones) if node in met.rows else plain
         if kept := victims.reserved_for_others(row, asked.uids):
             self._note(pod, f"preemption on {node}: {kept}")
             return None
-        known = [self.cluster.pods[uid] for uid in asked.uids if uid in self.cluster.pods]
-        strange = [uid for uid in asked.uids if uid not in self.cluster.pods]
+        row = self._nominations.beside_others(pod, row)
+        gone = state.pods.keys() - {each.uid for each in row.pods}
+        given = [self.cluster.pods[uid] for uid in asked.uids if uid in self.cluster.pods and uid not in gone]
         choice = victims.choose(
-            pod.shape, row, known, priority=pod.priority, returned=state.returned, settings=self.cluster.settings
+            pod.shape,
+            row,
+            given,
+            priority=pod.priority,
+            returned=state.returned,
+            settings=self.cluster.settings,
+            is_leaving=bool(gone),
+            exempt={each.uid for each in row.pods if each.uid not in state.pods},
         )
         if choice.dropped:
             self._note(pod, f"preemption on {node}: {choice.dropped}")
             return None
-        uids = (*(victim.uid for victim in choice.victims), *strange)
+        uids = (*(each.uid for each in choice.victims), *(uid for uid in asked.uids if uid not in self.cluster.pods))
         if not uids:
             return None
-        self._nominate(pod, node, row, choice.victims)
-        return Victims(uids, asked.violations)
-
-    def _nominate(self, pod: KnownPod, node: str, row: Row, chosen: tuple[KnownPod, ...]) -> None:
-        state = self.cluster.nodes[node]
-        version = row.report.version if row.report else ""
-        self._nominations[pod.uid] = _Nomination(node, chosen, version, state.returned(chosen))
-        while len(self._nominations) > 1024:
-            self._nominations.popitem(last=False)
+        freed = victims.without(row, choice.victims, state.returned(choice.victims))
+        takes = judge.takes(pod.shape, freed, self.cluster.settings)
+        if self._nominations.is_disputed(pod, freed, takes):
+            self._note(pod, f"preemption on {node}: it is being emptied for another pod, which may get the same room")
+            return None
+        returned = {each.uid: state.returned([each]) for each in choice.victims}
+        offer = Offer(node, choice.victims, returned, takes)
+        return Victims(uids, asked.violations), offer
 
     def _to_bind(self, namespace: str, name: str, uid: str, node: str) -> tuple[KnownPod, Candidate | None]:
         """The pod, from the watch, from its attempt, or from the API server, and as it looks for reservations."""
@@ -297,25 +386,45 @@ class Extender:
     ) -> tuple[Mapping[str, str], tuple[int, ...]]:
         """Count the pod on the node from now on, if it still fits: others may have come between. What it was promised,
         and the NUMA nodes."""
-        with self.cluster.lock:
-            now = self._monotonic()
+        cluster = self.cluster
+        with cluster.lock:
+            self._expects_bindings = True
+            if self._undecided is not None and self._undecided[0] == pod.uid:
+                self._undecided = None
+                self._decided.notify_all()
             held = self.cluster.reservations.of_pod(pod.uid)
-            if held is not None and held.stage != "tentative" and held.node == node:
+            if held is not None and held.stage in ("binding", "bound") and held.node == node:
                 # The same request again: its first answer came too late for the scheduler.
                 return dict(held.annotations), ()
-            self.cluster.reservations.end(pod.uid, "attempted again", now)
-            row = self._owners.row(pod.shape, node, candidate)
-            settings = self.cluster.settings
-            found = judge.PROMISED if row is None else judge.promise(pod.shape, row, settings, pod.uid)
-            if found.refusal and pod.uid not in self._nominations:
-                raise BindError(f"{found.refusal} (taken meanwhile by another pod)", is_certain=True)
-            numa_nodes = judge.verdict(pod.shape, row, settings).numa_nodes if row is not None else ()
-            self.cluster.reserve(pod, node, "binding", found.annotations)
-            return found.annotations, numa_nodes
+            cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
+        for _ in range(TRIES):
+            row = cluster.row(node)
+            found = self._promised(pod, row, candidate)
+            with cluster.lock:
+                if cluster.row(node) is row:
+                    return self._reserved(pod, node, *found)
+        with cluster.lock:
+            return self._reserved(pod, node, *self._promised(pod, cluster.row(node), candidate))
+
+    def _promised(self, pod: KnownPod, row: Row | None, candidate: Candidate | None) -> tuple[Promise, tuple[int, ...]]:
+        """What the pod gets on the node as it is now, and on which NUMA nodes."""
+        settings = self.cluster.settings
+        seen = self._owners.seen(pod.shape, row, candidate)
+        if seen is None:
+            return judge.PROMISED, ()
+        return judge.promise(pod.shape, seen, settings, pod.uid), judge.verdict(pod.shape, seen, settings).numa_nodes
+
+    def _reserved(
+        self, pod: KnownPod, node: str, promise: Promise, numa_nodes: tuple[int, ...]
+    ) -> tuple[Mapping[str, str], tuple[int, ...]]:
+        if promise.refusal and pod.uid not in self._nominations:
+            raise BindError(f"{promise.refusal} (taken meanwhile by another pod)", is_certain=True)
+        self.cluster.reserve(pod, node, "binding", promise.annotations)
+        return promise.annotations, numa_nodes
 
     def _bound(self, pod: KnownPod, node: str, annotations: Mapping[str, str], numa_nodes: tuple[int, ...]) -> None:
         with self.cluster.lock:
-            self._nominations.pop(pod.uid, None)
+            self._nominations.drop(pod.uid)
             attempt = self.attempts.of_uid(pod.key, pod.uid)
             if attempt is not None and attempt.chosen != node:
                 attempt.chosen, attempt.numa_nodes = node, numa_nodes
@@ -335,6 +444,7 @@ class Extender:
         return str(error)
 
     def _note(self, pod: KnownPod, text: str) -> None:
-        attempt = self.attempts.of_uid(pod.key, pod.uid)
-        if attempt is not None:
-            attempt.events.append(text)
+        with self.cluster.lock:
+            attempt = self.attempts.of_uid(pod.key, pod.uid)
+            if attempt is not None:
+                attempt.events.append(text)

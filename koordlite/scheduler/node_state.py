@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from koordlite.model import keys
 from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
-from koordlite.numa.nrt.filter import Amounts, add
-from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top
+from koordlite.numa.nrt.filter import Amounts, Part, Zones, add
+from koordlite.scheduler.judgement import judge, victims
+from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top, settled
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import CRANE_RESULT, KnownPod
+from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Container, Report
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.reservations import Reservation
 
+MOST_CASES = 16
+"""Ways in which placeholders may be placed that are looked at."""
+NOTHING_OWED: Mapping[int, Amounts] = {}
 ALL_COUNTED = Coverage(is_known=True)
 
 
@@ -68,11 +74,15 @@ class NodeState(msgspec.Struct):
         overreserve = settings.cache == "overreserve"
         returned = self.returned(self.covered.outlived) if overreserve else {}
         at_most = on_top(self.report, (), returned)
+        zones, owed = at_most, NOTHING_OWED
+        if overreserve and any(amounts):
+            zones, owed = settled(on_top(self.report, amounts, returned))
         return Row(
             self.name,
             allocatable,
             report=self.report,
-            zones=on_top(self.report, amounts, returned) if overreserve and any(amounts) else at_most,
+            zones=zones,
+            owed=owed,
             at_most=at_most,
             unusable=self._unusable(settings, coming, uncounted),
             node=self.node,
@@ -80,6 +90,23 @@ class NodeState(msgspec.Struct):
             crane=self.crane,
             is_plain=self.crane is None and keys.CPU_TOPOLOGY not in self.report.annotations,
         )
+
+    def expected(self, row: Row, reservations: Iterable[Reservation], settings: Settings) -> Row:
+        """The row with each pod that the report has not counted on the NUMA node where kubelet will put it; where that
+        is several, or none, it counts on every one."""
+        assert self.report is not None
+        coming = [with_promise(each) for each in reservations if each.pod.uid not in self.pods]
+        overreserve = settings.cache == "overreserve"
+        # A report without fingerprint that is older than the end of a pod still counts it.
+        outlived = self.covered.outlived or [pod for pod, at in self.gone.values() if at >= self.report_since]
+        zones = on_top(self.report, (), self.returned(outlived) if overreserve else {})
+        found = msgspec.structs.replace(
+            row, zones=zones, at_most=zones, owed=NOTHING_OWED, pods=tuple(self.pods.values()), extra={}
+        )
+        for pod in (*(self._reserved(settings) if overreserve else ()), *coming):
+            takes = judge.takes(pod.shape, found, settings) or dict.fromkeys(zones, pod.shape.held)
+            found = victims.beside(victims.without(found, [pod], {}), pod, takes)
+        return found
 
     def _cover(self, settings: Settings, now: float, since: float) -> None:
         """Work out which pods the report has counted."""
@@ -127,6 +154,61 @@ class NodeState(msgspec.Struct):
             return f"{foreign[0].scheduler} bound a pod here that no report has counted: {foreign[0].key}"
         return ""
 
+    def freed(
+        self, uid: str, namespace: str, reservations: Iterable[Reservation], settings: Settings
+    ) -> tuple[Zones, ...]:
+        """What is available once the placeholders of the Reservation `uid`, which are in `namespace`, have gone; those
+        that have gone already, but are still in the report, count as well. A case for each NUMA node on which they may
+        be, as far as nothing says; none when there is nothing to give back."""
+        if self.report is None or not self.report.is_usable or settings.cache != "overreserve":
+            return ()
+        mine = [pod for pod in self.pods.values() if (pod.stands_for, pod.namespace) == (uid, namespace)]
+        left = [(pod, at) for pod, at in self.gone.values() if (pod.stands_for, pod.namespace) == (uid, namespace)]
+        gone = [pod for pod, at in left if self._still_reports(pod, at)]
+        if not mine and not gone:
+            return ()
+        uids = {pod.uid for pod in mine}
+        uncounted = [pod for pod in self._reserved(settings) if pod.uid not in uids]
+        coming = [each.pod for each in reservations if each.pod.uid not in self.pods]
+        held = [pod.shape.held for pod in (*uncounted, *coming)]
+        counted = [*gone, *(pod for pod in mine if pod not in self.covered.uncounted)]
+        others = self.returned(pod for pod in self.covered.outlived if pod not in gone)
+        return tuple(
+            settled(on_top(self.report, held, _together((others, back))))[0] for back in self._possible(counted)
+        )
+
+    def _still_reports(self, pod: KnownPod, gone_at: float) -> bool:
+        """Whether the report counts a pod that has gone: by its fingerprint, else when it is older than that."""
+        assert self.report is not None
+        return pod in self.covered.outlived if self.report.fingerprint else self.report_since <= gone_at
+
+    def _possible(self, pods: Iterable[KnownPod]) -> Iterator[Mapping[int, Amounts]]:
+        """What the pods give back, in each way in which kubelet may have placed those of which nothing is said."""
+        assert self.report is not None
+        report, listed = self.report, tuple(pods)
+        where, known = self.whereabouts(pod for pod in listed if pod.uid not in self.pods), self.returned(listed)
+        unknown = [
+            part
+            for pod in listed
+            if has_exclusive(pod.shape.exclusive, report.resources)
+            for part in pod.shape.request.of_scope(report.scope)
+            if part.kind != "init" and part.taken
+            if not any((pod.namespace, pod.name, each.name) in where for each in pod.shape.request.parts)
+        ]
+        places = [[zone for zone in sorted(report.available) if self._may_hold(zone, part)] for part in unknown]
+        if math.prod(map(len, places)) > MOST_CASES or not all(places):
+            yield known  # Spread over several NUMA nodes, or too many ways: the next report says.
+            return
+        for zones in itertools.product(*places):
+            yield _together((known, *({zone: part.taken} for zone, part in zip(zones, unknown, strict=True))))
+
+    def _may_hold(self, zone: int, part: Part) -> bool:
+        assert self.report is not None
+        available, totals = self.report.available[zone], self.report.totals[zone]
+        return all(
+            totals.get(name, left) - left >= part.taken[name] for name, left in available.items() if name in part.taken
+        )
+
     def whereabouts(self, more: Iterable[KnownPod] = ()) -> Mapping[Container, int]:
         """The NUMA node of containers, as far as the report says; `more`: pods that it counts besides those alive."""
         if self.report is None:
@@ -157,6 +239,14 @@ class NodeState(msgspec.Struct):
         return dict(back)
 
 
+def _together(parts: Iterable[Mapping[int, Amounts]]) -> dict[int, dict[str, int]]:
+    total: dict[int, dict[str, int]] = {}
+    for zones in parts:
+        for zone, amounts in zones.items():
+            add(total.setdefault(zone, {}), amounts)
+    return total
+
+
 def with_promise(reservation: Reservation) -> KnownPod:
     """The pod as it will be when it is bound: on its node, with the allocation of its Binding."""
     notes = dict(reservation.annotations)
@@ -164,6 +254,6 @@ def with_promise(reservation: Reservation) -> KnownPod:
         reservation.pod,
         node=reservation.node,
         resource_status=notes.get(keys.RESOURCE_STATUS, ""),
-        crane_result=notes.get(CRANE_RESULT, ""),
+        crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
         took=reservation.took,
     )

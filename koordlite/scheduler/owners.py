@@ -18,6 +18,9 @@ from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 MOST_WAITING = 5_000
+PATIENCE_SECONDS = 10.0
+"""A report that is behind for longer is taken as it is."""
+BEHIND = "the report of its node has not counted all of its pods yet"
 
 
 class Met(msgspec.Struct, frozen=True):
@@ -36,7 +39,10 @@ class Met(msgspec.Struct, frozen=True):
         """Why not, by node, after what is said of pods like it."""
         found = {name: text for name, text in by_shape.items() if name not in self.rows}
         for name, row in self.rows.items():
-            text = judge.refusal(self.shape, row, self.settings)
+            try:
+                text = judge.refusal(self.shape, row, self.settings)
+            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+                text = f"{type(error).__name__}: a fault of the program itself"
             if text := text or (owners.OCCUPIED if self.waits and owners.is_occupied(row) else ""):
                 found[name] = text
         takes = any(row.reservations.taking and name in names and name not in found for name, row in self.rows.items())
@@ -55,7 +61,7 @@ class Met(msgspec.Struct, frozen=True):
 
 
 class Owners:
-    """Works out what a pod meets. Used only under the cluster's lock."""
+    """Works out what a pod meets, without holding the cluster's lock for longer than it takes to look."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -74,30 +80,52 @@ class Owners:
         except InputError:
             return nothing
         rows, waits = {}, False
-        for node in cluster.reserved.nodes_for(candidate):
-            row = cluster.row(node)
-            if row is not None and (seen := self._seen(shape, candidate, row)) is not row:
-                rows[node] = seen
-                waits = waits or owners.waits_for(candidate, row)
+        with cluster.lock:
+            known = [(node, cluster.row(node)) for node in cluster.reserved.nodes_for(candidate)]
+        for node, row in known:
+            try:
+                if row is not None and (seen := self._seen(shape, candidate, row)) is not row:
+                    rows[node] = seen
+                    waits = waits or owners.waits_for(candidate, row)
+            except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
+                cluster.faults.note(node, error)
         if not rows:
             return nothing
         return Met(shape, cluster.settings, candidate, _first(rows), waits and self._waits(pod))
 
-    def row(self, shape: PodShape, node: str, candidate: Candidate | None) -> Row | None:
-        """A node as it is now for this pod; None when it is unknown."""
-        row = self._cluster.row(node)
+    def seen(self, shape: PodShape, row: Row | None, candidate: Candidate | None) -> Row | None:
+        """The node of `row` as it is for this pod; None when it is unknown."""
         return row if row is None or candidate is None else self._seen(shape, candidate, row)
 
     def _seen(self, shape: PodShape, candidate: Candidate, row: Row) -> Row:
         settings = self._cluster.settings
         return owners.as_met(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
 
+    def lacks(self, obj: objects.PodObject, name: str) -> str:
+        """Why a pod could not go to the node of the Reservation `name` if its placeholders were gone; empty when it
+        could, or nothing is known of it yet."""
+        cluster = self._cluster
+        with cluster.lock:
+            one = cluster.reserved.named(name)
+            row = cluster.row(one.object.status.node_name) if one is not None else None
+            shape, state = cluster.shapes.of(obj), cluster.nodes.get(row.name) if row is not None else None
+            since = state.dirty_since if state is not None else None
+        if one is None or row is None:
+            return ""
+        signed = row.report is not None and bool(row.report.fingerprint)
+        if signed and shape.aligned and since is not None and cluster.now() - since < PATIENCE_SECONDS:
+            return BEHIND
+        rows = owners.freed(owners.taking(row, one))
+        texts = [judge.refusal(shape, each, cluster.settings) for each in rows]
+        return "" if "" in texts else texts[0]
+
     def _waits(self, pod: KnownPod) -> bool:
         """Whether the pod has not waited too long for its reservation to be made free."""
         now = self._cluster.now()
-        since = self._waiting.setdefault(pod.uid, now)
-        while len(self._waiting) > MOST_WAITING:
-            self._waiting.popitem(last=False)
+        with self._cluster.lock:
+            since = self._waiting.setdefault(pod.uid, now)
+            while len(self._waiting) > MOST_WAITING:
+                self._waiting.popitem(last=False)
         return now - since < self._cluster.settings.hold_seconds
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
+from koordlite.scheduler.nominations import LEAVING
 
 T = TypeVar("T")
 MOST_BYTES = 10 << 20
@@ -116,10 +117,18 @@ def _name(item: msgspec.Raw) -> str:
 def filter_answer(arguments: Arguments, names: list[str], passed: list[str], refused: dict[str, str]) -> bytes:
     """ExtenderFilterResult in the form of the question.
 
-    Every refusal is one that evicting pods does not cure in the eyes of the scheduler: it asks only about nodes that
-    have enough in all, so its search for victims finds none there, and says so in a text that differs each time.
+    Every refusal but LEAVING is one that evicting pods does not cure in the eyes of the scheduler: it asks only about
+    nodes that have enough in all, so its search for victims finds none there, and says so in a text that differs each
+    time. A node that is being emptied for the pod has to stay a resolvable one, or the scheduler empties another.
     """
-    answer: dict[str, Any] = {"FailedAndUnresolvableNodes": refused}
+    failed = {name: why for name, why in refused.items() if why == LEAVING}
+    answer: dict[str, Any] = {
+        "FailedAndUnresolvableNodes": {name: why for name, why in refused.items() if name not in failed}
+        if failed
+        else refused
+    }
+    if failed:
+        answer["FailedNodes"] = failed
     if arguments.node_names is not None:
         answer["NodeNames"] = passed
     else:

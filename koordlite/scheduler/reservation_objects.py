@@ -7,11 +7,12 @@ Bindings. Not to the pod's annotation: a tenant who wrote it would make the capa
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model import keys
 from koordlite.model.wire.reservation import Owner, ReservationObject
+from koordlite.numa.nrt.filter import Zones
 from koordlite.scheduler.judgement import reserved
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reserved import OnNode, Placed
@@ -70,10 +71,14 @@ class ReservationObjects:
     def __len__(self) -> int:
         return len(self._placed)
 
-    def met(self, placed: Iterable[Placed], pods: Iterable[KnownPod]) -> OnNode:
-        """The reservations of a node on which `pods` are, or which they are on their way to."""
+    def named(self, name: str) -> Placed | None:
+        """The one of this name, where it is available."""
+        return self._placed.get(name)
+
+    def met(self, placed: Iterable[Placed], pods: Iterable[KnownPod], freed: Mapping[str, tuple[Zones, ...]]) -> OnNode:
+        """The reservations of a node on which `pods` are, or which they are on their way to; `freed` as of `OnNode`."""
         alive = {pod.uid: pod for pod in pods}
-        return reserved.on_node(self._with_owners(one, alive) for one in placed)
+        return reserved.on_node((self._with_owners(one, alive) for one in placed), freed)
 
     def remember(self, uid: str, bound: Reservation) -> None:
         """A pod is bound as we sent it: it took what its Binding said."""

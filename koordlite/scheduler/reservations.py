@@ -13,7 +13,7 @@ from koordlite.model import keys
 from koordlite.model.wire.reservation import AllocatedText
 from koordlite.scheduler.judgement.pods import KnownPod
 
-Stage = Literal["tentative", "binding", "bound"]
+Stage = Literal["nominated", "tentative", "binding", "bound"]
 End = Literal[
     "seen bound",
     "bound elsewhere",
@@ -34,7 +34,8 @@ class Reservation(msgspec.Struct, frozen=True):
     pod: KnownPod
     node: str
     stage: Stage
-    """tentative: rated best, not bound yet; binding: the request is under way; bound: the API server has agreed."""
+    """nominated: victims are leaving for it; tentative: rated best, not bound yet; binding: the request is under way;
+    bound: the API server has agreed."""
     since: float
     until: float
     annotations: tuple[tuple[str, str], ...] = ()

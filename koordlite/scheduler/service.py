@@ -15,11 +15,13 @@ from typing import Any
 
 from prometheus_client import generate_latest
 
+from koordlite import threads
 from koordlite.model import printable
 from koordlite.model.errors import InputError
 from koordlite.report.json.answer import Answer
 from koordlite.scheduler import protocol
 from koordlite.scheduler.extender import Extender, NotReady, Victims
+from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, page, texts
 from koordlite.scheduler.report.logs import LogLevels
 from koordlite.scheduler.report.metrics import ExtenderMetrics
@@ -47,8 +49,9 @@ class Service:
         levels: LogLevels,
         *,
         watches: Callable[[], list[dict[str, Any]]] = list,
+        promises: Promises | None = None,
     ) -> None:
-        self.metrics = ExtenderMetrics(extender)
+        self.metrics = ExtenderMetrics(extender, promises)
         self._extender, self._levels, self._watches = extender, levels, watches
         self._verbs: dict[str, Callable[[bytes], tuple[bytes, str]]] = {
             "/filter": self._filter,
@@ -61,8 +64,8 @@ class Service:
             "/debug/state": lambda: _json(self._state()),
             "/loglevel": lambda: _json(levels.document()),
             "/metrics": lambda: Answer(HTTPStatus.OK, _METRICS, generate_latest(self.metrics.registry)),
-            "/healthz": lambda: _plain(HTTPStatus.OK, "ok"),
-            "/livez": lambda: _plain(HTTPStatus.OK, "ok"),
+            "/healthz": lambda: _well(threads.unhealthy()),
+            "/livez": lambda: _well(threads.unhealthy()),
             "/readyz": self._ready,
         }
 
@@ -110,6 +113,9 @@ class Service:
             return _plain(HTTPStatus.BAD_REQUEST, str(error)), "bad_request"
         except NotReady as error:
             return Answer(HTTPStatus.OK, _JSON, protocol.error_answer(str(error))), "error"
+        except Exception as error:  # noqa: BLE001 - the next question may be another one
+            why = self._extender.cluster.faults.note("the whole question", error)
+            return Answer(HTTPStatus.OK, _JSON, protocol.error_answer(why)), "error"
         return Answer(HTTPStatus.OK, _JSON, found), result
 
     def _filter(self, body: bytes) -> tuple[bytes, str]:
@@ -134,8 +140,7 @@ class Service:
         return (protocol.error_answer(error), "error") if error else (b"{}", "ok")
 
     def _ready(self) -> Answer:
-        why = self._extender.not_ready()
-        return _plain(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else _plain(HTTPStatus.OK, "ready")
+        return _well(self._extender.not_ready() or threads.not_ready(), "ready")
 
     def _front(self) -> Answer:
         shown = page.front(self._state())
@@ -181,6 +186,10 @@ def _shown(title: str, found: dict[str, Any], lines: Any, accept: str) -> Answer
 
 def _json(found: Any) -> Answer:
     return Answer(HTTPStatus.OK, _JSON, json.dumps(found).encode())
+
+
+def _well(why_not: str, words: str = "ok") -> Answer:
+    return _plain(HTTPStatus.SERVICE_UNAVAILABLE, why_not) if why_not else _plain(HTTPStatus.OK, words)
 
 
 def _plain(status: HTTPStatus, words: str) -> Answer:

@@ -70,6 +70,8 @@ class Watches:
         if with_crane:
             sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
         self._watches = [self._watch(api, *each, monotonic) for each in sources]
+        self._without: set[str] = set()
+        """Lists that may not be read and that the extender does without."""
         switched = Policies(cluster)
         source = config_map(policies.NAMESPACE, policies.NAME)
         self._beside = self._watch(api, source, switched.put, switched.gone, monotonic)
@@ -95,6 +97,7 @@ class Watches:
         ages = [
             None if state.age_seconds is None and not state.absent else state.age_seconds or 0.0
             for state in (watch.state() for watch in self._watches)
+            if not self._goes_without(state)
         ]
         known = [age for age in ages if age is not None]
         if len(known) < len(ages):
@@ -103,6 +106,19 @@ class Watches:
             self._synced.set()
             self._cluster.synced()
         return max(known)
+
+    def _goes_without(self, state: WatchState) -> bool:
+        """Whether it is Crane's list, and may not be read: everything else is answered all the same."""
+        if state.name != CRANE.name:
+            return False
+        if state.denied and state.name not in self._without:
+            LOG.warning(
+                "the extender goes on without Crane's own topologies: %s; allow list and watch of "
+                "noderesourcetopologies in topology.crane.io, or leave --crane out",
+                state.error,
+            )
+        (self._without.add if state.denied else self._without.discard)(state.name)
+        return state.denied
 
     def states(self) -> list[WatchState]:
         """One for each watch."""
@@ -117,5 +133,5 @@ class Watches:
         monotonic: Callable[[], float],
     ) -> Watching[Any]:
         feed: Feed[Any] = Feed(source.kind, source.shape, put=put, gone=gone)
-        reflector: Reflector[Any] = Reflector(source, uniform=random.uniform, store=feed)
+        reflector: Reflector[Any] = Reflector(source, uniform=random.Random().uniform, store=feed)
         return Watching(api, reflector, monotonic=monotonic)

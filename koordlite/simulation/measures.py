@@ -78,6 +78,8 @@ def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
     return {
         "beCoreHoursUsed": _be_core_hours(samples),
         "beCoreHoursAllowed": _be_core_hours_allowed(samples),
+        "beCoreHoursBudget": _be_core_hours_budget(samples),
+        "beOfBudgetPercent": _be_of_budget(samples),
         "beLimitCoresMin": min(limits, default=None),
         "beLimitCoresMean": statistics.fmean(limits) if limits else None,
         "batchCoresMean": statistics.fmean(batch) if batch else None,
@@ -108,6 +110,17 @@ def _count(asked: Expectation, samples: Sequence[Sample]) -> float:
 
 def _be_core_hours(samples: Sequence[Sample]) -> float:
     return sum(seconds * (row.be_cpu or 0) for row, seconds in _timed(samples)) / _MILLI_SECONDS_PER_CORE_HOUR
+
+
+def _be_core_hours_budget(samples: Sequence[Sample]) -> float:
+    """The budget of a stretch of time is that of the tick at its beginning; a negative one is none."""
+    left = ((before.row or after.row, after.time - before.time) for before, after in _pairs_seen(samples))
+    return sum(seconds * max(0, row.be_budget or 0) for row, seconds in left if row) / _MILLI_SECONDS_PER_CORE_HOUR
+
+
+def _be_of_budget(samples: Sequence[Sample]) -> float | None:
+    budget = _be_core_hours_budget(samples)
+    return 100 * _be_core_hours(samples) / budget if budget else None
 
 
 def _be_core_hours_allowed(samples: Sequence[Sample]) -> float:

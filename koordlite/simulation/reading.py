@@ -62,6 +62,12 @@ def variant(play: Play, path: Path) -> Play:
     return msgspec.structs.replace(play, scenario=dataclasses.replace(play.scenario, config=data), label=path.stem)
 
 
+def without(play: Play) -> Play:
+    """The same where the agent only observes: nothing limits batch work but the kernel."""
+    observing = dataclasses.replace(play.scenario, mode="observe", expect=())
+    return msgspec.structs.replace(play, scenario=observing, label="without")
+
+
 def in_force(play: Play) -> Settings:
     """The settings in the mode of the scenario; what is off stays off."""
     mode = play.scenario.mode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -12,12 +13,13 @@ from typing import Literal, Protocol
 import msgspec
 
 from koordlite.changes.eviction import EvictPod
+from koordlite.model import isolation
 from koordlite.model.decision import CPULimit, Decision, Evidence
 from koordlite.model.errors import clipped
 from koordlite.model.pod.values import Pod
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo.settings import SLO
+from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
 from koordlite.unchanged import Unchanged
 
@@ -33,6 +35,7 @@ SENTENCES = {
     "NoNode": "the Node object has not been seen yet",
     "UnsupportedByKernel": "this kernel has no {file}, so the setting has no effect",
     "StrategyFailed": "the strategy failed: {error}",
+    "SubjectFailed": "the strategy failed for this one, which keeps what it has; the others were judged: {error}",
 }
 """Reasons that several strategies give."""
 
@@ -149,13 +152,73 @@ def judge(
 ) -> tuple[Decision, ...]:
     """The decisions of one strategy on `seen`, none when its mode is `off`.
 
-    `asked` are the uids of pods whose eviction strategies before it have decided on the same picture.
+    `asked` are the uids of pods whose eviction strategies before it have decided on the same picture. A pod or host
+    application about which the strategy raises an error is skipped with that error, and the others are judged without
+    it. What raises without any of them is raised.
     """
+    return _judged(strategy, seen, settings, asked, ())[0]
+
+
+Subject = Pod | HostApplication
+
+
+def _judged(
+    strategy: Strategy,
+    seen: Snapshot,
+    settings: Mapping[str, StrategySettings],
+    asked: frozenset[str],
+    suspects: Sequence[Subject],
+) -> tuple[tuple[Decision, ...], tuple[Subject, ...]]:
+    """As `judge`, and which subjects failed. `suspects` failed the last time: each is tried alone before the others."""
     config = settings.get(strategy.name) or strategy.config()
     if config.mode == "off":
-        return ()
-    answers = strategy.answer(seen, config, asked)
-    return tuple(msgspec.structs.replace(d, strategy=strategy.name, evidence=_bounded(d)) for d in answers)
+        return (), ()
+
+    def answers(shown: Snapshot) -> tuple[Decision, ...]:
+        found = strategy.answer(shown, config, asked)
+        return tuple(msgspec.structs.replace(d, strategy=strategy.name, evidence=_bounded(d)) for d in found)
+
+    def error_of(subjects: Sequence[Subject]) -> str:
+        try:
+            answers(of_subjects(seen, subjects))
+        except Exception as error:  # noqa: BLE001 - it is asked which subjects it is about
+            return isolation.described(error)
+        return ""
+
+    present: tuple[Subject, ...] = (*seen.pods, *seen.slo.host_applications) if suspects else ()
+    bad = [(s, why) for s in suspects if any(s is each for each in present) and (why := error_of((s,)))]
+    try:
+        found = answers(_without(seen, bad))
+    except Exception:
+        present = (*seen.pods, *seen.slo.host_applications)
+        bad = isolation.culprits(present, error_of)
+        if not bad:
+            raise
+        found = answers(_without(seen, bad))
+    skipped = tuple(_skipped(strategy, subject, why) for subject, why in bad)
+    return (*found, *skipped), tuple(subject for subject, _ in bad)
+
+
+def _without(seen: Snapshot, bad: Sequence[tuple[Subject, str]]) -> Snapshot:
+    if not bad:
+        return seen
+    out = {id(subject) for subject, _ in bad}
+    present: tuple[Subject, ...] = (*seen.pods, *seen.slo.host_applications)
+    return of_subjects(seen, [subject for subject in present if id(subject) not in out])
+
+
+def of_subjects(seen: Snapshot, subjects: Sequence[Subject]) -> Snapshot:
+    """The picture with these pods and host applications only; where the others live stays in it."""
+    parts = {field.name: getattr(seen, field.name) for field in dataclasses.fields(Snapshot)}
+    pods = tuple(subject for subject in subjects if isinstance(subject, Pod))
+    apps = tuple(subject for subject in subjects if isinstance(subject, HostApplication))
+    slo = msgspec.structs.replace(seen.slo, host_applications=apps)
+    return Snapshot(**{**parts, "pods": pods, "slo": slo})
+
+
+def _skipped(strategy: Strategy, subject: Subject, why: str) -> Decision:
+    name = f"pod/{subject.key}" if isinstance(subject, Pod) else f"host/{subject.name}"
+    return Decision(name, "skip", "SubjectFailed", {"error": why}, strategy=strategy.name)
 
 
 def _bounded(decision: Decision) -> Evidence:
@@ -180,10 +243,12 @@ class Answers:
     """Decisions of strategies, given again while nothing has changed that they looked at (`koordlite.unchanged`).
 
     A rule is pure: what it answers follows from its settings and from those parts of the picture which it looked at.
+    Subjects about which a rule raised an error are remembered, so that they cost little while that stays so.
     """
 
     def __init__(self) -> None:
         self._unchanged = Unchanged()
+        self._suspects: dict[str, tuple[Subject, ...]] = {}
 
     def of(
         self,
@@ -196,9 +261,12 @@ class Answers:
         name, same = strategy.name, self._unchanged.same
         config = same(f"settings of {name}", settings.get(name))
         asked = same(f"asked before {name}", asked if strategy.evicts else frozenset())
-        return self._unchanged.judged(
-            name, seen, (config, asked), lambda shown: judge(strategy, shown, settings, asked)
-        )
+
+        def judged(shown: Snapshot) -> tuple[Decision, ...]:
+            found, self._suspects[name] = _judged(strategy, shown, settings, asked, self._suspects.get(name, ()))
+            return found
+
+        return self._unchanged.judged(name, seen, (config, asked), judged)
 
 
 def decide_all(seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:

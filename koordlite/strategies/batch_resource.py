@@ -75,6 +75,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     back."""
     wanted: set[tuple[str, str]] = set()
     for pod in seen.pods:
+        yield from _unbelieved(pod)
         if pod.uid not in seen.places or not _concerns(pod):
             continue
         parts = _parts(seen, pod)
@@ -92,11 +93,34 @@ def _concerns(pod: Pod) -> bool:
 
 
 def recorded(pod: Pod, container: ContainerInfo) -> Amounts | None:
-    """The batch resources of a container: its own, else those of the annotation; None where it has none."""
-    if any(name in container.requests or name in container.limits for name in _BATCH):
-        return Amounts(container.requests, container.limits)
-    noted = pod.extended_resources.get(container.name)
-    return noted if noted and any(name in noted.requests or name in noted.limits for name in _BATCH) else None
+    """The batch resources of a container; None where its spec has none. The annotation can only lower them."""
+    if not any(name in container.requests or name in container.limits for name in _BATCH):
+        return None
+    noted = pod.extended_resources.get(container.name, Amounts())
+    return Amounts(_at_most(container.requests, noted.requests), _at_most(container.limits, noted.limits))
+
+
+def _at_most(spec: Mapping[str, Quantity], noted: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
+    lower = {name: noted[name] for name in _BATCH if name in noted and name in spec and noted[name].value > 0}
+    return {**spec, **{name: min(amount, spec[name]) for name, amount in lower.items()}}
+
+
+def _unbelieved(pod: Pod) -> Iterator[Decision]:
+    """What the annotation names beyond the pod's spec."""
+    if not pod.extended_resources or pod.raw_qos is not QoSClass.BE or not pod.active:
+        return
+    excess = []
+    for container in pod.containers:
+        noted = pod.extended_resources.get(container.name, Amounts())
+        for theirs, spec in ((noted.requests, container.requests), (noted.limits, container.limits)):
+            excess += [
+                f"{container.name} {name} {theirs[name]} > {spec.get(name, 'none')}"
+                for name in _BATCH
+                if name in theirs and theirs[name].value > (spec[name].value if name in spec else 0)
+            ]
+    if excess:
+        evidence = {"annotation": keys.EXTENDED_RESOURCE_SPEC, "exceeds": "; ".join(dict.fromkeys(excess))}
+        yield Decision(f"pod/{pod.key}", "refuse", "AnnotationExceedsSpec", evidence)
 
 
 def _asked(amounts: Amounts, native: Amounts) -> Asked:
@@ -299,6 +323,7 @@ SENTENCES = {
         "[; no quota, the policy is {policy}]"
         "[; memory limit {memory_limit_bytes}][; idle, so shares wait: {idle}]"
     ),
+    "AnnotationExceedsSpec": "{annotation} asks for more than the pod's spec, which counts: {exceeds}",
     "MemoryLimitReclaims": (
         "the memory limit {memory_limit_bytes} of {of} is below its {used_bytes} in use: page cache of "
         "{cache_bytes} shrinks"

@@ -87,14 +87,18 @@ def _node(seen: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decision]:
         ratio=_ratio(seen),
         taken={name: amount.value for name, amount in seen.notes.third_party.items()},
     )
-    why = offer.why_due(seen, left)
+    settling = offer.settling_node(seen, RESOURCES)
+    why = "" if settling else offer.why_due(seen, left)
     origin = _origin(seen, offered) if why else ()
     for resource, terms, more in ((keys.BATCH_CPU, cpu, origin), (keys.BATCH_MEMORY, memory, ())):
         changes: tuple[Change, ...] = (NodeResourceChange(resource, left[resource]), *more) if why else ()
         evidence = {"result": terms.result, **_terms(terms), "policy": terms.policy}
         evidence |= _on_the_way(seen, resource, offered[resource] or 0, left[resource] or 0)
         evidence |= {"sync": why} if why else {}
-        yield Decision(f"node/{resource}", "set" if changes else "hold", "BatchAllocatable", evidence, changes)
+        if settling:
+            evidence |= {"published": seen.published.node_resources.get(resource) or 0, **settling}
+        reason = "UseWindowFilling" if settling else "BatchAllocatable"
+        yield Decision(f"node/{resource}", "set" if changes else "hold", reason, evidence, changes)
 
 
 def _on_the_way(seen: Snapshot, resource: str, offered: int, left: int) -> Evidence:
@@ -174,7 +178,14 @@ def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
         threshold=seen.slo.colocation.resource_diff_threshold,
         is_time=_is_time(seen, zone),
     )
-    changes = _zone_changes(wanted)
+    settling = offer.settling(
+        seen,
+        {
+            ZoneResourceChange(zone.name, name, None).place: seen.published.zone_resource(zone.name, name)
+            for name in RESOURCES
+        },
+    )
+    changes = () if settling else _zone_changes(wanted)
     evidence: Evidence = {
         "result_milli": terms.cpu.result,
         "result_bytes": terms.memory.result // MILLI,
@@ -182,8 +193,10 @@ def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
         **_terms(terms.memory, "_bytes", parts=MILLI),
         "cpu_policy": terms.cpu.policy,
         "memory_policy": terms.memory.policy,
+        **settling,
     }
-    return Decision(f"zone/{zone.name}", "set" if changes else "hold", "ZoneAllocatable", evidence, changes)
+    reason = "UseWindowFilling" if settling else "ZoneAllocatable"
+    return Decision(f"zone/{zone.name}", "set" if changes else "hold", reason, evidence, changes)
 
 
 def _is_time(seen: Snapshot, zone: Zone) -> bool:

@@ -8,7 +8,7 @@ from it: which CPUs or how much quota, when to wait, and when to give everything
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -27,6 +27,9 @@ from koordlite.strategies.shared import be_budget, be_cpus, usable_cpus
 from koordlite.strategies.shared.be_budget import Evidence, Memory
 
 UNLIMITED = -1
+MOST_OWED_SECONDS = 0.5
+"""Once the limit owes what the whole node does in this time, nothing more is taken between two ticks: all of it can
+still be given back."""
 NAME = "cpuSuppress"
 
 
@@ -37,8 +40,9 @@ class Config(StrategySettings):
     steady_percent: float = bounded(2.0, ge=0, le=20)
     """The limit stays while the budget has moved by no more than so many percent of the node's CPU since it was chosen.
     2 keeps still under a load that varies by 1 % of the node to either side; 0 follows every sample, as Koordinator."""
-    grow_hold_seconds: float = bounded(10.0, ge=0, le=3600)
-    """Best-effort gets nothing back for so long after a spike has taken CPU away from it."""
+    grow_hold_seconds: float = bounded(0.0, ge=0, le=3600)
+    """Best effort gets nothing back for so long after a spike has taken CPU away from it, and what it loses so is not
+    made good. Spikes that come more often than this hold it down for good."""
     hold_seconds: float = bounded(60.0, ge=0)
     """How long the last limit stays when usage is unknown or the Node is gone; after that best-effort is released."""
     follow_promises: bool = False
@@ -52,7 +56,17 @@ class Budget(msgspec.Struct, frozen=True):
     milli: int
     """By the formula, now."""
     followed_milli: int
-    """What the limit follows: steadier than the formula."""
+    """Steadier than the formula."""
+    owed_milli_seconds: int
+    """What the limit owes to best effort (`suppress.owed_milli_seconds`)."""
+
+    repaid_milli: int
+    """What of it is given back now, or below zero taken: of a set in whole CPUs."""
+
+    @property
+    def limit_milli(self) -> int:
+        """What the limit follows."""
+        return self.followed_milli + self.repaid_milli
 
 
 def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
@@ -84,29 +98,36 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
         return
     memory = Memory.of(seen.remembered.get(NAME, {}))
     budget_milli, evidence = be_budget.budget(seen, used)
-    budget = Budget(budget_milli, _followed(seen, config, memory, budget_milli))
+    followed_milli = _followed(seen, config, memory, budget_milli)
+    owed = _owed(seen, config, memory, followed_milli)
+    unit_milli = 1 if _follows_by_quota(seen) else 1000
+    repaid_milli = suppress.repayment_milli(owed_milli_seconds=owed, unit_milli=unit_milli)
+    budget = Budget(budget_milli, followed_milli, owed, repaid_milli)
     if budget.followed_milli != budget.milli:
         evidence["followed_milli"] = budget.followed_milli
+    if repaid_milli:
+        evidence["repaid_milli"] = repaid_milli
     if not be_cpus.allowed(seen):
-        yield _remembering(seen, memory, budget, _least(seen, evidence, budget))
+        decisions = [_least(seen, evidence, budget)]
     elif seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
-        yield _remembering(seen, memory, budget, _by_quota(seen, evidence, budget))
-        yield _full_set(seen, config, "PolicyIsQuota", {})
+        decisions = [_by_quota(seen, evidence, budget), _full_set(seen, config, "PolicyIsQuota", {})]
     else:
-        yield _remembering(seen, memory, budget, _by_cpuset(seen, config, evidence, budget))
-        yield from _quota_beside_set(seen, evidence, budget)
+        decisions = [_by_cpuset(seen, config, evidence, budget), *_quota_beside_set(seen, evidence, budget)]
+    yield _remembering(seen, memory, budget, decisions)
+    yield from decisions[1:]
 
 
 def surge_edge_milli(seen: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
     """Use of everything but best effort above which `limit`, in force since `seen`, is too high; None when it cannot
     shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
-    others = seen.usage.others_milli
+    others, capacity = seen.usage.others_milli, seen.node.capacity_milli
+    if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
+        return None
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
     if others is None or limit.limit_milli <= least:
         return None
     if not any(pod.is_best_effort for pod in seen.pods):
         return None
-    capacity = seen.node.capacity_milli
     return reaction.upper_edge_milli(
         others_milli=others,
         budget_milli=limit.budget_milli,
@@ -144,12 +165,64 @@ def _followed(seen: NodeSnapshot, config: Config, memory: Memory, budget_milli: 
     )
 
 
-def _remembering(seen: Snapshot, memory: Memory, budget: Budget, decision: Decision) -> Decision:
-    """The decision with what the next tick has to know of it."""
+def _owed(seen: NodeSnapshot, config: Config, memory: Memory, followed_milli: int) -> int:
+    """What the limit owes to best effort. Between two ticks it stays: use over some hundredths of a second says nothing
+    about the time since the last tick."""
+    if seen.woken or memory.ticked_at is None:
+        return memory.owed_milli_seconds
+    present_milli, entitled_milli = _present_and_entitled(seen, config, followed_milli)
+    allowed, seconds = memory.allowed_since_tick(seen.time, present_milli), seen.time - memory.ticked_at
+    if allowed is None or seconds <= 0:
+        return 0
+    return suppress.owed_milli_seconds(
+        before=memory.owed_milli_seconds,
+        entitled_milli=entitled_milli,
+        allowed_milli=round(allowed / seconds),
+        seconds=seconds,
+        capacity_milli=seen.node.capacity_milli,
+    )
+
+
+def _present_and_entitled(seen: NodeSnapshot, config: Config, followed_milli: int) -> tuple[int, int]:
+    """What holds best effort at present, and what would if the limit were where the budget is: in millicores."""
+    root = seen.cgroups[seen.layout.besteffort]
+    quota_us = UNLIMITED if root.quota_us is None else root.quota_us
+    if not be_cpus.allowed(seen):
+        return 0, 0
+    if _follows_by_quota(seen):
+        cpus = target = len(_usable(root))
+        wanted_us = suppress.quota_target(budget_milli=followed_milli, current_us=UNLIMITED, capacity_milli=0)
+    else:
+        cpus, target = len(_held(seen, config)), max(-(-followed_milli // 1000), suppress.MIN_CPUS)
+        target, wanted_us = min(target, len(be_cpus.allowed(seen))), None
+    present = measured.be_limit_milli(cpus=cpus, quota_us=quota_us, period_us=root.period_us)
+    entitled_us = quota_us if wanted_us is None else wanted_us
+    return present, measured.be_limit_milli(cpus=target, quota_us=entitled_us, period_us=root.period_us)
+
+
+def _follows_by_quota(seen: Snapshot) -> bool:
+    """Whether the quota follows the budget: by the policy, or beside a set that cannot be any narrower."""
+    by_policy = seen.slo.threshold.cpu_suppress_policy == "cfsQuota"
+    return by_policy or 0 < len(be_cpus.allowed(seen)) <= suppress.MIN_CPUS
+
+
+def _remembering(seen: Snapshot, memory: Memory, budget: Budget, decisions: Sequence[Decision]) -> Decision:
+    """The first decision with what the next round has to know of all of them."""
+    main = decisions[0]
+    limit = next((d.outcome for d in reversed(decisions) if isinstance(d.outcome, CPULimit)), None)
     fell = memory.followed_milli is not None and budget.followed_milli < memory.followed_milli
-    spike = fell and decision.verdict == "shrink"
-    kept = Memory(budget.followed_milli, seen.time if spike else memory.shrunk_at)
-    return msgspec.structs.replace(decision, remember=kept.kept())
+    spike = fell and main.verdict == "shrink"
+    ended = memory.allowed_since_tick(seen.time, limit.present_milli) if seen.woken and limit else None
+    kept = Memory(
+        followed_milli=memory.followed_milli if seen.woken else budget.followed_milli,
+        shrunk_at=seen.time if spike else memory.shrunk_at,
+        ticked_at=memory.ticked_at if seen.woken else seen.time,
+        limited_at=None if seen.woken and ended is None else seen.time,
+        limit_milli=limit.limit_milli if limit else None,
+        allowed_milli_seconds=ended or 0,
+        owed_milli_seconds=budget.owed_milli_seconds,
+    )
+    return msgspec.structs.replace(main, remember=kept.kept())
 
 
 def _limit(
@@ -161,14 +234,25 @@ def _limit(
         measured.be_limit_milli(cpus=count, quota_us=quota, period_us=period)
         for count, quota in zip(cpus, quotas_us, strict=True)
     )
-    return CPULimit(budget_milli=budget.milli, present_milli=present, limit_milli=decided, by_quota=by_quota)
+    return CPULimit(
+        budget_milli=budget.milli,
+        present_milli=present,
+        limit_milli=decided,
+        by_quota=by_quota,
+        owed_milli_seconds=budget.owed_milli_seconds,
+    )
 
 
 def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
     present = _held(seen, config)
     cpus = usable_cpus.pod_cpus(seen)
     target = cpu_select.be_cpuset(
-        count=suppress.cpu_target(budget_milli=budget.followed_milli, present=len(present), cpus=len(cpus)),
+        count=suppress.cpu_target(
+            budget_milli=budget.limit_milli,
+            present=len(present),
+            cpus=len(cpus),
+            owed_milli_seconds=budget.owed_milli_seconds,
+        ),
         cpus=cpus,
         lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
         forbidden=be_cpus.forbidden(seen),
@@ -262,7 +346,12 @@ def _wanted_quota(seen: NodeSnapshot, budget: Budget) -> int | None:
     if present is None:
         return None
     capacity = seen.node.capacity_milli
-    target = suppress.quota_target(budget_milli=budget.followed_milli, current_us=present, capacity_milli=capacity)
+    target = suppress.quota_target(
+        budget_milli=budget.limit_milli,
+        current_us=present,
+        capacity_milli=capacity,
+        owed_milli_seconds=budget.owed_milli_seconds,
+    )
     return present if target is None else target
 
 
@@ -287,7 +376,7 @@ def _quota_beside_set(seen: NodeSnapshot, evidence: Evidence, budget: Budget) ->
     It is lifted when it has grown to all those CPUs.
     """
     allowed = be_cpus.allowed(seen)
-    if 0 < len(allowed) <= suppress.MIN_CPUS:
+    if _follows_by_quota(seen):
         found = _by_quota(seen, evidence, budget)
         quota_us = _wanted_quota(seen, budget)
         if quota_us is None or quota_us < len(allowed) * suppress.PERIOD_US:
@@ -354,7 +443,7 @@ def _is_container(seen: Snapshot, group: str) -> bool:
 _BUDGET = (
     "BE may use {budget_milli} cores: {capacity_milli} × {threshold_percent} − LS {prod_milli}"
     "[ − host applications {host_milli}] − system {system_milli}[, at least {min_percent} of the node]"
-    "[; the limit follows {followed_milli}]"
+    "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
 )
 SENTENCES = {
     "BECPUBudget": (
@@ -366,11 +455,13 @@ SENTENCES = {
     ),
     "SetIsLeast": (
         "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
-        "[; the limit follows {followed_milli}]; {does} quota {present_quota_us} → {quota_us} per 100 ms"
+        "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
+        "; {does} quota {present_quota_us} → {quota_us} per 100 ms"
     ),
     "SetIsLeast/hold": (
         "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
-        "[; the limit follows {followed_milli}]; quota stays at {quota_us} per 100 ms"
+        "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
+        "; quota stays at {quota_us} per 100 ms"
     ),
     "NoCPULeftForBestEffort": (
         "no CPU is left for BE: {forbidden} are reserved or exclusive; BE keeps its set {cpuset} and gets the smallest "

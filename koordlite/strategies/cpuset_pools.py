@@ -24,7 +24,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
-from koordlite.model.settings import StrategySettings
+from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.numa.koordinator import assignments
@@ -40,6 +40,9 @@ class Config(StrategySettings):
 
     unset_pinned_quota: bool = True
     """Lift the CPU quota of pods with pinned CPUs, so that they can use those CPUs whole."""
+    pool_floor_percent: float = bounded(50.0, ge=0, le=100)
+    """Percent of the CPUs that are not reserved which latency-sensitive pods keep to share, or as many as they request
+    where that is more. CPUs that a pod's annotation names beyond that are refused. 0: there is no floor."""
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:

@@ -57,11 +57,15 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
         return
     spare = reclaimable(seen) if config.predict else None
     found = dict(zip(RESOURCES, _terms(seen, seen.average.node, spare), strict=True))
-    why = offer.why_due(seen, {resource: terms.result for resource, terms in found.items()})
+    settling = offer.settling_node(seen, RESOURCES)
+    why = "" if settling else offer.why_due(seen, {resource: terms.result for resource, terms in found.items()})
     for resource, terms in found.items():
         changes = (NodeResourceChange(resource, terms.result),) if why else ()
         evidence = _evidence(terms) | _predicted(seen, config, spare, resource) | ({"sync": why} if why else {})
-        yield Decision(f"node/{resource}", "set" if changes else "hold", "MidAllocatable", evidence, changes)
+        if settling:
+            evidence |= {"published": seen.published.node_resources.get(resource) or 0, **settling}
+        reason = "UseWindowFilling" if settling else "MidAllocatable"
+        yield Decision(f"node/{resource}", "set" if changes else "hold", reason, evidence, changes)
 
 
 def reclaimable(seen: NodeSnapshot) -> Reclaimable | None:

@@ -73,8 +73,7 @@ def _machine(seen: NodeSnapshot, config: Config) -> Decision:
     is_silent = silent > config.refresh_seconds and not yields
     # A zone that could not be read is not published: what was published last stays.
     report = _report(seen, config, with_zones=not yields and not is_silent)
-    # Zones that are no NUMA nodes (sockets, racks) belong to others.
-    zones_of_nodes = tuple(zone for zone in seen.published.zones if nrt.numa_node_of_zone(zone.name) is not None)
+    zones_of_nodes = tuple(zone for zone in seen.published.zones if nrt.is_numa_zone(zone.name, zone.type))
     report = _marked_stale(report, seen.published, zones_of_nodes) if is_silent else report
     published = msgspec.structs.replace(seen.published, zones=zones_of_nodes)
     changed = topology_diff.difference(published, report)

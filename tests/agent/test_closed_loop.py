@@ -31,20 +31,21 @@ def kernel_writes(ticks: list[Tick]) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
-def test_best_effort_gives_way_within_a_tick_and_comes_back_in_steps(node: Emulated, policy: str) -> None:
+def test_best_effort_gives_way_within_a_tick_and_comes_back_as_fast(node: Emulated, policy: str) -> None:
     node.slo(policy=policy)
     low, high = node.cpus * 50, node.cpus * 450
     node.pod("web", "LS", f"steps(0:{low}m,30:{high}m,60:{low}m)")
     with node.journal() as journal:
         ticks = node.ticks(node.agent(journal), 100)
     assert not refused(ticks)
-    before, after, later = limits(ticks)[29], limits(ticks)[32], limits(ticks)[99]
-    assert after < before
-    assert limits(ticks)[32] == limits(ticks)[33] == limits(ticks)[58], "it is down within one sample of the load"
+    before, high_load, later = limits(ticks)[29], limits(ticks)[32:59], limits(ticks)[99]
+    band, repayment = node.cpus * 20, node.cpus * 100
+    assert max(high_load) < before
+    assert max(high_load) <= high_load[-1] + band, "it is down within one sample of the load"
+    assert high_load[-1] - min(high_load) <= repayment + band + 1000, "what it had too much meanwhile is taken off"
     assert before - later <= 1000, "it comes back, up to the dead band of one CPU"
-    grown = [b - a for a, b in zip(limits(ticks)[60:], limits(ticks)[61:], strict=False) if b > a]
-    step = -(-node.cpus // 10) * 1000 if policy == "cpuset" else node.cpus * 100
-    assert max(grown) <= step, "never more than a tenth of the node at once"
+    assert min(limits(ticks)[64:]) >= before - 1000 - band, "within some ticks: the shortfall is owed"
+    assert max(limits(ticks)[60:]) <= before + repayment + band + 1000
 
 
 def test_the_service_gets_what_it_wants_beside_greedy_work(node: Emulated) -> None:

@@ -85,6 +85,18 @@ def test_from_the_published_object_through_the_scheduler_to_the_cpus(tmp_path: P
         assert cranepods.cpus(node, agent, "first") == "4-5,12-13"
 
 
+def test_the_published_object_names_reserved_cpus_though_the_manager_is_off(tmp_path: Path) -> None:
+    node = start(tmp_path, reserved="0-1")
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal, off=frozenset({"craneCPUManager"}))
+        node.ticks(agent, 2)
+        assert agent.seen is not None
+        topology = crane_topology.topology(agent.seen)
+        assert topology.crane_manager_policy.cpu_manager_policy == "None"
+        assert topology.attributes == {keys.CRANE_RESERVED_CPUS: "0-1"}
+        assert (topology.reserved or {})["cpu"] == "2"
+
+
 def test_a_pod_that_excludes_reserved_cpus_loses_cpu_0_of_its_set(tmp_path: Path) -> None:
     node = start(tmp_path, threads=64, reserved="0")
     cranepods.pod(node, "nginx", 8, {1: 8})
@@ -312,6 +324,23 @@ def test_a_result_beyond_the_request_gives_nothing(tmp_path: Path) -> None:
             "it names 8 CPUs, and the containers request 2",
         )
         assert cranepods.cpus(node, agent, "greedy") == "0-15"
+
+
+def test_promises_leave_latency_sensitive_pods_their_floor_and_the_one_that_breaks_it_is_told(tmp_path: Path) -> None:
+    node = start(tmp_path)
+    node.pod("pinned", "LSR", "1", request="2", status='{"cpuset":"0-1"}')
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal, WITH_POOLS)
+        for name in ("first", "second", "third"):
+            cranepods.pod(node, name, 3, {0: 3} if name == "first" else {1: 3})
+            tick = node.ticks(agent, 2)[-1]
+        assert [said(tick, f"pod/ns/{name}").reason for name in ("first", "second")] == ["CranePromise"] * 2
+        refused = said(tick, "pod/ns/third")
+        assert refused.reason == "CranePromiseRefused"
+        assert "would share 5 of 16 CPUs, and keep at least 8: 50 % of them" in refused.evidence["why"]
+        node.remove("first")
+        tick = node.ticks(agent, 2)[-1]
+        assert said(tick, "pod/ns/third").reason == "CranePromise", "with room again it gets them"
 
 
 def test_koordinators_assignment_and_cranes_promise_exclude_each_other_in_either_order(tmp_path: Path) -> None:

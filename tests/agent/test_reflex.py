@@ -81,3 +81,13 @@ def test_without_best_effort_or_a_sample_nobody_is_woken(judged: tuple[Snapshot,
     assert edge(dataclasses.replace(seen, pods=()), decisions) is None
     blind = dataclasses.replace(seen, usage=msgspec.structs.replace(seen.usage, node=None))
     assert edge(blind, decisions) is None
+
+
+def test_once_half_a_second_of_the_node_is_owed_nothing_more_is_taken_between_ticks(
+    judged: tuple[Snapshot, tuple[Decision, ...]],
+) -> None:
+    seen, decisions = judged
+    assert seen.node
+    half = seen.node.capacity_milli // 2
+    assert edge(seen, with_limit(decisions, owed_milli_seconds=half)) is not None
+    assert edge(seen, with_limit(decisions, owed_milli_seconds=half + 1)) is None

@@ -29,7 +29,7 @@ from koordlite.model.place import Place, PlaceKind
 from koordlite.model.status.outcome import ForeignWrite
 
 PLACE = PlaceKind(
-    name="dirt", form="dirt/{}", pattern=re.compile("dirt/(?P<name>.+)"),
+    name="dirt", form="dirt/%s", pattern=re.compile("dirt/(?P<name>.+)"),
     metric=lambda parts: "dirt", metrics=frozenset({"dirt"}), update="default",
 )
 
@@ -175,16 +175,27 @@ def test_what_of_it_cannot_be_read_is_not_written(emulate: Callable[[str], Emula
         assert journal.entries == ()
 
 
-def test_without_the_new_kind_its_journal_is_refused_and_kept(
+def test_without_the_new_kind_its_entry_is_told_and_kept_and_the_others_are_restored(
     emulate: Callable[[str], Emulated], dirt: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = emulate("small")
+    node.pod("web", "LS", "3")
+    node.pod("batch", "BE", "64")
+    node.host()
+    found = node.programmed()
     with node.journal() as journal:
+        node.ticks(node.agent(journal), 3)
         journal.record([dirt.DirtFound(name=FILE, value=10)])
+    assert node.changed(found)
     monkeypatch.undo()
     _forget()
-    with pytest.raises(Exception, match=r"cannot be read: Invalid value 'dirt'"):
-        node.journal()
+    with node.journal() as journal:
+        (damage,) = journal.damaged
+        assert damage.why.startswith("Invalid value 'dirt'")
+        assert damage.why.endswith("restore with the program that wrote it")
+        assert all(step.ok for step in restore(node.host(), journal, node.cluster))
+    assert node.changed(found) == []
+    assert b'"dirt"' in (node.state / "journal-damaged.txt").read_bytes()
 
 
 def test_every_kind_of_change_has_one_handler() -> None:

@@ -130,7 +130,7 @@ from koordlite.model.change import KernelChange
 from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
-    name="swap", form="swap/{}", pattern=re.compile("swap/(?P<name>.+)"),
+    name="swap", form="swap/%s", pattern=re.compile("swap/(?P<name>.+)"),
     metric=lambda parts: "swap", metrics=frozenset({"swap"}), update="default",
 )
 

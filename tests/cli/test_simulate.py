@@ -76,6 +76,27 @@ def test_two_configurations_are_compared(ask: Any, tmp_path: Path) -> None:
     assert "<script" not in found
 
 
+def test_without_the_agent_batch_work_gets_more_and_the_formula_leaves_it_the_same(ask: Any, tmp_path: Path) -> None:
+    path = scenario(tmp_path, most=32)
+    path.write_text("machine: intel-2s-ht\n" + path.read_text().replace("qos: BE", "qos: BE, count: 32"))
+    said = ask("simulate", path, "--without")
+    assert said.code == 0
+    assert "with koordlite" in said.out.splitlines()[2] and said.out.splitlines()[2].endswith("without")
+    rows = {line[:68].strip(): line[68:].split() for line in said.out.splitlines()}
+    used, left = rows["core hours best effort used"], rows["core hours the formula left it"]
+    assert float(used[0]) < float(used[1])
+    assert left[0] == left[1]
+    assert float(rows["what it used of these, %"][1]) > 100
+
+
+def test_without_is_for_one_scenario_and_not_beside_a_comparison(ask: Any, tmp_path: Path) -> None:
+    several = ask("simulate", scenario(tmp_path), scenario(tmp_path, name="t.yaml"), "--without")
+    assert several.code == 2 and "leave --without out" in several.err
+    files = threshold(tmp_path, 30), threshold(tmp_path, 90)
+    both = ask("simulate", scenario(tmp_path), "--without", "--compare", *files)
+    assert both.code == 2 and "--compare is there too" in both.err
+
+
 def test_json_holds_both_runs(capsysbinary: Any, tmp_path: Path) -> None:
     files = threshold(tmp_path, 30), threshold(tmp_path, 90)
     words = ["simulate", scenario(tmp_path), "--compare", *files, "-o", "json"]

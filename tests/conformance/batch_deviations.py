@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from koordlite.formulas.cpu.burst import MIN_QUOTA_US
 from koordlite.model import keys
 from tests.conformance.deviation import Deviation
 
@@ -51,6 +52,13 @@ def _no_hook(given: Any, wanted: Any, found: Any) -> bool:
     return given["from"] == "proxy" and any(map(_recorded, _spec(given)["containers"])) and bool(found["pod"])
 
 
+def _unbelieved(given: Any, wanted: Any, found: Any) -> bool:
+    """The annotation has amounts, the spec has none."""
+    return not any(map(_recorded, _spec(given)["containers"])) and not any(
+        (found["pod"], *found["containers"].values())
+    )
+
+
 def _known_containers(given: Any, wanted: Any, found: Any) -> bool:
     note = json.loads(given["pod"]["metadata"]["annotations"][keys.EXTENDED_RESOURCE_SPEC])
     names = {each["name"] for each in _spec(given)["containers"]}
@@ -75,10 +83,27 @@ def _limit_is_request(given: Any, wanted: Any, found: Any) -> bool:
     )
 
 
+def _least_quota(given: Any, wanted: Any, found: Any) -> bool:
+    """Only quotas differ that the ratio took below the kernel's least."""
+
+    def raised(values: Any) -> Any:
+        return {**values, "cfsQuota": MIN_QUOTA_US} if 0 < values.get("cfsQuota", 0) < MIN_QUOTA_US else values
+
+    return bool(
+        raised(wanted["pod"]) == found["pod"]
+        and {name: raised(values) for name, values in wanted["containers"].items()} == found["containers"]
+    )
+
+
 _RULES = (
+    (_least_quota, "batch-least-quota: a quota divided by the ratio is at least the kernel's least, 1 ms"),
     (_init_counts, "batch-init-containers: init containers, sidecars and overhead count in the pod as kubelet counts"),
     (_sidecar_counts, "batch-other-containers: a container without batch resources counts with its native ones"),
-    (_no_hook, "batch-spec-wins: the amounts of the pod's spec count on every way, the annotation's where it has none"),
+    (
+        _no_hook,
+        "batch-spec-wins: the pod's spec counts on every way, and the annotation where it asks for less",
+    ),
+    (_unbelieved, "batch-annotation-believed: an annotation gives nothing to a pod whose spec asks for nothing"),
     (_known_containers, "batch-known-containers: an entry for a container that the pod does not have counts nothing"),
     (_limit_is_request, "batch-limit-is-request: a limit without a request is a request as well"),
 )

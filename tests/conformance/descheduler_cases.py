@@ -83,7 +83,7 @@ def planned(
     config = arguments({**(defaults or {}), **written(given.get("args"))}, plugin.config)
     anything = given.get("evictorFilter") == "always_true"
     evictor = EVERYTHING_GOES if anything else written(given.get("defaultEvictorArgs"))
-    if given.get("preEvictionFilter", True) in (False, "always_false"):
+    if given.get("preEvictionFilter", given.get("evictorPreEvictionFilter", True)) in (False, "always_false"):
         evictor = {**evictor, **NOTHING_PASSES_LATE}
     profile = Profile("test", ((plugin, config),), arguments(evictor, Args))
     bounds = given.get("evictor") or {}

@@ -113,7 +113,7 @@ DEVIATIONS = (
     ),
     Deviation(
         ("defaults",),
-        utilization_rules.expiration_of_zero,
+        utilization_rules.refused_by_validation,
         "policy-arguments: what no validation would let pass is refused when the file is read",
     ),
     Deviation(

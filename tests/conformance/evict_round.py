@@ -137,24 +137,40 @@ def _task(given: Any, feature: str, resource: str, percent: int, rules: Rules) -
     # Best-effort pods by CPU go by use of their limit, of which a round says nothing.
     over = percent >= upper and feature != evict_config.BE_CPU
     wanted = {resource: capacity * (percent - low) // 100 if over else 0}
-    if best_effort and BY_USE in rules:
-        causes = _causes(pods, feature, amounts, wanted[resource], resource)
+    if BY_USE in rules:
+        spared = _outside_best_effort if best_effort else _last_by_own_words
+        spared_pods = [pod for pod in pods if spared(pod, feature)]
+        causes = _causes(spared_pods, amounts, wanted[resource], resource)
         names = (*causes, *(name for name in names if name not in causes))
     return Task(eviction.USED, wanted, names, {name: {resource: amount} for name, amount in amounts.items()}, times)
 
 
-def _causes(pods: list[Pod], feature: str, used: Amounts, wanted: int, resource: str) -> list[str]:
-    """Who lives with the best-effort pods, would not be a candidate, and uses a tenth of it beyond its request."""
+def _outside_best_effort(pod: Pod, feature: str) -> bool:
+    """A pod in the besteffort cgroup that would not be a candidate."""
+    return pod.is_best_effort and (pod.raw_qos is not QoSClass.BE or not eviction.allows(pod.annotations, feature))
+
+
+def _last_by_own_words(pod: Pod, feature: str) -> bool:
+    """A candidate by priority that a label or annotation of its own sends to the end, or protects."""
+    value = pod.priority_value
+    shielded = eviction.priority(pod) > 0 or eviction.sub_priority(pod, value) > value
+    return eviction.enabled(pod) and (shielded or not eviction.allows(pod.annotations, feature))
+
+
+def _native(pod: Pod, resource: str) -> int:
+    amount = pod.requests.get(resource)
+    return 0 if amount is None else amount.milli if resource == "cpu" else amount.value
+
+
+def _causes(spared: list[Pod], used: Amounts, wanted: int, resource: str) -> list[str]:
+    """Those that use at least a tenth of what is to be released beyond their request, the largest excess first."""
     promised = set(eviction.promised(resource))
-    found = {}
-    for pod in pods:
-        spared = pod.raw_qos is not QoSClass.BE or not eviction.allows(pod.annotations, feature)
-        if pod.active and spared and pod.is_best_effort and pod.name in used:
-            asked = [amount for name, amount in eviction.request(pod, resource).items() if name in promised]
-            found[pod.name] = used[pod.name] - max(
-                [*asked, pod.requests[resource].value if resource in pod.requests else 0]
-            )
-    return sorted((n for n, excess in found.items() if 0 < wanted <= excess * 10), key=lambda name: -found[name])
+    excess = {}
+    for pod in spared:
+        if pod.active and pod.name in used:
+            requests = [amount for name, amount in eviction.request(pod, resource).items() if name in promised]
+            excess[pod.name] = used[pod.name] - max([*requests, _native(pod, resource)])
+    return sorted((n for n, amount in excess.items() if 0 < wanted <= amount * 10), key=lambda name: -excess[name])
 
 
 def _candidates(given: Any, feature: str, pods: list[Pod], used: Amounts, rules: Rules) -> list[Pod]:

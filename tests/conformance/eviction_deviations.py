@@ -73,7 +73,7 @@ DEVIATIONS = (
         "evict-promised-only: only requests of batch and mid resources count and are released",
     ),
     Deviation(
-        ("memory_evict.reconcile",),
+        ("cpu_evict.reconcile", "memory_evict.reconcile"),
         evict_rules.judged_by_use,
         "evict-by-use: labels and annotations of its own protect no pod that uses more than it requests",
     ),

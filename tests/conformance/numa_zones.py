@@ -28,8 +28,17 @@ class Released:
 
 
 def take(zones: Zones, zone: int, amounts: Amounts, *, guaranteed: bool) -> Zones:
-    """The zones after a container of such a pod was placed on NUMA node `zone`; unchanged where there is none."""
-    return without(zones, zone, counted_by_zone(amounts, guaranteed=guaranteed)) if zone in zones else zones
+    """The zones after a container of such a pod was placed on NUMA node `zone`; unchanged where there is none.
+
+    ValueError when the zone has less of a resource than the container requests.
+    """
+    if zone not in zones:
+        return zones
+    counted = counted_by_zone(amounts, guaranteed=guaranteed)
+    for name, available in zones[zone].items():
+        if counted.get(name, _ZERO) > available:
+            raise ValueError(f"resource {name} request {counted[name]} exceeds NUMA {zone} availability {available}")
+    return without(zones, zone, counted)
 
 
 def counted_by_zone(amounts: Amounts, *, guaranteed: bool) -> dict[str, Quantity]:

@@ -24,11 +24,17 @@ def _unknown_namespace(given: Any, wanted: Any, found: Any) -> bool:
 
 
 def _missing_source(given: Any, wanted: Any, found: Any) -> bool:
-    labels = wanted["pod"]["metadata"]["labels"]
-    mappings = [profile["spec"].get("labelKeysMapping") or {} for profile in given["profiles"]]
-    empty = {new for mapping in mappings for old, new in mapping.items() if old not in labels and not labels.get(new)}
-    kept = {key: value for key, value in labels.items() if key not in empty}
-    return bool(empty) and found["pod"]["metadata"]["labels"] == kept
+    """Only keys that were mapped from a missing key, and are empty there, are not in ours."""
+    ours, theirs = (pod["pod"]["metadata"] for pod in (found, wanted))
+    empty = False
+    for kind in ("labels", "annotations"):
+        have = theirs.get(kind) or {}
+        mappings = [profile["spec"].get(f"{kind.removesuffix('s')}KeysMapping") or {} for profile in given["profiles"]]
+        new = {new for mapping in mappings for old, new in mapping.items() if old not in have and not have.get(new)}
+        empty = empty or bool(new)
+        if {key: value for key, value in have.items() if key not in new} != (ours.get(kind) or {}):
+            return False
+    return empty
 
 
 def _draw_is_the_probability(given: Any, wanted: Any, found: Any) -> bool:

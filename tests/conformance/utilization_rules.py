@@ -66,9 +66,17 @@ def _counts(condition: Any) -> dict[str, Any]:
     return {name: value for name, value in condition.items() if name not in _DURATIONS}
 
 
-def expiration_of_zero(given: Any, wanted: Any, found: Any) -> bool:
-    """No NodeMetric is ever fresh: refused, as validation after the defaults does."""
-    return found == "refused" and given["args"].get("nodeMetricExpirationSeconds") == 0
+def refused_by_validation(given: Any, wanted: Any, found: Any) -> bool:
+    """Arguments that Koordinator's validation refuses as well, after it has filled in the defaults."""
+    args = given["args"]
+
+    def above(lower: str, upper: str) -> bool:
+        least, most = args.get(lower) or {}, args.get(upper) or {}
+        return any(least[name] > most[name] for name in least.keys() & most.keys())
+
+    crossed = above("lowThresholds", "highThresholds") or above("prodHighThresholds", "highThresholds")
+    crossed = crossed or above("prodLowThresholds", "prodHighThresholds")
+    return found == "refused" and (crossed or args.get("nodeMetricExpirationSeconds") == 0)
 
 
 def pool_without_selector(given: Any, wanted: Any, found: Any) -> bool:

@@ -16,6 +16,8 @@ from typing import Any
 VECTORS = Path(__file__).parents[1] / "vectors"
 _QUANTITIES = ("cpu", "memory", "quantity", "divisor")
 """Written as text, and zero as a number."""
+_VERBATIM = ("patch",)
+"""Documents inside a case, in which null says something: a merge patch deletes a field by it."""
 _SHARED = ""
 """Instead of a function: what the name means in most of them."""
 
@@ -27,7 +29,7 @@ class Fields(dict[str, Any]):
 
     def __init__(self, function: str, given: Mapping[str, Any]) -> None:
         present = ((name, value) for name, value in given.items() if value is not None or _may_be_null(function, name))
-        super().__init__((name, read(function, value)) for name, value in present)
+        super().__init__((name, value if name in _VERBATIM else read(function, value)) for name, value in present)
         self.function = function
 
     def __getitem__(self, name: str) -> Any:

@@ -54,7 +54,7 @@ def test_each_change_says_why():
 
 
 def test_the_annotation_of_one_profile_keeps_the_requests_for_all():
-    keeps = profile("keeps", annotations={colocation_profile.SKIP_RESOURCES: "false"})
+    keeps = profile("keeps", annotations={keys.SKIP_RESOURCES: "false"})
     made = admitted(profile(qosClass="BE", priorityClassName="koord-batch"), keeps)
     assert requests(made) == {"cpu": "1500m", "memory": "2Gi"}
     assert "profile keeps" in made.notes[0]

@@ -19,6 +19,8 @@ from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import assignments
+from koordlite.observe.cpu_promises import CPUPromises
+from koordlite.report.tick import Tick
 
 KEY = "scheduling.koordinator.sh/resource-status"
 
@@ -42,7 +44,9 @@ def judged(*pods: Pod, before: dict[str, str] | None = None, **created: str) -> 
     [
         pytest.param("LSR", "Guaranteed", 2, True, id="LSR"),
         pytest.param("LSE", "Guaranteed", 2, True, id="LSE"),
-        pytest.param("LSR", "Burstable", 1.5, True, id="as many as the request, rounded up"),
+        pytest.param("LSR", "Burstable", 2.5, True, id="as many as the request, rounded down"),
+        pytest.param("LSR", "Burstable", 1.999, False, id="half a CPU is none"),
+        pytest.param("", "Guaranteed", 0.001, False, id="a millicore is none"),
         pytest.param("", "Guaranteed", 2, True, id="no class, Guaranteed"),
         pytest.param("", "Burstable", 2, False, id="no class, Burstable"),
         pytest.param("", "BestEffort", 0, False, id="it requests nothing"),
@@ -76,7 +80,7 @@ def test_a_node_that_binds_every_pod_gives_cpus_to_every_class(qos: str, cpu: fl
 def test_the_older_assignment_holds_and_both_pods_say_so() -> None:
     found = judged(pod("a", "3-4"), pod("db", "2-3"), db="2026-01-01T00:00:00Z", a="2026-01-02T00:00:00Z")
     assert (str(found["db"].cpuset), found["db"].rivals) == ("2-3", ("ns/a",))
-    assert (str(found["a"].cpuset), str(found["a"].refused)) == ("", "3-4")
+    assert (str(found["a"].cpuset), str(found["a"].refused)) == ("4", "3"), "only what overlaps is refused"
     assert "ns/db" in found["a"].why
 
 
@@ -136,7 +140,66 @@ def test_whatever_is_written_no_cpu_has_two_owners_and_nobody_gets_more_than_he_
     found = assignments.judged(pods, before={}, created={})
     held = [cpu for each in found for cpu in each.resource_status.cpuset]
     assert len(held) == len(set(held))
-    assert all(len(each.resource_status.cpuset) * 1000 < each.request_milli("cpu") + 1000 for each in found)
+    assert all(len(each.resource_status.cpuset) * 1000 <= each.request_milli("cpu") for each in found)
+
+
+def pool(cpus: str = "0-7", percent: float = 50, shared_milli: int = 0, **more: Any) -> assignments.SharedPool:
+    """What latency-sensitive pods share before any promise."""
+    return assignments.SharedPool(cpus=CPUSet.parse(cpus), percent=percent, shared_milli=shared_milli, **more)
+
+
+@pytest.mark.parametrize(
+    ("shared", "promises"),
+    [
+        pytest.param(pool(), 4, id="half of 8 CPUs stays"),
+        pytest.param(pool(percent=25), 6, id="a quarter"),
+        pytest.param(pool(percent=0), 8, id="no floor"),
+        pytest.param(pool(shared_milli=5001), 2, id="what latency-sensitive pods request, in whole CPUs"),
+        pytest.param(pool(percent=0, shared_milli=5001), 8, id="no floor, whatever they request"),
+        pytest.param(pool(reserved=3), 2, id="8 less 3 reserved by number leave 5, of which 3 stay"),
+        pytest.param(pool("0-3"), 6, id="CPUs that are reserved by name are in no pool, and refused elsewhere"),
+        pytest.param(pool(exclusive=CPUSet([0, 1])), 4, id="CPUs that kubelet gave away count as gone"),
+    ],
+)
+def test_the_last_promises_to_break_the_floor_of_the_shared_pool_are_refused(
+    shared: assignments.SharedPool, promises: int
+) -> None:
+    pods = [pod(f"p{cpu}", str(cpu), cpu=1) for cpu in range(8)]
+    created = {each.uid: f"2026-01-0{9 - n}T00:00:00Z" for n, each in enumerate(pods, 1)}
+    found = assignments.judged(pods, before={}, created=created, pool=shared)
+    assert sum(bool(each.resource_status.cpuset) for each in found) == promises
+    refused = [each for each in found if not each.resource_status.cpuset]
+    assert all("latency-sensitive pods would share" in each.resource_status.why for each in refused)
+
+
+def test_the_older_promises_hold_and_the_younger_ones_are_refused() -> None:
+    pods = [pod(f"p{cpu}", str(cpu), cpu=1) for cpu in range(8)]
+    created = {f"p{cpu}": f"2026-01-0{9 - cpu}T00:00:00Z" for cpu in range(8)}
+    found = assignments.judged(pods, before={}, created=created, pool=pool())
+    assert [each.name for each in found if each.resource_status.cpuset] == ["p4", "p5", "p6", "p7"]
+
+
+def test_a_promise_that_held_before_is_not_taken_back_for_the_floor() -> None:
+    before = {f"p{cpu}": CPUSet([cpu]) for cpu in range(6)}
+    pods = [pod(f"p{cpu}", str(cpu), cpu=1) for cpu in range(8)]
+    found = assignments.judged(pods, before=before, created={}, pool=pool())
+    assert [str(each.resource_status.cpuset) for each in found] == ["0", "1", "2", "3", "4", "5", "", ""]
+
+
+@settings(max_examples=100, deadline=None)
+@given(PODS, some.sampled_from([25, 50, 75]), some.integers(0, 6000))
+def test_whatever_is_written_the_shared_pool_keeps_its_floor(
+    drawn: list[tuple[frozenset[int], str, str, float]], percent: float, shared_milli: int
+) -> None:
+    pods = [pod(f"p{n}", CPUSet(ids), qos, kube, cpu) for n, (ids, qos, kube, cpu) in enumerate(drawn)]
+    shared = pool(percent=percent, shared_milli=shared_milli)
+    first = assignments.judged(pods, before={}, created={}, binds_every_pod=True, pool=shared)
+    held = {each.uid: each.resource_status.cpuset for each in first}
+    left = 8 - sum(map(len, held.values()))
+    assert left >= 8 * percent / 100
+    assert left * 1000 >= min(shared_milli, 8000)
+    again = assignments.judged(pods, before=held, created={}, binds_every_pod=True, pool=shared)
+    assert [each.resource_status.cpuset for each in again] == list(held.values()), "who has CPUs keeps them"
 
 
 # ── on the emulated node ──
@@ -209,9 +272,8 @@ def test_the_cpus_of_an_lse_pod_are_not_taken_by_a_later_one(tmp_path: Path) -> 
         found = {d.subject: d for d in tick.decisions if d.subject.startswith("pod/") and "cpuset" in d.evidence}
         assert found["pod/ns/zdb"].evidence["cpuset"] == "2-5"
         assert found["pod/ns/zdb"].evidence["also_named_by"] == "ns/evil"
-        assert found["pod/ns/evil"].reason == "SharedPool"
-        assert found["pod/ns/evil"].evidence["refused"] == "4-7"
-        assert not CPUSet.parse(str(found["pod/ns/evil"].evidence["cpuset"])) & CPUSet.parse("2-5")
+        assert found["pod/ns/evil"].evidence["refused"] == "4-5"
+        assert found["pod/ns/evil"].evidence["cpuset"] == "6-7"
 
 
 def test_reserved_cpus_are_no_pods(tmp_path: Path) -> None:
@@ -240,3 +302,65 @@ def test_an_ls_pod_gets_the_cpus_it_was_assigned_where_the_node_binds_every_pod(
     assert str(seen.resource_status.cpuset) == cpus
     found = next(d for d in tick.decisions if d.subject == "pod/ns/web" and "cpuset" in d.evidence)
     assert (found.evidence["cpuset"] == "2-5") == bool(cpus)
+
+
+def claims(tick: Tick) -> dict[str, str]:
+    """The CPUs each pod has of its own."""
+    return {pod.name: str(pod.resource_status.cpuset) for pod in tick.picture.pods if pod.resource_status.cpuset}
+
+
+def test_pods_of_a_millicore_each_take_no_cpu_from_the_shared_pool(tmp_path: Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("web", "LS", "4", request="8")
+    node.pod("batch", "BE", "64")
+    for cpu in range(1, node.cpus):
+        node.pod(f"evil{cpu}", "", "1m", request="1m", guaranteed=True, status=json.dumps({"cpuset": str(cpu)}))
+    with node.journal() as journal:
+        tick = node.ticks(node.agent(journal), 3)[-1]
+        assert claims(tick) == {}
+        assert pools(tick.decisions)["ls_pool"] == f"0-{node.cpus - 1}"
+        refused = [d for d in tick.decisions if d.subject.startswith("pod/ns/evil") and "why" in d.evidence]
+        assert len(refused) == node.cpus - 1
+        assert all("only whole CPUs count" in str(d.evidence["why"]) for d in refused)
+
+
+def test_pods_that_request_whole_cpus_leave_the_shared_pool_its_floor(tmp_path: Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("web", "LS", "4", request="2")
+    for cpu in range(1, node.cpus):
+        node.pod(f"evil{cpu}", "LSR", "1m", request="1", status=json.dumps({"cpuset": str(cpu)}))
+    with node.journal() as journal:
+        tick = node.ticks(node.agent(journal), 3)[-1]
+        left = CPUSet.parse(str(pools(tick.decisions)["ls_pool"]))
+        assert len(left) >= node.cpus // 2
+        web = next(d for d in tick.decisions if d.subject == "pod/ns/web" and "cpuset" in d.evidence)
+        assert CPUSet.parse(str(web.evidence["cpuset"])) == left
+        told = {p.object for p in tick.picture.problems if p.field == KEY and "keep at least" in p.why}
+        assert len(told) == node.cpus - 1 - len(claims(tick))
+
+
+@pytest.mark.parametrize("kept", [pytest.param(True, id="kept"), pytest.param(False, id="the file is damaged")])
+def test_who_had_a_cpu_first_has_it_after_a_restart_too(tmp_path: Path, kept: bool) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("db", "LSE", "2", request="4", status='{"cpuset":"2-5"}', created="2026-06-01T00:00:00Z")
+    with node.journal() as journal:
+        node.ticks(node.agent(journal), 2)
+        node.pod("old", "LSR", "2", request="4", status='{"cpuset":"5-8"}', created="2026-01-01T00:00:00Z")
+        before = claims(node.ticks(node.agent(journal), 2)[-1])
+    assert before == {"db": "2-5", "old": "6-8"}
+    if not kept:
+        (node.state / "cpu-promises.json").write_bytes(b'{"pods": {"uid-db": "\xff"}}')
+    with node.journal() as journal:
+        tick = node.ticks(node.agent(journal), 2)[-1]
+        assert claims(tick) == (before if kept else {"db": "2-4", "old": "5-8"})
+        assert any("cpu-promises.json" in p.object for p in tick.picture.problems) is False
+
+
+def test_promises_are_remembered_while_not_all_pods_are_known(tmp_path: Path) -> None:
+    kept = CPUPromises(tmp_path)
+    kept.keep({"a": CPUSet([1]), "b": CPUSet([2])}, complete=True)
+    again = CPUPromises(tmp_path)
+    again.keep({"a": CPUSet([1])}, complete=False)
+    assert again.by_uid == CPUPromises(tmp_path).by_uid == {"a": CPUSet([1]), "b": CPUSet([2])}
+    again.keep({"a": CPUSet([1])}, complete=True)
+    assert CPUPromises(tmp_path).by_uid == {"a": CPUSet([1])}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from koordlite.host.files import RealFiles
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import Journal
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.errors import JournalError
 from koordlite.model.pod.qos import KubeQoS
 
 ESCAPES = ("../system.slice", "a/../../b", "a//b", "/etc", "a/./b", "a/", "..", "a\0b")
@@ -118,11 +116,17 @@ FORGED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("entry", FORGED, ids=lambda entry: entry.get("into") or entry.get("group"))
-def test_a_forged_journal_is_refused_before_anything_is_restored(tmp_path: Path, entry: dict[str, Any]) -> None:
+def test_a_forged_entry_names_nothing_that_is_restored_and_costs_no_other(
+    tmp_path: Path, entry: dict[str, Any]
+) -> None:
     content = {"version": 1, "boot_id": BOOT, "entries": [FILE, entry]}
     (tmp_path / "journal.json").write_text(json.dumps(content))
-    for use in (journal.read, Journal.open):
-        with pytest.raises(JournalError, match="was not written by this program"):
-            use(tmp_path, boot_id=BOOT)
-    os.unlink(tmp_path / "journal.json")
-    Journal.open(tmp_path, boot_id=BOOT).close()
+    (good,) = journal.read(tmp_path, boot_id=BOOT)
+    assert str(good.place) == "kubepods/cpuset.cpus"
+    (problem,) = journal.damaged(tmp_path)
+    assert problem.object.endswith("journal.json:2")
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        assert held.entries == (good,)
+        held.forget([good.place])
+    kept = (tmp_path / "journal-damaged.txt").read_text()
+    assert json.loads(kept) == entry

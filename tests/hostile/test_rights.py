@@ -12,7 +12,7 @@ import pytest
 from descheduler.evictors.cordons import MARK
 from descheduler.evictors.deletion_costs import COST
 from descheduler.evictors.deletion_costs import MARK as COST_MARK
-from descheduler.migration.objects import SOFT_EVICTION
+from koordlite.model.keys import SOFT_EVICTION
 
 COMPONENTS = pathlib.Path(__file__).parents[2] / "manifests/components"
 DESCHEDULER = "system:serviceaccount:koordlite-system:descheduler"

@@ -10,7 +10,7 @@ from koordlite.http.answers import Plain
 from koordlite.http.guard import Guard, is_loopback
 
 
-def vouches(token: str, verb: str, path: str) -> Plain | None:
+def vouches(token: str, verb: str, path: str, address: str) -> Plain | None:
     """A cluster that knows one token, which may read metrics only."""
     if token != "scraper":
         return Plain(401, "unknown")

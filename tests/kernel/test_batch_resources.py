@@ -73,7 +73,8 @@ def test_batch_pods_run_within_what_they_asked_for(
 
     add(kubepods, manifests, LATE)
     until(lambda: values(kubepods, kubepods.pod(LATE)) == (409, 40_000, 96 * MiB), "a pod is the sum of two")
-    assert values(kubepods, kubepods.container(LATE, "side")) == (204, 20_000, 48 * MiB)
+    side = kubepods.container(LATE, "side")
+    until(lambda: values(kubepods, side) == (204, 20_000, 48 * MiB), "its container has its part")
     assert agent.stop() == 0
     present = content(kubepods)
     assert {path: present[path] for path in found} == found

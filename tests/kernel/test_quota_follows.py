@@ -56,12 +56,12 @@ def window(kubepods: Tree) -> Window:
 
 
 def assert_followed(kubepods: Tree) -> None:
-    """The middle one of three windows decides: other work on this machine may starve a single one. Where the first two
-    agree the third is not looked at."""
-    windows = [window(kubepods) for _ in range(2)]
-    if len({one.excess <= 1 for one in windows}) > 1:
+    """Two of at most six windows follow: other work on this machine may starve best effort in any of them, and a quota
+    that is not followed is followed in none."""
+    windows: list[Window] = []
+    while sum(one.excess <= 1 for one in windows) < 2:
+        assert len(windows) < 6, windows
         windows.append(window(kubepods))
-    assert sorted(one.excess for one in windows)[1] <= 1, windows
 
 
 @pytest.fixture

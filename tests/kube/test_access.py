@@ -369,6 +369,6 @@ def test_the_token_of_a_service_account_is_refreshed_by_the_library(
         monkeypatch.setattr(incluster_config, name, str(tmp_path / name))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
-    monkeypatch.setattr(credentials, "_client", lambda settings, user_agent: settings)
+    monkeypatch.setattr(credentials, "_client", lambda settings, user_agent, connections: settings)
     settings = credentials.load(None, None, user_agent="test")
     assert settings.refresh_api_key_hook is not None

@@ -42,11 +42,14 @@ def test_policies_are_read() -> None:
         topology_manager_scope="pod",
         cgroup_root="/k",
         cgroup_driver="systemd",
+        cpu_cfs_quota=True,
     )
 
 
 def test_missing_and_null_fields_have_kubelets_defaults() -> None:
-    assert kubelet.parse_configz(configz(cpuManagerPolicy=None, systemReserved=None)) == KubeletConfig()
+    found = kubelet.parse_configz(configz(cpuManagerPolicy=None, systemReserved=None, cpuCFSQuota=None))
+    assert found == KubeletConfig(cpu_cfs_quota=True)
+    assert kubelet.parse_configz(configz(cpuCFSQuota=False)) == KubeletConfig(cpu_cfs_quota=False)
 
 
 @pytest.mark.parametrize(

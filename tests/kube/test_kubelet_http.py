@@ -383,3 +383,32 @@ def test_a_real_kubelet_s_answers_are_read(serve: Any, policy: str) -> None:
     assert view.kubelet.cpu_manager_policy == policy
     assert {pod.metadata.name for pod in view.pods} >= {"gu-lsr", "be-batch", "crash", "done"}
     assert bool(view.kubelet.pod_cpus) is (policy == "static")
+
+
+def test_a_checkpoint_of_another_policy_counts_at_once_and_kubelet_is_asked_again(serve: Any) -> None:
+    """kubelet restarts with the static policy, and does not answer for the first seconds."""
+    policy, down = "none", False
+
+    def answer(_request: Request) -> Reply:
+        return Reply(500, b"starting") if down else Reply(200, configz(policy))
+
+    def configz(name: str) -> bytes:
+        more = {"reservedSystemCPUs": "0"} if name == "static" else {}
+        return json.dumps({"kubeletconfig": {"cpuManagerPolicy": name, **more}}).encode()
+
+    _, api = serve(answer)
+    files = OneFile()
+    files.content = STATE.replace(b"static", b"none").replace(b'{"u":{"main":"1"}}', b"{}")
+    made, clock = _state(lambda: KubeletHttp(api), files=files)
+    made.round()
+    assert made.view().kubelet.cpu_manager_policy == "none"
+    clock.now, down, files.content = 5.0, True, STATE
+    made.round()
+    kubelet = made.view().kubelet
+    assert (kubelet.cpu_manager_policy, kubelet.pod_cpus[0].cpus) == ("static", CPUSet((1,)))
+    policy, down, clock.now = "static", False, 9.0
+    made.round()
+    assert made.view().kubelet.reserved_cpus == CPUSet((0,)), "its configuration is known four seconds later"
+    policy, clock.now = "none", 70.0
+    made.round()
+    assert made.view().kubelet.cpu_manager_policy == "none", "what it answers later counts"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
-import threading
 from collections.abc import Sequence
 
 import pytest
@@ -20,6 +19,7 @@ from koordlite.model.picture.hardware_counts import HardwareCounts
 from koordlite.model.settings import MetricsSettings
 from koordlite.observe import Observer, cpi
 from koordlite.observe.cpi import Counters, CPIReader
+from koordlite.threads import Worker
 
 Cases = dict[str, list[Reading]]
 RUNS = Reading(100, 100, (3000, 2000))
@@ -57,7 +57,7 @@ class FakeCounters:
 def reader(fake: Fake, waited: list[float] | None = None) -> CPIReader:
     """Its rounds run at once."""
     wait = (waited if waited is not None else []).append
-    return CPIReader(fake.open, interval_seconds=60, window_seconds=10, wait=wait, begin=threading.Thread.run)
+    return CPIReader(fake.open, interval_seconds=60, window_seconds=10, wait=wait, begin=Worker.run)
 
 
 def test_a_window_is_counted_once_in_an_interval() -> None:
@@ -72,7 +72,7 @@ def test_a_window_is_counted_once_in_an_interval() -> None:
 
 
 def test_nothing_is_waited_for_while_a_round_is_on_its_way() -> None:
-    begun: list[threading.Thread] = []
+    begun: list[Worker] = []
     fake = Fake({"a": [RUNS]})
     counting = CPIReader(fake.open, interval_seconds=60, window_seconds=10, wait=lambda _: None, begin=begun.append)
     assert counting.read(0.0, ["a"], (0,)) == {}

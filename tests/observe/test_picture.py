@@ -15,6 +15,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found
 from koordlite.model.picture.run_state import RunState
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo import settings as slo
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer
@@ -39,6 +40,12 @@ def test_the_first_look_knows_no_usage_and_the_second_does(node: Emulated, obser
     assert second.usage.node.cpu == pytest.approx(4000, abs=20)
     assert second.usage.pods["uid-web"].cpu == pytest.approx(1000, abs=5)
     assert second.usage.best_effort_cpu == pytest.approx(3000, abs=20)
+
+
+def test_the_use_window_of_a_run_fills_once(node: Emulated, observer: Observer) -> None:
+    seconds = slo.collect_policy(observer.observe().slo.colocation).aggregate_seconds
+    left = [after(node, observer, wait).use_window_left_seconds for wait in (1.0, 4.0, seconds - 5.0, 1.0, 5.0)]
+    assert left == pytest.approx([seconds, seconds - 4, 1, 0, 0])
 
 
 def test_a_look_without_time_in_between_gives_no_usage_and_does_no_harm(node: Emulated, observer: Observer) -> None:

@@ -41,16 +41,6 @@ def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
     assert "every decision is the same as recorded" in text.check(found)
 
 
-def test_a_surge_is_remembered_until_the_next_tick(eventful: Eventful) -> None:
-    from koordlite.model.status.reaction import FreshUse
-
-    moment = next(m for m in eventful[1] if not m.woken and m.seen.usage.node and m.seen.usage.best_effort_cpu)
-    assert moment.seen.usage.node
-    use = FreshUse(node=moment.seen.usage.node.cpu + 3000, pods=moment.seen.usage.node.cpu + 3000, best_effort=0)
-    with_use, without = (again.Judge().decisions(msgspec.structs.replace(moment, recent=r)) for r in (use, None))
-    assert with_use != without
-
-
 def test_a_decision_that_was_changed_is_found_and_named(eventful: Eventful) -> None:
     moments = list(eventful[1])
     first, *rest = moments[3].decisions

@@ -59,6 +59,26 @@ def test_the_same_settings_write_the_same(record: Record) -> None:
     assert text.ONLY_OBSERVED not in text.comparison(same) + html.comparison(same)
 
 
+def test_what_best_effort_would_have_used_is_a_range_where_it_was_held_down(record: Record) -> None:
+    more = found(record, Other(threshold={"cpu_suppress_threshold_percent": 90}))
+    assert more.recorded.be_cpu_seconds_least == more.recorded.be_cpu_seconds_most == more.be_cpu_seconds_used
+    assert more.other.be_cpu_seconds_least == more.be_cpu_seconds_used
+    assert more.other.be_cpu_seconds_most == pytest.approx(more.be_cpu_seconds_used + more.be_cpu_seconds_gained)
+    assert more.other.be_cpu_seconds_budget > more.recorded.be_cpu_seconds_budget > 0
+    less = found(record, Other(threshold={"cpu_suppress_threshold_percent": 30}))
+    assert less.other.be_cpu_seconds_most == pytest.approx(less.be_cpu_seconds_used - less.be_cpu_seconds_lost)
+    for shown in (text.comparison(more), html.comparison(more)):
+        assert "BE used" in shown and "of its budget by the formula" in shown
+
+
+def test_without_a_limit_best_effort_gets_no_more_than_stood_idle(record: Record) -> None:
+    free = found(record, Other(modes={"cpuSuppress": "observe"}, threshold={"enable": False}))
+    moments = list(record.moments())
+    capacity = moments[0].seen.node.capacity_milli / 1000  # type: ignore[union-attr]
+    node = sum(m.seen.usage.node.cpu for m in moments[1:] if m.seen.usage.node) / 1000
+    assert free.be_cpu_seconds_gained <= free.seconds * capacity - node + 1
+
+
 def test_where_nothing_is_enforced_it_says_why_no_limit_moves(record: Record) -> None:
     observed = found(record, Other(modes={"cpuSuppress": "observe"}, threshold={"cpu_suppress_threshold_percent": 90}))
     assert not observed.limits_enforced

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import msgspec
 import pytest
 
 from koordlite.model.wire import objects
-from koordlite.scheduler.extender import BindError
+from koordlite.scheduler.boards import Board
+from koordlite.scheduler.extender import BINDING_SECONDS, BindError, NotReady
 from koordlite.scheduler.judgement.settings import Settings
 from tests.scheduler import builders
-from tests.scheduler.builders import Scene, bound, pod
+from tests.scheduler.builders import Scene, as_object, bound, pod
 
 FULL = {"cpu": "8", "memory": "32Gi"}
 
@@ -241,6 +245,44 @@ def test_a_pod_that_kubelet_refused_is_counted_as_predicted_wrong() -> None:
     assert world.zones("a") == [8, 8]
 
 
+def test_a_pod_that_another_bound_while_nobody_asked_says_nothing_about_the_prediction() -> None:
+    world = scene()
+    first = pod("first", "6")
+    world.put(bound(first, "a", "Pending"))
+    world.put(bound({**first, "status": {**first["status"], "reason": "TopologyAffinityError"}}, "a", "Failed"))
+    assert world.cluster.predicted_wrong == 0
+
+
+def test_a_binding_waits_until_the_cluster_is_known() -> None:
+    world = scene()
+    world.put(pod("first", "6"))
+    world.age = None
+    with pytest.raises(NotReady, match="has not been listed yet"):
+        world.bind(pod("first", "6"), "a")
+    assert world.api.bound == []
+
+
+def test_the_next_pod_waits_a_moment_for_the_binding_of_the_one_before() -> None:
+    """The scheduler chose another node than the best one: only its binding says so, and it is on its way."""
+    world = scene()
+    world.node("b", FULL, FULL, signed=[])
+    world.schedule(pod("zero", "1"), "a")
+    first, second = pod("first", "6"), pod("second", "6")
+    world.filter(first, "a", "b")
+    best = max(world.extender.prioritize(as_object(first), ["a", "b"]), key=lambda pair: pair[1])[0]
+    other = "b" if best == "a" else "a"
+    threads = threading.Timer(0.01, world.bind, (first, other))
+    threads.start()
+    passed, refused = world.filter(second, "a", "b")
+    threads.join()
+    assert (passed, list(refused)) == ([best], [other])
+    started = time.monotonic()
+    world.extender.prioritize(as_object(second), ["a", "b"])
+    for name in ("third", "fourth"):
+        world.filter(pod(name, "1"), "a", "b")
+    assert time.monotonic() - started < 4 * BINDING_SECONDS, "a scheduler that binds without us is waited for once"
+
+
 def test_reports_with_gaps_contradictions_and_foreign_zones() -> None:
     world = Scene()
     world.node("gaps", FULL, FULL, ids=(0, 3), signed=[])
@@ -256,3 +298,16 @@ def test_reports_with_gaps_contradictions_and_foreign_zones() -> None:
     world.node("foreign")
     world.cluster.put_report(msgspec.convert(foreign, objects.NRTObject))
     assert world.filter(pod("p", "6"), "foreign")[0] == ["foreign"], "no NUMA node is known, so nothing is predicted"
+
+
+def test_a_pod_that_waits_is_judged_before_it_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = scene()
+    world.put(pod("first", "6"))
+    world.put(pod("other", "7", scheduler="other"))
+    world.extender.warm(4)
+    judged: list[str] = []
+    monkeypatch.setattr(Board, "judge", lambda board, rows: judged.extend(row.name for row in rows if row))
+    assert world.filter(pod("first", "6"), "a")[0] == ["a"]
+    assert judged == [], "nothing was left to judge"
+    world.filter(pod("other", "7", scheduler="other"), "a")
+    assert judged == ["a"], "of another scheduler's pods nobody asks here"

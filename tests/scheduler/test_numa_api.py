@@ -129,7 +129,7 @@ def test_what_is_too_old_to_be_believed_is_not_answered(get: Get):
 def test_elsewhere_reading_wants_a_token_that_may(get: Get):
     asked: list[tuple[str, str, str]] = []
 
-    def review(token: str, verb: str, path: str) -> Plain | None:
+    def review(token: str, verb: str, path: str, address: str) -> Plain | None:
         asked.append((token, verb, path))
         return None if token == "may" else Plain(403, "she may not get /rest")
 

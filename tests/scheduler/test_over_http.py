@@ -11,7 +11,7 @@ from typing import Any
 import cyaml
 import pytest
 from apibench import CRD, until
-from apiserver import ApiServer
+from apiserver import ApiServer, User
 
 from koordlite.kube.client import access
 from koordlite.model import keys
@@ -139,3 +139,39 @@ def test_a_server_that_went_away_leaves_the_reservation_until_more_is_known(worl
     assert held is not None
     assert (held.stage, held.node) == ("binding", "a")
     assert world.extender.filter(as_object(made), ["a"])[0] == ["a"], "it goes on answering from what it knows"
+
+
+def test_crane_topologies_that_may_not_be_read_do_not_switch_it_off(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the rights as they are shipped: none for topology.crane.io."""
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}}
+    kinds = ["nodes", "pods", "noderesourcetopologies", "configmaps"]
+    rules = [{"apiGroups": ["", "topology.node.k8s.io"], "resources": kinds, "verbs": ["list", "watch"]}]
+    bound = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "r"}}
+    bound |= {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "extender"}
+    with ApiServer(tokens={"extender": User("extender")}) as server:
+        crane = CRD.parent / "crane/noderesourcetopologies.yaml"
+        server.objects.load(*cyaml.safe_load_all(CRD.read_text()), *cyaml.safe_load_all(crane.read_text()))
+        server.objects.load({**role, "rules": rules}, {**bound, "subjects": [subject]})
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig("extender"))
+        api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
+        cluster = Cluster(Settings(), monotonic=time.monotonic)
+        watches = Watches(api, cluster, monotonic=time.monotonic, with_crane=True)
+        watches.start()
+        try:
+            until(lambda: watches.age() is not None)
+            assert "goes on without Crane's own topologies" in caplog.text
+            assert [state.name for state in watches.states() if state.denied] == ["crane-topologies"]
+        finally:
+            watches.stop()
+
+
+def test_a_promise_is_written_to_the_version_that_was_read_and_to_no_later_one(world: Api) -> None:
+    world.pod("p", lsr=True)
+    pod_ = world.binder.pod("default", "p")
+    world.binder.promise(pod_, {keys.RESOURCE_STATUS: "{}"})
+    assert world.get("p")["metadata"]["annotations"] == {keys.RESOURCE_STATUS: "{}"}
+    with pytest.raises(BindError, match="modified"):
+        world.binder.promise(pod_, {keys.RESOURCE_STATUS: '{"cpuset":"0"}'})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from koordlite.model import keys
+from koordlite.scheduler import protocol
 from koordlite.scheduler.extender import Victims
+from koordlite.scheduler.nominations import LEAVING
+from koordlite.scheduler.report import documents
 from tests.scheduler.builders import Scene, as_object, bound, pod
 
 FREE, TAKEN, HALF = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "8Gi"}, {"cpu": "4", "memory": "16Gi"}
@@ -102,3 +106,76 @@ def test_pods_that_are_being_deleted_are_not_chosen() -> None:
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         scene.put(leaving)
     assert preempt(scene, pod("high", "8", "20Gi", priority=100), "x") == {}
+
+
+def nominated(made: Any, node: str) -> Any:
+    return {**made, "status": {**made["status"], "nominatedNodeName": node}}
+
+
+def test_while_victims_leave_the_node_stays_resolvable_and_no_other_is_emptied() -> None:
+    scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
+    for name in ("s", "t"):
+        scene.put(bound(pod(name, "4", "12Gi"), "b"))
+    scene.node("b", TAKEN, TAKEN, signed=[pod("s"), pod("t")], totals=MOST, annotations=placed({"s": 0, "t": 0}))
+    high = pod("high", "8", "20Gi", priority=100)
+    chosen = preempt(scene, high, "y", "z")["a"].uids
+    scene.put(nominated(high, "a"))
+    assert scene.filter(nominated(high, "a"), "a")[1] == {"a": LEAVING}
+    assert preempt(scene, nominated(high, "a"), "s", "t", node="b") == {}
+    for uid in chosen:
+        scene.cluster.remove_pod(f"ns/{uid.removeprefix('uid-')}")
+    assert scene.filter(nominated(high, "a"), "a", "b")[0] == ["a"]
+
+
+def test_a_node_that_another_pod_took_is_no_longer_waited_for() -> None:
+    scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
+    high = pod("high", "8", "20Gi", priority=100)
+    chosen = preempt(scene, high, "y", "z")["a"].uids
+    scene.put(nominated(high, "a"))
+    for uid in chosen:
+        scene.cluster.remove_pod(f"ns/{uid.removeprefix('uid-')}")
+    scene.filter(nominated(high, "a"), "a")
+    thief = bound(pod("thief", "4", "12Gi"), "a")
+    scene.put(thief)
+    scene.clock.pass_(5.0)
+    left = [pod(name) for name in ("w", "x", "thief")]
+    scene.report("a", TAKEN, HALF, signed=left, totals=MOST, annotations=placed({"w": 0, "x": 0, "thief": 1}))
+    assert scene.filter(nominated(high, "a"), "a")[1] == {"a": "cannot align container"}
+    assert set(preempt(scene, high, "thief")["a"].uids) == {"uid-thief"}
+
+
+def test_the_answer_tells_a_node_that_is_being_emptied_from_one_that_no_eviction_helps() -> None:
+    asked = protocol.Arguments(pod=as_object(pod("p")), node_names=["a", "b"])
+    answer = json.loads(protocol.filter_answer(asked, ["a", "b"], [], {"a": LEAVING, "b": "cannot align pod"}))
+    assert answer["FailedNodes"] == {"a": LEAVING}
+    assert answer["FailedAndUnresolvableNodes"] == {"b": "cannot align pod"}
+
+
+def test_a_report_that_does_not_say_where_pods_are_is_named_as_the_reason() -> None:
+    scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
+    scene.report("a", TAKEN, TAKEN, signed=[pod(name) for name in ("w", "x", "y", "z")], totals=MOST)
+    high = pod("high", "8", "20Gi", priority=100)
+    scene.filter(high, "a")
+    assert preempt(scene, high, "w", "y") == {}
+    attempt = scene.extender.attempts.get("ns/high")
+    assert attempt is not None
+    assert "its report does not say on which NUMA nodes its pods are" in attempt.events[0]
+
+
+def test_two_pods_never_count_on_the_same_victims() -> None:
+    scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
+    first, second = (pod(name, "8", "20Gi", priority=100) for name in ("first", "second"))
+    one = preempt(scene, first, "y", "z")["a"].uids
+    scene.put(nominated(first, "a"))
+    two = preempt(scene, second, "w", "x", "y", "z")["a"].uids
+    assert set(one) | set(two) == {"uid-w", "uid-x", "uid-y", "uid-z"}
+    assert not set(one) & set(two)
+
+
+def test_explain_knows_a_pod_that_was_only_asked_about_for_victims() -> None:
+    scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
+    preempt(scene, pod("high", "8", "20Gi", priority=100), "y", "z")
+    found = documents.of_pod(scene.extender, "ns/high")
+    assert found is not None
+    assert found["refused"] == {"too little in all for the pod, as kube-scheduler counts": 1}
+    assert found["events"] == ["preemption: 1 of 1 nodes offered"]

@@ -26,7 +26,10 @@ CPU_STATUS = '{"cpuset":"4-7"}'
 def reservation(name: str = "r", node: str = "a", cpu: str = "4", **given: Any) -> Any:
     """A Reservation that is on a node, for pods with the label `app: NAME`."""
     requests = {"cpu": cpu, "memory": "1Gi"}
-    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}]}}
+    template = {
+        "metadata": {"namespace": "ns"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}]},
+    }
     spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"app": given.get("app", name)}}}]}
     spec |= {"ttl": "1h", **given.get("spec", {})}
     meta = {"name": name, "uid": f"uid-{name}", "labels": given.get("labels"), "annotations": given.get("annotations")}
@@ -75,6 +78,16 @@ def test_what_a_reservation_holds_is_held_also_without_its_placeholder() -> None
     assert scene.filter(pod("large", "5"), "a")[0] == ["a"], "the sums are the scheduler's to count again"
 
 
+def test_a_pod_of_another_namespace_counts_beside_the_reservation_whose_placeholder_it_says_to_be() -> None:
+    scene = plain()
+    put(scene, reservation(cpu="30"))
+    liar = placeholder(cpu="30")
+    liar["metadata"]["namespace"] = "other"
+    scene.put(liar)
+    assert scene.filter(pod("large", "5"), "a")[1] == {"a": "Insufficient cpu by node"}
+    assert scene.filter(pod("other", "4"), "a")[0] == ["a"]
+
+
 def test_an_owner_goes_to_its_reservation_and_its_binding_says_so() -> None:
     scene = plain()
     put(scene, reservation())
@@ -94,6 +107,52 @@ def test_an_owner_waits_for_its_reservation_to_be_made_free_but_not_for_ever() -
     assert scene.filter(mine, "b") == ([], {"b": ELSEWHERE}), "node a is full: its placeholder is there"
     scene.clock.pass_(61)
     assert scene.filter(mine, "b")[0] == ["b"]
+
+
+def aligned(*, signed: bool, free: tuple[str, str] = ("2", "0")) -> Scene:
+    """Node a, where a placeholder has 14 CPUs of one NUMA node, and nothing says of which; node b is empty."""
+    scene, totals, holder = Scene(), {"cpu": "16", "memory": "64Gi"}, placeholder(cpu="14")
+    for name, zones, pods in (("a", free, [holder]), ("b", ("16", "16"), [])):
+        amounts = [{"cpu": cpu, "memory": "60Gi"} for cpu in zones]
+        scene.node(name, *amounts, totals=totals, signed=pods if signed else None)
+    scene.put(holder)
+    scene.clock.pass_(30)
+    put(scene, reservation(cpu="14"))
+    scene.report(
+        "a", *[{"cpu": cpu, "memory": "60Gi"} for cpu in free], totals=totals, signed=[holder] if signed else None
+    )
+    return scene
+
+
+@pytest.mark.parametrize("signed", [True, False], ids=["fingerprint", "no-fingerprint"])
+def test_an_owner_waits_for_the_numa_node_that_its_placeholder_has_and_gets_it_before_the_next_report(
+    signed: bool,
+) -> None:
+    scene, mine = aligned(signed=signed), owner(pod("mine", "14"))
+    passed, refused = scene.filter(mine, "a", "b")
+    assert (passed, refused["b"]) == ([], ELSEWHERE)
+    assert "align" in refused["a"], "the placeholder is still there"
+    note = {"namespace": "ns", "name": "mine", "uid": "uid-mine"}
+    put(scene, reservation(cpu="14", annotations={keys.HAND_OVER: json.dumps(note)}))
+    scene.clock.pass_(1)
+    scene.cluster.remove_pod("ns/reservation-uid-r-0")
+    assert scene.filter(owner(pod("other", "14")), "a", "b")[0] == ["b"]
+    assert scene.schedule(mine, "a", "b") == "a"
+
+
+def test_an_owner_waits_for_a_report_where_it_depends_on_the_numa_node_that_nobody_knows() -> None:
+    scene, mine = aligned(signed=True), owner(pod("mine", "16"))
+    assert scene.filter(mine, "a", "b")[1]["b"] == ELSEWHERE
+    scene.cluster.remove_pod("ns/reservation-uid-r-0")
+    passed, refused = scene.filter(mine, "a", "b")
+    assert (passed, refused["b"]) == ([], ELSEWHERE), "16 CPUs if it was on the first one, 14 on the second"
+    scene.report("a", {"cpu": "16"}, {"cpu": "0"}, totals={"cpu": "16", "memory": "64Gi"}, signed=[])
+    assert scene.filter(mine, "a", "b")[0] == ["a"]
+
+
+def test_an_owner_that_no_numa_node_can_take_is_not_kept_from_others() -> None:
+    scene, mine = aligned(signed=True, free=("1", "1")), owner(pod("mine", "16"))
+    assert scene.filter(mine, "a", "b")[0] == ["b"]
 
 
 def test_a_hand_over_is_for_its_pod_alone_and_one_that_was_given_up_is_not_waited_for() -> None:

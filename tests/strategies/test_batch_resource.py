@@ -169,12 +169,22 @@ def test_a_native_container_counts_and_keeps_what_kubelet_gave_it(build: Any, no
     assert not any(place.startswith(f"{POD}/side") for place in changes)
 
 
-def test_the_annotation_counts_where_the_spec_has_nothing(build: Any, node: Any) -> None:
-    noted = {"main": Amounts(amounts(600), amounts(700)), "nobody": Amounts(amounts(9000), amounts(9000))}
+def test_the_annotation_lowers_what_the_spec_asks_for_and_raises_nothing(build: Any, node: Any) -> None:
+    noted = {"main": Amounts(amounts(300), amounts(9_000_000)), "nobody": Amounts(amounts(9000), amounts(9000))}
+    found = list(decide(node(pod={"extended_resources": noted})))
+    changes = build.changes(found)
+    assert changes[f"{MAIN}/cpu.shares"] == "307"
+    assert changes[f"{MAIN}/cpu.quota"] == build.changes(decide(node()))[f"{MAIN}/cpu.quota"]
+    (refused,) = [d for d in found if d.reason == "AnnotationExceedsSpec"]
+    assert "main kubernetes.io/batch-cpu 9M > 1k" in str(refused.evidence["exceeds"])
+
+
+def test_the_annotation_of_a_pod_whose_spec_asks_for_nothing_is_not_believed(build: Any, node: Any) -> None:
+    noted = {"main": Amounts(amounts(9_000_000), amounts(9_000_000))}
     bare = ContainerInfo("main", "main", True, {}, {})
-    changes = build.changes(decide(node(bare, pod={"extended_resources": noted})))
-    assert (changes[f"{MAIN}/cpu.shares"], changes[f"{POD}/cpu.quota"]) == ("614", "70000")
-    assert build.changes(decide(node(pod={"extended_resources": noted})))[f"{MAIN}/cpu.shares"] == "512"
+    found = list(decide(node(bare, pod={"extended_resources": noted})))
+    assert not build.changes(found)
+    assert [d.reason for d in found] == ["AnnotationExceedsSpec", "BatchResourcesOff"]
 
 
 # ── other owners of the same files ──

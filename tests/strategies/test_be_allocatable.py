@@ -201,3 +201,30 @@ def test_zones_give_back_when_the_node_does(build: Any, changes: dict[str, Any],
     assert {d.reason for d in found.values()} == {reason}
     assert found["zone/node-0"].changes == (ZoneResourceChange("node-0", keys.BATCH_CPU, None),)
     assert "zone/node-1" not in found
+
+
+def test_what_an_earlier_run_published_stays_until_the_use_window_is_filled(build: Any) -> None:
+    zone = Zone(
+        name="node-0",
+        type="Node",
+        resources=(
+            ZoneResource(name="cpu", capacity="8", allocatable="8"),
+            ZoneResource(name="memory", capacity="32Gi", allocatable="32Gi"),
+            ZoneResource(name=keys.BATCH_CPU, capacity="260", allocatable="260", available="260"),
+            ZoneResource(name=keys.BATCH_MEMORY, capacity="1Gi", allocatable="1Gi", available="1Gi"),
+        ),
+    )
+    standing = published(260, GIB, at=None, zones=(zone,))
+
+    def decisions(left: float, state: Published = standing) -> dict[str, Decision]:
+        return decide(build.snapshot(published=state, use_window_left_seconds=left))
+
+    found = decisions(299.0)
+    assert {(d.verdict, d.reason, d.changes) for d in found.values()} == {("hold", "UseWindowFilling", ())}
+    terms = {"published": 260, "atLeastSeconds": 1, "windowLeftSeconds": 299, "result": 4800}
+    assert terms.items() <= dict(found[CPU].evidence).items()
+    assert {d.verdict for d in decisions(0.0).values()} == {"set"}, "the window is filled"
+    first = decisions(299.0, published(None, None, at=None))
+    assert first[CPU].verdict == "set", "a node that has none gets its first at once"
+    own = decisions(299.0, published(260, GIB))
+    assert (own[CPU].verdict, own[CPU].reason) == ("set", "BatchAllocatable"), "what this run wrote follows its use"

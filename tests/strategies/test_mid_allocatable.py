@@ -77,3 +77,12 @@ def test_disabled_takes_the_resources_back(build: Any) -> None:
 def test_when_nothing_is_promised(build: Any, changes: dict[str, Any], verdict: str, reason: str) -> None:
     found = decide(build.snapshot(**{"usage": build.used(None), **changes}))
     assert {(d.verdict, d.reason) for d in found.values()} == {(verdict, reason)}
+
+
+def test_what_an_earlier_run_published_stays_until_the_use_window_is_filled(build: Any) -> None:
+    standing = Published({keys.MID_CPU: 700, keys.MID_MEMORY: GIB}, {})
+    found = decide(build.snapshot(published=standing, use_window_left_seconds=120.0))
+    assert {(d.verdict, d.reason, d.changes) for d in found.values()} == {("hold", "UseWindowFilling", ())}
+    assert (found[CPU].evidence["published"], found[CPU].evidence["atLeastSeconds"]) == (700, 180)
+    later = decide(build.snapshot(published=standing))
+    assert {d.verdict for d in later.values()} == {"set"}

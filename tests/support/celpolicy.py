@@ -1,7 +1,7 @@
 """Admission policies evaluated by cel-python, as a stand-in for the API server's CEL.
 
 What Kubernetes' CEL has and cel-python has not comes from here: `JSONPatch{…}`, `jsonpatch.escapeKey`, `quantity`,
-`indexOf` and `join`.
+`indexOf` and `join`. What cel-python would take and the API server would not is refused by `cel_functions`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 from typing import Any
 
+import cel_functions
 import celpy
 from celpy import celtypes
 
@@ -53,6 +54,7 @@ _ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType}
 
 @functools.cache
 def _program(expression: str) -> Any:
+    cel_functions.check(expression)
     return _ENVIRONMENT.program(_ENVIRONMENT.compile(expression), functions=_FUNCTIONS)
 
 
@@ -76,7 +78,10 @@ class Request:
         """The value of one expression; celpy.CELEvalError when it has none."""
         for name in _variables_of(expression):
             if name not in self._variables:
-                self._variables[celtypes.StringType(name)] = self.evaluated(self._expressions[name])
+                value = self.evaluated(self._expressions[name])
+                # This interpreter joins two texts to a plain one, which has no methods.
+                value = celtypes.StringType(value) if isinstance(value, str) else value
+                self._variables[celtypes.StringType(name)] = value
         return _program(expression).evaluate(self._held)
 
 

@@ -73,10 +73,16 @@ def pod(
 
 
 def agent(
-    node: Emulated, journal: Journal | None, enforced: frozenset[str] = ONLY_CRANE, files: Files | None = None
+    node: Emulated,
+    journal: Journal | None,
+    enforced: frozenset[str] = ONLY_CRANE,
+    files: Files | None = None,
+    *,
+    off: frozenset[str] = frozenset(),
 ) -> Agent:
-    """An agent that enforces these strategies and observes the others."""
+    """An agent that enforces these strategies and observes the others but for those that are off."""
     settings = config.with_modes(node.settings("observe"), "enforce", enforced)
+    settings = config.with_modes(settings, "off", off) if off else settings
     return Agent(node.host(files), node.cluster, settings, journal)
 
 

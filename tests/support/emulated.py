@@ -99,7 +99,10 @@ class Emulated:
         uid: str = "",
         request: str = "",
         memory: str = "",
+        batch_cpu: str = "1000",
         labels: Mapping[str, str] | None = None,
+        guaranteed: bool = False,
+        created: str = "",
         **annotations: str,
     ) -> None:
         """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory."""
@@ -108,11 +111,15 @@ class Emulated:
             "static_cpus": "sandbox.koordlite.io/static-cpus",
         }
         notes = {keys[key]: text for key, text in annotations.items()} | {"sandbox.koordlite.io/cpu": cpu}
-        wanted = {"kubernetes.io/batch-cpu": "1000"} if qos == "BE" else {"cpu": request or "500m"}
+        wanted = {"kubernetes.io/batch-cpu": batch_cpu} if qos == "BE" else {"cpu": request or "500m"}
         wanted |= {"kubernetes.io/batch-memory" if qos == "BE" else "memory": memory} if memory else {}
         names = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": notes}
         names["labels"] = ({"koordinator.sh/qosClass": qos} if qos else {}) | dict(labels or {})
-        container = {"name": "main", "resources": {"requests": wanted}}
+        names |= {"creationTimestamp": created} if created else {}
+        resources = {"requests": wanted}
+        if guaranteed:
+            resources = {"requests": wanted | {"memory": "16Mi"}, "limits": wanted | {"memory": "16Mi"}}
+        container = {"name": "main", "resources": resources}
         spec = {"nodeName": "node-a", "containers": [container]}
         self._write(f"pod-{name}", "v1", "Pod", names, spec=spec, status={"phase": "Running"})
 
@@ -144,9 +151,17 @@ class Emulated:
         made = config.Agent(**{"tasks_seconds": 1.0, **agent})
         return config.Settings(agent=made, http=chosen.http, strategies=chosen.strategies)
 
-    def agent(self, journal: Journal | None, mode: Mode = "enforce", files: Files | None = None, **more: Any) -> Agent:
+    def agent(
+        self,
+        journal: Journal | None,
+        mode: Mode = "enforce",
+        files: Files | None = None,
+        *,
+        unjournaled: str = "",
+        **more: Any,
+    ) -> Agent:
         """An agent in this mode."""
-        return Agent(self.host(files), self.cluster, self.settings(mode, **more), journal)
+        return Agent(self.host(files), self.cluster, self.settings(mode, **more), journal, unjournaled=unjournaled)
 
     def ticks(self, agent: Agent, count: int) -> list[Tick]:
         """That many ticks, a second apart."""

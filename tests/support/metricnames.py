@@ -10,6 +10,7 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 from emulated import Emulated
 from kubernetes.client.configuration import Configuration
@@ -32,6 +33,7 @@ from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.promises import Promises, Writer
 from koordlite.scheduler.report.metrics import ExtenderMetrics
 from koordlite.scheduler.reserving.controller import Controller
 from koordlite.scheduler.reserving.service import ReservationMetrics
@@ -112,7 +114,8 @@ def descheduler() -> tuple[Exported, ...]:
 def extender() -> tuple[Exported, ...]:
     """Of a scheduler extender that knows no cluster."""
     cluster = Cluster(Settings(), monotonic=time.monotonic)
-    return tuple(_exported(ExtenderMetrics(Extender(cluster, wall=time.time)).registry))
+    idle = Extender(cluster, wall=time.time)
+    return tuple(_exported(ExtenderMetrics(idle, Promises(idle, cast("Writer", None))).registry))
 
 
 def reservation_controller() -> tuple[Exported, ...]:

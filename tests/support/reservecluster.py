@@ -7,6 +7,7 @@ not more important.
 
 from __future__ import annotations
 
+import collections
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -67,6 +68,14 @@ class ReserveCluster:
         self.reservations: dict[str, ReservationObject] = {}
         self.world = World()
         self.said: list[Say] = []
+        self.stolen: list[str] = []
+        self._freed_by_others: set[str] = set()
+        """Uids of Reservations of which a placeholder was ended or deleted by hand: that room nobody promised."""
+        """Placeholders that took room which was freed for the owner of another Reservation."""
+        self.refused: set[str] = set()
+        """Pods for which their scheduler finds no node whatever is free: their NUMA nodes do not fit, for example."""
+        self.nominations: collections.Counter[str] = collections.Counter()
+        """Requests to keep room, by uid of the pod."""
         self.made = 0
         self.restarts = -1
         self.restart()
@@ -114,6 +123,7 @@ class ReserveCluster:
 
     def end(self, key: str, phase: str = "") -> None:
         """A pod goes, or ends with a phase."""
+        self._freed_by_others.add((self.pods[key].metadata.labels or {}).get(keys.RESERVATION_UID, ""))
         if phase:
             self.pods[key] = structs.replace(self.pods[key], status=structs.replace(self.pods[key].status, phase=phase))
         else:
@@ -262,13 +272,32 @@ class ReserveCluster:
     def _attempt(self, pod: PodObject) -> None:
         nominated = pod.status.nominated_node_name or ""
         names = [name for name in self.nodes if self._may_go(pod, name) and self.free(name, pod) >= cpu_of(pod)]
-        if not names:
+        if not names or pod.metadata.name in self.refused:
+            # A scheduler that refuses a pod takes its nomination back.
             said = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="Insufficient cpu")
-            if pod.status.conditions != (said,):
-                self._put_pod(structs.replace(pod, status=structs.replace(pod.status, conditions=(said,))))
+            if pod.status.conditions != (said,) or nominated:
+                status = structs.replace(pod.status, conditions=(said,), nominated_node_name=None)
+                self._put_pod(structs.replace(pod, status=status))
             return
         chosen = nominated if nominated in names else self.chance.choice(names)
+        if (pod.metadata.labels or {}).get(keys.RESERVATION_UID):
+            self.stolen += self._stolen(pod, chosen)
         self._put_pod(structs.replace(pod, spec=structs.replace(pod.spec, node_name=chosen)))
+
+    def _stolen(self, pod: PodObject, name: str) -> Iterator[str]:
+        """Hand-overs on the node for which no room is left once this placeholder is bound there."""
+        for each in self.reservations.values():
+            coming, uid = hand_over.under_way(each), each.metadata.uid
+            if coming is None or not lifecycle.is_available(each) or each.status.node_name != name:
+                continue
+            if uid in self._freed_by_others:
+                continue
+            owner = next((one for one in self.pods.values() if one.metadata.uid == coming.uid), None)
+            if (pod.metadata.labels or {})[keys.RESERVATION_UID] == uid or owner is None or owner.spec.node_name:
+                continue
+            need = max(cpu_of(owner), rest_of(each)) - self.held(each)
+            if self.free(name) >= need > self.free(name) - cpu_of(pod):
+                yield f"{pod.metadata.name} took what was freed for {owner.metadata.name} on node {name}"
 
     @staticmethod
     def _may_go(pod: PodObject, name: str) -> bool:
@@ -287,10 +316,12 @@ class ReserveCluster:
         status = structs.replace(made.status, phase="Pending", nominated_node_name=action.node or None)
         spec = structs.replace(made.spec, priority=HIGHEST)
         self._put_pod(structs.replace(made, metadata=meta, spec=spec, status=status))
+        self.world.put_pod(self.pods[key])  # The answer to a write is seen before the watch brings it.
 
     def _nominate(self, key: str, uid: str, node: str) -> None:
         pod = self.pods.get(key)
         if pod is not None and pod.metadata.uid == uid:
+            self.nominations[uid] += bool(node)
             status = structs.replace(pod.status, nominated_node_name=node or None)
             self._put_pod(structs.replace(pod, status=status))
 
@@ -339,7 +370,7 @@ def step_actions(cluster: ReserveCluster, most: int) -> Iterator[tuple[Step, Act
 
 def broken(cluster: ReserveCluster) -> list[str]:
     """Invariants that hold at every moment."""
-    found = []
+    found = list(cluster.stolen)
     for name in cluster.nodes:
         if cluster.free(name) < 0:
             found.append(f"node {name} is promised {-cluster.free(name)} CPUs twice")

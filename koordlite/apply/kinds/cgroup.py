@@ -42,6 +42,11 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         cgroup = work.seen.cgroups.get(change.group)
         return cgroup is not None and stands(work.host, change, cgroup)
 
+    def is_premature(self, change: CgroupChange, work: Work) -> bool:
+        """As long as kubelet has not written its own values into a new group. A set of CPUs does not wait: the kernel
+        refuses to narrow the group above while this one keeps its own."""
+        return change.field != inherited.FIELD and work.beginnings.is_waited_for(change.group, work.host, work.seen)
+
     def found(self, change: CgroupChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The bytes of the file."""
         if change.place in work.noted:
@@ -149,6 +154,7 @@ def _file(group: str, field: CgroupField, strategy: str, work: Work) -> Iterator
         return
     if field == inherited.FIELD:
         raw = inherited.found_before_us(host, group, raw, work.journal.by_place, work.lately)
+    raw = work.beginnings.original(group, field, raw, host, work.seen)
     host.cgroups.decode(field, raw)  # ValueError: what is no value of the field could not be put back.
     path, wall = host.cgroups.path(group, field), host.clock.wall()
     yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
@@ -209,8 +215,9 @@ def _untouched(entry: FileEntry, present: Container[str], unread: Mapping[str, s
 
 
 def _change(host: Host, entry: FileEntry) -> CgroupChange:
-    field = cast(CgroupField, entry.field)
-    return CgroupChange(entry.group, field, host.cgroups.decode(field, entry.raw))
+    if entry.field not in FIELDS:
+        raise ValueError(f"this version knows no file {entry.field} of a cgroup")
+    return CgroupChange(entry.group, entry.field, host.cgroups.decode(entry.field, entry.raw))
 
 
 def _final(host: Host, entry: FileEntry) -> AppliedStep:

@@ -15,7 +15,7 @@ import msgspec
 
 from koordlite.formulas.admission import strategic_merge
 from koordlite.model import keys, label_selectors
-from koordlite.model.colocation_profile import SKIP_RESOURCES, Profile
+from koordlite.model.colocation_profile import Profile
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import pod_reader, qos
 from koordlite.model.quantity import Quantity
@@ -113,7 +113,7 @@ def admitted(
         changes.extend(_differences("", before, made, f"profile {profile.name}"))
     keeping = [profile.name for profile in matched if profile.keep_resources]
     if keeping:
-        notes += (f"profile {keeping[0]} has annotation {SKIP_RESOURCES}: requests and limits stay as they are",)
+        notes += (f"profile {keeping[0]} has annotation {keys.SKIP_RESOURCES}: requests and limits stay as they are",)
     elif matched:
         band = _class(made)
         before, made = made, _translated(made, TRANSLATED.get(band, {}))

@@ -32,6 +32,12 @@ def group(app: HostApplication, layout: Layout) -> str:
     return "/".join(part for part in parts if part not in ("", "."))
 
 
+def is_own(group: str, layout: Layout) -> bool:
+    """Whether the group may be an application's: it is not the root, and kubelet's groups are neither it nor in it."""
+    kubelets = (layout.kubepods, layout.burstable, layout.besteffort)
+    return bool(group) and not any(f"{each}/".startswith(f"{group}/") for each in kubelets)
+
+
 def cpuset(qos: QoSClass, ls_pools: pools.Pools) -> CPUSet:
     """All CPUs of the LS pools for an application of class LS; ValueError for the other classes, which have no rule.
 

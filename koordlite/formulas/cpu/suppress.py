@@ -10,6 +10,8 @@ MIN_CPUS = 2
 GROWTH = 0.1
 DEAD_BAND = 0.01
 UNLIMITED = -1
+REPAY_SECONDS = 10
+"""Over how long what is owed is given back."""
 
 
 def system_use(*, node_milli: int, pods_milli: int, host_apps_milli: int, reserved_milli: int) -> int:
@@ -38,31 +40,55 @@ def be_cpu_budget(
     return budget if min_percent is None else max(budget, capacity_milli * min_percent // 100)
 
 
-def quota_target(*, budget_milli: int, current_us: int, capacity_milli: int) -> int | None:
-    """max(budget × 100 ms, 2 ms), growing by at most 10 % of the node: the next quota in µs; None to hold.
+def quota_target(*, budget_milli: int, current_us: int, capacity_milli: int, owed_milli_seconds: int = 0) -> int | None:
+    """max(budget × 100 ms, 2 ms), growing by at most 10 % of the node and what is owed: the next quota in µs; None to
+    hold.
 
     It holds within 1 % of the node of `current_us`, except at the minimum. `current_us` -1 is unlimited, which no
-    band or step applies to: the limit takes effect at once. Source: Koordinator `adjustByCfsQuota`.
+    band or step applies to: the limit takes effect at once. Source: Koordinator `adjustByCfsQuota`, which owes nothing.
     """
     wanted = max(budget_milli * PERIOD_US // 1000, MIN_QUOTA_US)
     if current_us == UNLIMITED:
         return wanted
     node_us = math.ceil(capacity_milli / 1000) * PERIOD_US
-    step = node_us * GROWTH
+    step = node_us * GROWTH + max(0, owed_milli_seconds) * PERIOD_US // 1000
     within_band = abs(wanted - current_us) < node_us * DEAD_BAND and wanted != MIN_QUOTA_US
     if within_band or wanted == current_us:
         return None
     return current_us + int(step) if wanted - current_us > step else wanted
 
 
-def cpu_target(*, budget_milli: int, present: int, cpus: int) -> int:
-    """min(max(⌈budget / 1000⌉, 2), present + ⌈cpus × 0.1⌉): how many CPUs best-effort work gets next.
+def cpu_target(*, budget_milli: int, present: int, cpus: int, owed_milli_seconds: int = 0) -> int:
+    """min(max(⌈budget / 1000⌉, 2), present + ⌈cpus × 0.1⌉ + owed): how many CPUs best-effort work gets next.
 
-    `present` is how many it has, `cpus` how many the machine has. Source: Koordinator `adjustByCPUSet`; its product
-    is in doubles, so a machine of 70 CPUs grows by 8.
+    `present` is how many it has, `cpus` how many the machine has. Source: Koordinator `adjustByCPUSet`, which owes
+    nothing; its product is in doubles, so a machine of 70 CPUs grows by 8.
     """
     wanted = max(-(-budget_milli // 1000), MIN_CPUS)
-    return min(wanted, present + math.ceil(cpus * GROWTH))
+    return min(wanted, present + math.ceil(cpus * GROWTH) + max(0, owed_milli_seconds) // 1000)
+
+
+def owed_milli_seconds(
+    *, before: int, entitled_milli: int, allowed_milli: int, seconds: float, capacity_milli: int
+) -> int:
+    """before + (entitled − allowed) × time, at most the node's capacity × 1 s to either side: CPU time that the limit
+    owes to best effort, in millicore seconds; below zero it has had that much too much.
+
+    `entitled_milli` is what the budget would have allowed, `allowed_milli` what the limit did allow on average. A
+    difference of less than 1 % of the node counts as none: the limit does not follow it either. The rule is ours:
+    Koordinator's limit falls behind a load that comes and goes.
+    """
+    short = entitled_milli - allowed_milli
+    if abs(short) < capacity_milli * DEAD_BAND:
+        return before
+    return max(-capacity_milli, min(capacity_milli, before + round(short * seconds)))
+
+
+def repayment_milli(*, owed_milli_seconds: int, unit_milli: int = 1) -> int:
+    """owed ÷ 10 s, cut to whole units: millicores by which the limit exceeds the budget until the debt is paid. At most
+    10 % of the node, since no more than its capacity × 1 s is ever owed. A set of CPUs has a unit of 1000: half a CPU
+    more would be a whole one more, and back a second later."""
+    return int(owed_milli_seconds / REPAY_SECONDS / unit_milli) * unit_milli
 
 
 def followed_budget(*, budget_milli: int, before_milli: int | None, band_milli: int, held_down: bool = False) -> int:

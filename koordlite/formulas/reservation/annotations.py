@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -19,6 +19,6 @@ def read(shape: type[T], annotations: Mapping[str, str] | None, key: str, owner:
         return None
     try:
         return (msgspec.json.decode(text, type=shape | None) if text else None) or shape()
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         do = "fix the annotation; until then no reservation matches"
         raise InputError(Problem(owner, key, text, str(error), do)) from error

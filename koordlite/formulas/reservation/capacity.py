@@ -193,7 +193,7 @@ def first_by_order(orders: Sequence[str | None]) -> int | None:
 def _order(text: str | None) -> int | None:
     """The number as Go reads it; None also for the largest, which Koordinator takes for none."""
     digits = (text or "").removeprefix("-") if (text or "").startswith("-") else (text or "").removeprefix("+")
-    if not (digits.isascii() and digits.isdigit()):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
         return None
     number = int(text or "")
     return number if number and -(2**63) <= number < 2**63 - 1 else None

@@ -26,7 +26,7 @@ _SHARED = ("cpu", "memory", "ephemeral-storage")
 _PLACEMENT = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "runtimeClassName", "resources")
 _LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS, keys.PRIORITY)
 _NOTES = (
-    *(keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, "volcano.sh/numa-topology-policy"),
+    *(keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, keys.VOLCANO_NUMA_POLICY),
     *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED),
 )
 _RIGHTS = {
@@ -34,6 +34,10 @@ _RIGHTS = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+
+
+WITHHELD = frozenset({"kube-system", "kube-public", "kube-node-lease", "koordlite-system"})
+"""Namespaces of the cluster's own programs."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +50,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Of templates that name none."""
     guarded: frozenset[str] = frozenset({"koordlite-scheduler"})
     """Schedulers that ask our extender: it keeps their pods off what is being handed over."""
+    namespaces: frozenset[str] = frozenset()
+    """Where placeholders may be made; empty: in every namespace but those of `WITHHELD`."""
+
+    def refused_namespace(self, name: str) -> str:
+        """Why no placeholder may be made there; empty when one may."""
+        if name in self.namespaces or (not self.namespaces and name not in WITHHELD):
+            return ""
+        return f"no placeholder may be made in namespace {name} (--placeholder-namespace of the reservation controller)"
 
 
 def wanted(reservation: ReservationObject) -> dict[str, Quantity]:
@@ -155,8 +167,8 @@ def as_pod(reservation: ReservationObject) -> PodObject:
 
 
 def _meta(reservation: ReservationObject) -> Raw:
-    found: Raw = (reservation.spec.template or {}).get("metadata") or {}
-    return found
+    found = (reservation.spec.template or {}).get("metadata")
+    return found if isinstance(found, dict) else {}  # `validity.problems` names what is none.
 
 
 def _has_init(spec: Raw) -> bool:

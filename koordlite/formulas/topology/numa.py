@@ -7,7 +7,7 @@ pool has none, and may span NUMA nodes by design.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -37,6 +37,44 @@ class MemoryThresholds(msgspec.Struct, frozen=True):
 
     ratio: float = 0.10
     bytes: int = 64 * 2**20
+
+
+Kept = tuple[str, CPUSet, bool]
+"""Who keeps CPUs, which, and whether also from containers of the shared pool."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pods of one node are judged by: agent, descheduler and pages ask here."""
+
+    topology: Topology
+    policy: str
+    """Of kubelet's topology manager; empty: not known."""
+    cpu_manager_policy: str
+    memory: MemoryThresholds = MemoryThresholds()
+
+    def of_container(self, container: ContainerPlacement, kept: Iterable[Kept] = ()) -> Iterator[Violation]:
+        """Promises to one container that do not hold, and kept CPUs that it uses."""
+        yield from container_violations(container, self.topology, self.memory)
+        for owner, reserved, strict in kept:
+            wrong = reserved_use(container, owner=owner, reserved=reserved, strict=strict)
+            if wrong:
+                yield wrong
+
+    def of_whole(self, placed: Iterable[ContainerPlacement], asked_policy: str) -> Iterator[Violation]:
+        """What is wrong with a pod as a whole, of which `placed` are the containers."""
+        together = pod_spans(placed, self.topology)
+        mismatch = policy_mismatch(
+            wanted=asked_policy, node_policy=self.policy, cpu_manager_policy=self.cpu_manager_policy
+        )
+        yield from filter(None, (together, mismatch))
+
+    def of_pod(
+        self, placed: Sequence[ContainerPlacement], *, asked_policy: str, kept: Sequence[Kept] = ()
+    ) -> Iterator[Violation]:
+        """Everything wrong with one pod."""
+        for container in placed:
+            yield from self.of_container(container, kept)
+        yield from self.of_whole(placed, asked_policy)
 
 
 def promised_nodes(container: ContainerPlacement, topology: Topology) -> frozenset[int]:

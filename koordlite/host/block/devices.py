@@ -14,7 +14,7 @@ from koordlite.host.cgroups.filesystem import vanished
 from koordlite.ports import Files
 
 _BLOCK = "/sys/block"
-_VOLUMES = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi"
+_PODS = "/var/lib/kubelet/pods"
 _MOUNTS = ("/proc/1/mountinfo", "/proc/self/mountinfo")
 _SINGLE_DASH = re.compile(r"(?<!-)-(?!-)")
 
@@ -41,7 +41,7 @@ def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
 
     Which claim became which PersistentVolume only the API server knows; the only CSI volume of a pod needs no name.
     """
-    folder = _VOLUMES.format(uid=uid)
+    folder = f"{_PODS}/{uid}/volumes/kubernetes.io~csi"
     mounted = _names(files, folder)
     volume = name if name in mounted else mounted[0] if len(mounted) == 1 else ""
     number = _mounted_number(files, f"{folder}/{volume}/mount") if volume else ""

@@ -212,13 +212,20 @@ class Cgroups:
 
     def _members(self, group: str, field: str) -> list[int]:
         members = [int(line) for line in self.read_raw(group, field).split()]
-        for child in self.children(group):
+        waiting = self._below(group)
+        while waiting:
+            # A tenant may nest groups as deep as the kernel lets him, and remove them meanwhile.
+            each = waiting.pop()
             try:
-                members += self._members(f"{group}/{child}" if group else child, field)
+                members += [int(line) for line in self.read_raw(each, field).split()]
+                waiting += self._below(each)
             except OSError as error:
                 if not vanished(error):
                     raise
         return members
+
+    def _below(self, group: str) -> list[str]:
+        return [f"{group}/{child}" if group else child for child in self.children(group)]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+import zlib
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ from koordlite import changes
 from koordlite.changes import cgroup, resctrl_group
 from koordlite.host import beneath, state_folder
 from koordlite.model.entry import Entry
-from koordlite.model.errors import JournalDenied, JournalError
+from koordlite.model.errors import UNREADABLE, JournalDenied, JournalError
 from koordlite.model.place import Place
 
 NAME = "journal.json"
+DAMAGED = "journal-damaged.txt"
+"""Entries that could not be read, as they were found."""
 _VERSION = 1
 _RESCTRL = "resctrl/"
 
@@ -70,28 +74,51 @@ class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
         return self.text.strip() or "(empty)"
 
 
-class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    version: int
+class Damage(msgspec.Struct, frozen=True):
+    """An entry that cannot be read: what stood in its place before us is not known."""
+
+    line: int
+    """Of the file, from 1."""
+    why: str
+    raw: bytes
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a journal holds."""
+
     boot_id: str
     entries: tuple[Entry, ...]
+    damaged: tuple[Damage, ...] = ()
+
+
+class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    boot_id: str
+    entries: tuple[msgspec.Raw, ...]
+    crc: tuple[str, ...] = ()
+    """The checksum of each entry."""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
 
 
 @functools.cache
 def _decoder(forms: tuple[type[Entry], ...]) -> msgspec.json.Decoder[Any]:
-    """Of a file with entries of these forms; the tag says which."""
-    entries = tuple[functools.reduce(operator.or_, forms), ...]  # type: ignore[misc, valid-type]
-    return msgspec.json.Decoder(msgspec.defstruct("Journal", [("entries", entries)], bases=(_Content,)))
+    """Of an entry of one of these forms; the tag says which."""
+    return msgspec.json.Decoder(functools.reduce(operator.or_, forms))
 
 
-def load(path: Path, boot_id: str) -> tuple[Entry, ...]:
-    """The entries in the file, without those that died with another boot; none when there is no file yet.
+def load(path: Path, boot_id: str) -> Content | None:
+    """What is in the file, without the entries that died with another boot; None when there is no file yet.
 
-    JournalError when the file cannot be read or is not what we write.
+    An entry that cannot be read is damaged, and the others count. JournalError when the file as a whole cannot be read
+    or is not what we write.
     """
     content = _content(path)
     if content is None or content.boot_id == boot_id:
-        return content.entries if content else ()
-    return tuple(entry for entry in content.entries if not entry.dies_with_boot)
+        return content
+    return msgspec.structs.replace(content, entries=tuple(e for e in content.entries if not e.dies_with_boot))
 
 
 def boot_of(path: Path) -> str:
@@ -100,45 +127,105 @@ def boot_of(path: Path) -> str:
     return content.boot_id if content else ""
 
 
-def _content(path: Path) -> _Content | None:
+def _content(path: Path) -> Content | None:
     try:
-        content: _Content = _decoder((FileEntry, *changes.entry_types())).decode(state_folder.read(path))
+        head, lines = _lines(state_folder.read(path))
     except FileNotFoundError:
         return None
     except PermissionError as error:
         raise JournalDenied(
             f"the undo journal {path} cannot be read: {error}; ask as its owner, most often root"
         ) from error
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise JournalError(f"the undo journal {path} cannot be read: {error}; {_HELP}") from error
-    if content.version != _VERSION:
-        why = f"it has version {content.version}, this program knows {_VERSION}"
-        raise JournalError(f"the undo journal {path} cannot be read: {why}; restore with the program that wrote it")
-    for entry in content.entries:
-        _check(path, entry)
-    return content
+    if head.version != _VERSION:
+        why = f"it has version {head.version}, this program knows {_VERSION}"
+        raise JournalError(f"the undo journal {path} cannot be read: {why}; {_OTHER}")
+    entries: list[Entry] = []
+    damaged: list[Damage] = []
+    for number, line in lines:
+        try:
+            entry = _entry(line, head.crc)
+        except UNREADABLE as error:
+            why = f"{error}; {_OTHER}" if _is_of_another_version(line) else str(error)
+            damaged.append(Damage(number, why, line))
+            continue
+        entries.append(entry)
+    return Content(head.boot_id, tuple(entries), tuple(damaged))
 
 
-def _check(path: Path, entry: Entry) -> None:
-    """What we write names nothing outside of its root. A journal that does was not written by us."""
+def _lines(raw: bytes) -> tuple[_Head, list[tuple[int, bytes]]]:
+    """What the file says of itself, and its entries, each with its line. A file as we write it has one on each line:
+    what is wrong with a line, or with the end of the file, does not concern the others."""
+    first, _, rest = raw.partition(b"\n")
+    if not first.endswith(b'"entries":['):
+        head = msgspec.json.decode(raw, type=_Head)
+        return head, [(number, bytes(entry)) for number, entry in enumerate(head.entries, 1)]
+    numbered = enumerate((line.strip().removesuffix(b",") for line in rest.split(b"\n")), 2)
+    lines = [(number, line) for number, line in numbered if line]
     try:
-        for group in entry.groups:
-            beneath.group(group)
-        if isinstance(entry, FileEntry):
-            beneath.absolute(entry.path)
-    except ValueError as error:
-        raise JournalError(f"the undo journal {path} was not written by this program: {error}; {_HELP}") from error
+        head = msgspec.json.decode(first + (lines[-1][1] if lines else b""), type=_Head)
+    except UNREADABLE:
+        head = msgspec.json.decode(first + b"]}", type=_Head)
+        return head, [*lines, (len(lines) + 2, b"")]  # The end of the file is missing, and entries with it.
+    return head, lines[:-1]
+
+
+def _entry(line: bytes, checksums: Collection[str]) -> Entry:
+    """ValueError when the line is no entry, or has changed since it was written."""
+    if not line:
+        raise ValueError("the end of the file is missing")
+    if checksums and _checksum(line) not in checksums:
+        raise ValueError("its checksum does not fit: it has changed since it was written")
+    entry: Entry = _decoder((FileEntry, *changes.entry_types())).decode(line)
+    if not isinstance(entry.place, Place):
+        raise ValueError("it names no place")
+    _check(entry)
+    return entry
+
+
+def _is_of_another_version(line: bytes) -> bool:
+    """Whether the line is an entry of a kind that this program does not know."""
+    try:
+        kind = msgspec.json.decode(line, type=_Kind).kind
+    except UNREADABLE:
+        return False
+    forms: tuple[Any, ...] = (FileEntry, *changes.entry_types())
+    return bool(kind) and kind not in {form.__struct_config__.tag for form in forms}
+
+
+def _checksum(line: bytes) -> str:
+    return f"{zlib.crc32(line):08x}"
+
+
+def _check(entry: Entry) -> None:
+    """ValueError for a name that leads out of its root: what we write never does."""
+    for group in entry.groups:
+        beneath.group(group)
+    if isinstance(entry, FileEntry):
+        beneath.absolute(entry.path)
 
 
 def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
-    """Replace the file as a whole (`state_folder.replace`), one entry a line."""
+    """Replace the file as a whole (`state_folder.replace`): one entry a line, and the checksum of each at the end."""
     head = msgspec.json.encode({"version": _VERSION, "boot_id": boot_id}).removesuffix(b"}")
     # JSON has no newline inside of a text.
-    lines = _LINES.encode_lines(entries).removesuffix(b"\n").replace(b"\n", b",\n")
-    state_folder.replace(path, b'%s,"entries":[\n%s\n]}\n' % (head, lines))
+    lines = _LINES.encode_lines(entries).splitlines()
+    checksums = msgspec.json.encode([_checksum(line) for line in lines])
+    state_folder.replace(path, b'%s,"entries":[\n%s\n],"crc":%s}\n' % (head, b",\n".join(lines), checksums))
+
+
+def keep_damaged(path: Path, damaged: Sequence[Damage]) -> None:
+    """Write what cannot be read beside the journal, before the journal is written without it. OSError when the folder
+    cannot be written."""
+    aside = path.with_name(DAMAGED)
+    before = state_folder.read(aside).splitlines() if aside.exists() else []
+    lines = dict.fromkeys([*before, *(each.raw for each in damaged if each.raw)])
+    state_folder.replace(aside, b"".join(b"%s\n" % line for line in lines))
 
 
 _LINES = msgspec.json.Encoder()
 
 
+_OTHER = "restore with the program that wrote it"
 _HELP = "nothing was changed; read it, restore by hand what it lists, then remove it"

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 
 from koordlite.host.journal import file
-from koordlite.host.journal.file import FileEntry
+from koordlite.host.journal.file import Content, FileEntry
 from koordlite.host.journal.lock import Lock
 from koordlite.model.entry import Entry
-from koordlite.model.errors import JournalError
+from koordlite.model.errors import JournalError, Problem
 from koordlite.model.place import Place
 
 __all__ = ["Entry", "FileEntry", "Journal", "is_emulated", "read"]
@@ -28,17 +28,23 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Journal:
     """The journal of one agent, held exclusively until `close`."""
 
-    def __init__(self, path: Path, lock: Lock, boot_id: str, entries: Iterable[Entry]) -> None:
+    def __init__(self, path: Path, lock: Lock, boot_id: str, content: Content | None) -> None:
         self._path = path
         self._lock = lock
         self._boot_id = boot_id
-        self._entries = {entry.place: entry for entry in entries}
+        self._entries = {entry.place: entry for entry in content.entries} if content else {}
+        self.damaged = content.damaged if content else ()
+        """Entries that cannot be read. They are kept beside the journal when it is next written."""
+        self._to_keep = self.damaged
+        self.was_missing = content is None
+        """No earlier run has written it, or it is lost; one of which everything was restored is empty, not missing."""
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, boot_id: str | None = None) -> Journal:
         """Take the journal in `folder`, which is made if need be.
 
         JournalError when another agent holds it, or when it is there but cannot be read: it is never taken for empty.
+        Single entries that cannot be read are `damaged`, and the others count.
         `boot_id` is this machine's unless given: what the entries say about the kernel's files of another boot died
         with them.
         """
@@ -106,6 +112,9 @@ class Journal:
 
     def _replace(self, entries: dict[Place, Entry]) -> None:
         try:
+            if self._to_keep:
+                file.keep_damaged(self._path, self._to_keep)
+                self._to_keep = ()
             file.store(self._path, self._boot_id, tuple(entries.values()))
         except OSError as error:
             raise JournalError(
@@ -116,7 +125,33 @@ class Journal:
 
 def read(folder: str | os.PathLike[str], *, boot_id: str | None = None) -> tuple[Entry, ...]:
     """The entries in `folder`, oldest first, without locking it: for reading while an agent runs."""
-    return tuple(file.load(Path(folder) / file.NAME, boot_id or this_boot()))
+    content = file.load(Path(folder) / file.NAME, boot_id or this_boot())
+    return content.entries if content else ()
+
+
+def is_missing(folder: str | os.PathLike[str]) -> bool:
+    """Whether there is no journal in `folder`, not even an empty one."""
+    return file.load(Path(folder) / file.NAME, "") is None
+
+
+def damaged(folder: str | os.PathLike[str]) -> tuple[Problem, ...]:
+    """What is wrong with entries of the journal in `folder`, now and since somebody looked into it."""
+    path = Path(folder) / file.NAME
+    content = file.load(path, "")
+    bad = content.damaged if content else ()
+    found = [Problem(f"{path}:{each.line}", "entry", _text(each.raw), each.why, _DO) for each in bad]
+    aside = path.with_name(file.DAMAGED)
+    if aside.exists():
+        why = "entries of the undo journal could not be read, and are kept there: what they name is not restored"
+        found.append(Problem(str(aside), "file", "", why, "restore them by hand, then remove it"))
+    return tuple(found)
+
+
+_DO = "restore it by hand, by what can be read of it; the other entries count"
+
+
+def _text(raw: bytes) -> str:
+    return raw[:300].decode(errors="backslashreplace")
 
 
 def is_emulated(folder: str | os.PathLike[str]) -> bool:

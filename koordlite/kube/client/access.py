@@ -15,7 +15,8 @@ import msgspec
 
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
-from koordlite.kube.client.credentials import load
+from koordlite.kube.client.credentials import CONNECTIONS, load
+from koordlite.kube.client.outage import Outage
 from koordlite.kube.client.paging import Page
 from koordlite.kube.client.transport import Transport
 
@@ -34,23 +35,37 @@ WHOLE_ANSWER_SECONDS = 60.0
 CHUNK_BYTES = 1 << 18
 LINE_BYTES = 16 << 20
 """No object is that large; a line that is comes from something that is no API server."""
+ANSWER_BYTES = 1 << 30
+"""No answer is larger, with all pods of a large cluster in it."""
+NODE_ANSWER_BYTES = 32 << 20
+"""The same about one node: thousands of pods fit in, and the memory of an agent holds it."""
 
 
-def connect(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Api:
+def connect(
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    user_agent: str,
+    connections: int = CONNECTIONS,
+    answer_bytes: int = ANSWER_BYTES,
+) -> Api:
     """The API server that a kubeconfig names, or the one of the cluster this process runs in.
 
     Without `kubeconfig` and `context`: the service account of this pod, else the file named by KUBECONFIG. No request
-    is made yet. ConfigError says what was tried. The client library is imported here, so that a run without a cluster
-    does not pay for it.
+    is made yet. `connections` are kept open; more at a time are closed after use, with a warning. ConfigError says what
+    was tried. An answer of more than `answer_bytes` is refused. The client library is imported here, so that a run
+    without a cluster does not pay for it.
     """
-    return Api(load(kubeconfig, context, user_agent=user_agent))
+    return Api(load(kubeconfig, context, user_agent=user_agent, connections=connections), answer_bytes=answer_bytes)
 
 
 class Api:
     """One API server. Safe to use from several threads."""
 
-    def __init__(self, client: Transport) -> None:
-        self._client = client
+    def __init__(self, client: Transport, *, answer_bytes: int = ANSWER_BYTES) -> None:
+        self._client, self._answer_bytes = client, answer_bytes
+        self.outage = Outage()
+        """What the watches of this server share while it cannot be reached."""
 
     @property
     def url(self) -> str:
@@ -97,6 +112,7 @@ class Api:
             if not 200 <= response.status < 300:
                 raise refusal(self._read(response, path, WHOLE_ANSWER_SECONDS))
             _refuse_html(response.headers, f"{self.url}{path}")
+            _refuse_encoded(response.headers, f"{self.url}{path}")
             try:
                 yield Stream(response, f"{self.url}{path}")
             finally:
@@ -109,7 +125,7 @@ class Api:
         A resource version other than that of the page before means that the list began again (the server had
         forgotten the first state): forget what came so far. `collect` does that.
         """
-        return paging.pages(self.request, path, query, limit)
+        return paging.pages(self.request, path, query, limit, most_bytes=4 * self._answer_bytes)
 
     def collect(self, path: str, query: Query = (), limit: int = paging.LIMIT) -> Page:
         """A whole list at one resource version."""
@@ -127,7 +143,8 @@ class Api:
         body: object = None,
     ) -> Iterator[BaseHTTPResponse]:
         """The answer with its content still unread; its connection is kept only when it was read without fault."""
-        accepting = {"Accept": "application/json", **(headers or {})}
+        # What nobody asked to be compressed is not unpacked either: a small answer could become any size.
+        accepting = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
         with _transport_errors(f"{self.url}{path}"):
             response = self._client.send(method, path, query=query, headers=accepting, body=body, timeout=timeout)
         try:
@@ -139,8 +156,11 @@ class Api:
 
     def _read(self, response: BaseHTTPResponse, path: str, seconds: float) -> Answer:
         headers = {name.lower(): text for name, text in response.headers.items()}
-        with _transport_errors(f"{self.url}{path}"):
-            return Answer(response.status, headers, _whole(response, time.monotonic() + seconds))
+        where = f"{self.url}{path}"
+        _refuse_encoded(headers, where)
+        with _transport_errors(where):
+            whole = _whole(response, time.monotonic() + seconds, self._answer_bytes)
+            return Answer(response.status, headers, whole)
 
 
 class Stream(msgspec.Struct, eq=False):
@@ -178,10 +198,10 @@ class Stream(msgspec.Struct, eq=False):
 
 def _chunks(response: BaseHTTPResponse) -> Iterator[bytes]:
     if getattr(response, "chunked", False):
-        yield from response.stream(CHUNK_BYTES)
+        yield from response.stream(CHUNK_BYTES, decode_content=False)
         return
     # Without chunks, `stream` would wait until so many bytes are there.
-    while chunk := response.read1(CHUNK_BYTES):
+    while chunk := response.read1(CHUNK_BYTES, decode_content=False):
         yield chunk
 
 
@@ -192,10 +212,20 @@ def _refuse_html(headers: Mapping[str, str], where: str) -> None:
         raise ApiUnreachable(errno.EPROTO, "a web page came in place of an answer of the API: is it a proxy's?", where)
 
 
-def _whole(response: BaseHTTPResponse, until: float) -> bytes:
-    parts = []
-    for part in response.stream(CHUNK_BYTES):
+def _refuse_encoded(headers: Mapping[str, str], where: str) -> None:
+    """An answer that is compressed although nobody asked for it."""
+    coding = next((text for name, text in headers.items() if name.lower() == "content-encoding"), "identity")
+    if coding.strip().lower() not in ("", "identity"):
+        raise ApiUnreachable(errno.EPROTO, f"the answer is compressed ({coding[:40]}), which nobody asked for", where)
+
+
+def _whole(response: BaseHTTPResponse, until: float, most_bytes: int) -> bytes:
+    parts, size = list[bytes](), 0
+    for part in response.stream(CHUNK_BYTES, decode_content=False):
         parts.append(part)
+        size += len(part)
+        if size > most_bytes:
+            raise ApiUnreachable(errno.EMSGSIZE, f"the answer has more than {most_bytes} bytes", "")
         if time.monotonic() > until:
             raise ApiUnreachable(errno.ETIMEDOUT, "the answer does not end", "")
     return b"".join(parts)

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from koordlite.model.errors import KoordliteError
+from koordlite.model.errors import UNREADABLE, KoordliteError
 
 MESSAGE_CHARACTERS = 500
 """A refusal longer than this is cut: some servers send whole pages."""
@@ -95,7 +95,7 @@ def refusal(answer: Answer) -> ApiError:
     """The error that a non-2xx answer means, whatever its body is: Status, plain text, or nothing."""
     try:
         status = msgspec.json.decode(answer.body, type=_Status)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         status = _Status()
     text = answer.body.decode(errors="replace") if status.kind != "Status" else status.message or ""
     return _error(status, answer.status, text, retry_after(answer.headers))
@@ -105,7 +105,7 @@ def refusal_in_stream(raw: bytes) -> ApiError:
     """The error that the object of an ERROR event in a watch means; such an event comes with HTTP 200."""
     try:
         status = msgspec.json.decode(raw, type=_Status)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         status = _Status(message=raw.decode(errors="replace"))
     return _error(status, status.code or HTTPStatus.INTERNAL_SERVER_ERROR, status.message or "", None)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+import math
 import queue
-import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from koordlite.kube.client.answers import ApiUnreachable
+from koordlite.threads import Worker
 
 T = TypeVar("T")
 FORGET_SECONDS = 600.0
@@ -32,7 +33,7 @@ class BackgroundRequests:
     def __init__(self, name: str) -> None:
         self._errands: dict[Hashable, _Errand] = {}
         self._queue: queue.SimpleQueue[_Errand | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = Worker(name, self._run)
         self._thread.start()
 
     def send(self, to: Hashable, what: Hashable, work: Callable[[], T], *, patience_seconds: float) -> T:
@@ -68,11 +69,17 @@ class BackgroundRequests:
         return errand.future
 
     def _run(self) -> None:
-        while (errand := self._queue.get()) is not None:
+        while (errand := self._next()) is not None:
             try:
                 errand.future.set_result(errand.work())
             except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to who asked
                 errand.future.set_exception(error)
+
+    def _next(self) -> _Errand | None:
+        self._thread.beat(math.inf)
+        errand = self._queue.get()
+        self._thread.beat(FORGET_SECONDS)
+        return errand
 
     def _forget(self) -> None:
         now = time.monotonic()

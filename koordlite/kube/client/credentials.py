@@ -22,11 +22,11 @@ CONNECTIONS = 8
 """Connections kept open: a watch each, and some for requests."""
 
 
-def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Transport:
+def load(kubeconfig: str | None, context: str | None, *, user_agent: str, connections: int = CONNECTIONS) -> Transport:
     """The server that a kubeconfig names, or the one of this pod's cluster.
 
     Tokens of a service account and of a kubeconfig's tokenFile are read again each minute, those of an exec plugin when
-    they expire. ConfigError when there are no usable credentials.
+    they expire. `connections` are kept open. ConfigError when there are no usable credentials.
     """
     library.prepare()
     from kubernetes.client.configuration import Configuration
@@ -36,7 +36,7 @@ def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Tra
         _from_file(settings, kubeconfig, context)
     else:
         _from_surroundings(settings)
-    return _client(settings, user_agent)
+    return _client(settings, user_agent, connections)
 
 
 def bare(
@@ -116,10 +116,10 @@ def _ask_for_token(settings: Configuration, token: Callable[[], str]) -> None:
     settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
 
 
-def _client(settings: Configuration, user_agent: str) -> Transport:
+def _client(settings: Configuration, user_agent: str, connections: int = CONNECTIONS) -> Transport:
     # The transport would sleep out a Retry-After by itself, without anybody knowing.
     settings.retries = False
-    settings.connection_pool_maxsize = CONNECTIONS
+    settings.connection_pool_maxsize = connections
     settings.keep_alive = True
     return Transport(settings, user_agent)
 

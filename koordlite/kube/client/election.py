@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
 from koordlite.kube.client.lease import Candidate
+from koordlite.threads import WITHIN_SECONDS, Worker
 
 _JOIN_SECONDS = 10.0
 
@@ -22,8 +24,8 @@ class Election:
         self.candidate = candidate
         self._gained, self._lost = gained or _nothing, lost or _nothing
         self._stop, self._stepped = threading.Event(), threading.Event()
-        self._asks = threading.Thread(target=self._ask, name="lease", daemon=True)
-        self._tells = threading.Thread(target=self._tell, name="lease-deadline", daemon=True)
+        self._asks = Worker("lease", self._ask)
+        self._tells = Worker("lease-deadline", self._tell)
 
     def start(self) -> None:
         """Begin to ask for the lease."""
@@ -35,8 +37,7 @@ class Election:
         self._stop.set()
         self._stepped.set()
         for thread in (self._tells, self._asks):
-            if thread.is_alive():
-                thread.join(_JOIN_SECONDS)
+            thread.join(_JOIN_SECONDS)
         if not self._asks.is_alive():
             self.candidate.release()
 
@@ -44,14 +45,18 @@ class Election:
         while not self._stop.is_set():
             pause = self.candidate.step()
             self._stepped.set()
+            self._asks.beat(pause + WITHIN_SECONDS)
             self._stop.wait(pause)
 
     def _tell(self) -> None:
         leading = False
         while not self._stop.is_set():
             # Woken by each attempt, and by the deadline of the last one that was granted.
-            self._stepped.wait(self.candidate.remaining_seconds() if leading else None)
+            pause = self.candidate.remaining_seconds() if leading else math.inf
+            self._tells.beat(pause + WITHIN_SECONDS)
+            self._stepped.wait(pause if leading else None)
             self._stepped.clear()
+            self._tells.beat()
             if self.candidate.is_leader() != leading and not self._stop.is_set():
                 leading = not leading
                 (self._gained if leading else self._lost)()

@@ -17,6 +17,7 @@ import msgspec
 from koordlite.kube.client import micro_time
 from koordlite.kube.client.access import Api, ApiError, Timeout
 from koordlite.kube.client.answers import ApiUnreachable
+from koordlite.model.errors import UNREADABLE
 
 RELEASED_SECONDS = 1
 """leaseDurationSeconds of a lease given back: the server refuses 0."""
@@ -173,7 +174,7 @@ class Candidate:
     def _hold(self, raw: bytes) -> None:
         try:
             lease = msgspec.json.decode(raw)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ApiUnreachable(errno.EPROTO, f"the answer is no Lease: {error}", self._path) from error
         if not isinstance(lease, dict) or not isinstance(lease.get("metadata"), dict):
             raise ApiUnreachable(errno.EPROTO, "the answer is no Lease", self._path)

@@ -13,9 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
+from koordlite.model.errors import UNREADABLE
 
 LIMIT = 500
 """Objects in a part; the server's etcd reads about as many at once."""
+EMPTY_PARTS = 20
+"""So many parts in a row may have no object: a server filters what it has read."""
+TOKEN_CHARACTERS = 16_384
+"""The longest continue token; one holds a key and a version."""
 RESTARTS = 3
 """After so many restarts the list is asked for in one part: it is changing faster than it can be read."""
 
@@ -42,12 +47,15 @@ class _List(msgspec.Struct):
         return self.items or []
 
 
-def pages(ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]], limit: int) -> Iterator[Page]:
+def pages(
+    ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]], limit: int, *, most_bytes: int = 4 << 30
+) -> Iterator[Page]:
     """The parts of one list; `ask` is `Api.request`. While one is worked on, the next one is on its way.
 
     A token expires after some minutes (410). Then the list begins again, which shows in another resource version.
+    ApiUnreachable when it does not end: it has more than `most_bytes`, or parts that bring it no further.
     """
-    restarts, token = 0, ""
+    restarts, token, size, empty = 0, "", 0, 0
 
     def request() -> Callable[[], Answer]:
         asked = _asked(query, limit if restarts < RESTARTS else 0, token)
@@ -56,13 +64,17 @@ def pages(ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]
     with contextlib.closing(_Ahead()) as ahead:
         while True:
             try:
-                page = decode(ahead.answer(request()).body, path)
+                body = ahead.answer(request()).body
+                page, size = decode(body, path), size + len(body)
             except ApiError as error:
                 if error.status != HTTPStatus.GONE or not token:
                     raise
-                restarts, token = restarts + 1, ""
+                restarts, token, size, empty = restarts + 1, "", 0, 0
                 continue
-            token = page.metadata.continue_ or ""
+            before, token = token, page.metadata.continue_ or ""
+            empty = 0 if page.objects else empty + 1
+            if token and (token == before or empty > EMPTY_PARTS or size > most_bytes or len(token) > TOKEN_CHARACTERS):
+                raise ApiUnreachable(errno.EMSGSIZE, "the list does not end: what answered is no API server", path)
             if token:
                 ahead.begin(request())
             yield Page(page.metadata.resource_version, page.objects)
@@ -110,7 +122,7 @@ def decode(body: bytes, path: str) -> _List:
     """
     try:
         found = msgspec.json.decode(body, type=_List)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ApiUnreachable(errno.EPROTO, f"the answer is no list: {error}", path) from error
     if found.items is msgspec.UNSET:
         raise ApiUnreachable(errno.EPROTO, "the answer is no list: it has no items", path)

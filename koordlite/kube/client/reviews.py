@@ -11,12 +11,13 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.model.errors import UNREADABLE
 
 YES_SECONDS = 60.0
 """How long a yes is believed: a withdrawn permission holds so long."""
@@ -24,11 +25,17 @@ NO_SECONDS = 10.0
 HELD = 1000
 """Verdicts remembered at most."""
 ASKED_PER_SECOND = 10
-"""A flood of invented tokens must not become a flood of requests to the API server."""
+"""A flood of invented tokens must not become a flood of requests to the API server. Tokens that were good before have
+as many for themselves."""
+STRANGERS = 3
+"""So many tokens of one address that nobody knows are mistakes; for each further one it waits twice as long."""
+STRANGER_SECONDS = (0.1, 10.0)
+"""The first and the longest such pause."""
 _TIMEOUT = (2.0, 5.0)
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
+_Key = TypeVar("_Key")
 Standing = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
 
 
@@ -49,30 +56,53 @@ class Reviewer:
         self._api, self._audience, self._now = api, audience, monotonic
         self._held: collections.OrderedDict[tuple[bytes, str, str], tuple[float, Verdict]] = collections.OrderedDict()
         self._asked: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
+        self._asked_again: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
+        self._good: collections.OrderedDict[bytes, None] = collections.OrderedDict()
+        """Tokens that were allowed something, by their digest."""
+        self._strangers: collections.OrderedDict[str, tuple[float, int]] = collections.OrderedDict()
+        """By address, from when on another token is asked about, and how many in a row nobody knew."""
         self._lock = threading.Lock()
 
-    def verdict(self, token: str, verb: str, path: str) -> Verdict:
-        """Whether the bearer of `token` may `verb` (`get`, `put`) the URL `path` of ours."""
+    def verdict(self, token: str, verb: str, path: str, address: str = "") -> Verdict:
+        """Whether the bearer of `token`, who asks from `address`, may `verb` (`get`, `put`) the URL `path` of ours."""
         key = hashlib.sha256(token.encode(errors="replace")).digest(), verb, path
         with self._lock:
             now = self._now()
             until, held = self._held.get(key, (now, Verdict("busy")))
             if until > now:
                 return held
-            if len(self._asked) == ASKED_PER_SECOND and now - self._asked[0] < 1.0:
+            if not self._may_ask(key[0], address, now):
                 return Verdict("busy", "too many tokens to ask the API server about; try again in a second")
-            self._asked.append(now)
         found = self._ask(token, verb, path)
         if found.standing != "unanswered":
-            self._remember(key, found)
+            self._remember(key, address, found)
         return found
 
-    def _remember(self, key: tuple[bytes, str, str], found: Verdict) -> None:
+    def _may_ask(self, token: bytes, address: str, now: float) -> bool:
+        """Tokens that were good come first: they do not wait for what strangers may have asked about. An address
+        that keeps sending tokens that nobody knows waits longer and longer."""
+        asked = self._asked_again if token in self._good else self._asked
+        not_before, _ = self._strangers.get(address, (now, 0))
+        if (asked is self._asked and now < not_before) or (len(asked) == asked.maxlen and now - asked[0] < 1.0):
+            return False
+        asked.append(now)
+        return True
+
+    def _remember(self, key: tuple[bytes, str, str], address: str, found: Verdict) -> None:
         with self._lock:
-            self._held[key] = self._now() + (YES_SECONDS if found.standing == "allowed" else NO_SECONDS), found
-            self._held.move_to_end(key)
-            if len(self._held) > HELD:
-                self._held.popitem(last=False)
+            now = self._now()
+            self._held[key] = now + (YES_SECONDS if found.standing == "allowed" else NO_SECONDS), found
+            _bound(self._held, key)
+            if found.standing == "allowed":
+                self._good[key[0]] = None
+                _bound(self._good, key[0])
+                self._strangers.pop(address, None)
+            elif found.standing == "unknown":
+                _, invented = self._strangers.get(address, (now, 0))
+                doubled = min(max(invented - STRANGERS, -1), 10)
+                pause = min(STRANGER_SECONDS[0] * 2**doubled, STRANGER_SECONDS[1]) if doubled >= 0 else 0.0
+                self._strangers[address] = now + pause, invented + 1
+                _bound(self._strangers, address)
 
     def _ask(self, token: str, verb: str, path: str) -> Verdict:
         try:
@@ -83,7 +113,7 @@ class Reviewer:
                 wanted = f" with audience {self._audience}" if audiences else ""
                 return Verdict("unknown", who.error or f"the API server does not know this token{wanted}")
             return self._access(who.user, verb, path)
-        except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+        except (ApiError, ApiUnreachable, *UNREADABLE) as error:
             return Verdict("unanswered", f"the API server could not be asked about the token: {error}")
 
     def _access(self, user: _User, verb: str, path: str) -> Verdict:
@@ -100,6 +130,12 @@ class Reviewer:
         body = {"apiVersion": head, "kind": kind, "spec": spec}
         raw = self._api.request("POST", path, body=body, timeout=_TIMEOUT).body
         return msgspec.convert(msgspec.json.decode(raw, type=_Review).status, type=shape)
+
+
+def _bound(held: collections.OrderedDict[_Key, Any], newest: _Key) -> None:
+    held.move_to_end(newest)
+    if len(held) > HELD:
+        held.popitem(last=False)
 
 
 class _Shape(msgspec.Struct):

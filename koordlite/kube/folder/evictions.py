@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.wire import objects
 
 FILE = "evictions.json"
@@ -67,7 +67,7 @@ def _read(path: Path) -> list[dict[str, object]]:
         return msgspec.json.decode(path.read_bytes(), type=_Items).items
     except FileNotFoundError:
         return []
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         do = "remove the file; until then no pod is evicted"
         raise InputError(Problem(str(path), "content", "", str(error), do)) from error
 

@@ -20,6 +20,7 @@ from msgspec import structs
 from koordlite.kube.kubelet import configz
 from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import affinity, objects
 
 Object = (
@@ -107,7 +108,7 @@ def _documents(path: Path, raw: bytes) -> Iterator[Document]:
         if path.suffix == ".json":
             yield Document(json.loads(text), None)
             return
-        loader = _Loader(text)
+        loader = _Loader(yaml_bounds.checked(text))
         while loader.check_node():
             node = loader.get_node()
             content = loader.construct_document(node)
@@ -115,13 +116,13 @@ def _documents(path: Path, raw: bytes) -> Iterator[Document]:
                 yield Document(content, node)
     except json.JSONDecodeError as error:
         raise InputError(_problem(f"{path}:{error.lineno}:{error.colno}", "not JSON: " + error.msg)) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        why = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InputError(_problem(place, f"not YAML: {why}")) from error
     except UnicodeDecodeError as error:
         raise InputError(_problem(f"{path}:1:1", f"not UTF-8: {error}")) from error
+    except yaml_bounds.UNREADABLE as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        form = "JSON" if path.suffix == ".json" else "YAML"
+        raise InputError(_problem(place, f"not {form}: {yaml_bounds.why(error)}")) from error
 
 
 def _objects(path: Path, document: Document, problems: list[Problem]) -> Iterator[Loaded]:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from koordlite.model import keys
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.wire import objects
 
 Resources = dict[str, str | int | float]
@@ -94,7 +94,7 @@ class Published:
             return decode(path.read_bytes())
         except FileNotFoundError:
             return None
-        except (msgspec.DecodeError, OSError) as error:
+        except (OSError, *UNREADABLE) as error:
             do = "remove the file; until then nothing is published"
             raise InputError(Problem(str(path), "content", "", str(error), do)) from error
 

@@ -16,7 +16,7 @@ import msgspec
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.kubelet import configz
 from koordlite.model.change import ClusterChange
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
@@ -64,7 +64,7 @@ class RecordedCluster:
             return parse(path.read_bytes())
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             do = "record it again, or remove the file"
             raise InputError(Problem(str(path), "content", "", str(error), do)) from error
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.picture.pod_resources import Devices, MemoryBlock
 
 T = TypeVar("T")
@@ -110,6 +110,6 @@ def _devices(raw: bytes) -> ByContainer[Devices]:
 def _parsed(file: str, raw: bytes, parse: Callable[[bytes], T]) -> T:
     try:
         return parse(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         do = "check what kubelet wrote there; what was read before holds"
         raise InputError(Problem("kubelet", file, raw[:200].decode(errors="replace"), str(error), do)) from error

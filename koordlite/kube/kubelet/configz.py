@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import add_resources
@@ -33,6 +33,8 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     """systemReserved + kubeReserved by resource."""
     cgroup_root: str = "/"
     cgroup_driver: str = ""
+    cpu_cfs_quota: bool | None = None
+    """None when kubelet was not asked."""
 
 
 class CPUManagerState(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ def parse_configz(raw: bytes) -> KubeletConfig:
         text = msgspec.json.decode(raw, type=_Configz).kubeletconfig
         cpus = CPUSet.parse(text.reserved_system_cpus) if text.reserved_system_cpus else None
         reserved = _reserved(text.system_reserved, text.kube_reserved)
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNREADABLE as error:
         raise _refused("/configz", raw, error, "kubelet's policies count as unknown") from error
     return KubeletConfig(
         cpu_manager_policy=text.cpu_manager_policy or "none",
@@ -64,6 +66,7 @@ def parse_configz(raw: bytes) -> KubeletConfig:
         reserved=reserved,
         cgroup_root=text.cgroup_root or "/",
         cgroup_driver=text.cgroup_driver or "",
+        cpu_cfs_quota=text.cpu_cfs_quota is not False,
     )
 
 
@@ -81,7 +84,7 @@ def decode_cpu_manager_state(raw: bytes) -> CPUManagerState:
     try:
         text = msgspec.json.decode(raw, type=_StateText)
         shared = CPUSet.parse(text.default_cpu_set)
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNREADABLE as error:
         raise _refused("cpu_manager_state", raw, error, "kubelet's exclusive CPUs count as unknown") from error
     problems: list[Problem] = []
     pods = [_pod_cpus(uid, sets, problems) for uid, sets in sorted((text.entries or {}).items())]
@@ -128,6 +131,7 @@ def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -
         reserved_cpus=reserved,
         listed_reserved_cpus=(config.reserved_system_cpus or EMPTY) & topology.cpuset,
         reserved=config.reserved,
+        cpu_cfs_quota=config.cpu_cfs_quota,
         pod_cpus=state.pod_cpus if static else (),
     )
     return kubelet, problems
@@ -147,6 +151,7 @@ class _ConfigText(msgspec.Struct, frozen=True, rename="camel"):
     kube_reserved: dict[str, str] | None = None
     cgroup_root: str | None = None
     cgroup_driver: str | None = None
+    cpu_cfs_quota: bool | None = msgspec.field(default=None, name="cpuCFSQuota")
 
 
 class _Configz(msgspec.Struct, frozen=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Callable
 
 import msgspec
 
 from koordlite.kube.client import credentials, paging
-from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
+from koordlite.kube.client.access import NODE_ANSWER_BYTES, Api, ApiError, ApiUnreachable
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.kube.kubelet.configz import KubeletConfig, parse_configz
 from koordlite.kube.settings import ClusterSettings
@@ -74,16 +75,19 @@ def connect(
     """Kubelet as the settings say; None when it is not to be asked, or its address is not known yet."""
     if settings.kubelet == "off":
         return None
+    bounded = functools.partial(Api, answer_bytes=NODE_ANSWER_BYTES)
     host = f"[{address}]" if ":" in address else address
     plain = settings.kubelet_read_only_port
-    read_only = Api(credentials.bare(f"http://{host}:{plain}", user_agent=user_agent)) if plain and address else None
+    read_only = (
+        bounded(credentials.bare(f"http://{host}:{plain}", user_agent=user_agent)) if plain and address else None
+    )
     if settings.kubelet == "proxy":
         return KubeletHttp(api, prefix=f"/api/v1/nodes/{node_name}/proxy", read_only=read_only, times=times)
     if not address:
         return None
 
     def client(server_name: str) -> Api:
-        return Api(
+        return bounded(
             credentials.bare(
                 f"https://{host}:{settings.kubelet_port}",
                 user_agent=user_agent,

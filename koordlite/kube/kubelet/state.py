@@ -29,10 +29,13 @@ from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
 from koordlite.ports import Files
+from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)
 CONFIG_SECONDS = 60.0
 """Kubelet's configuration changes when it restarts."""
+HURRIED_SECONDS = 2.0
+"""How long to wait at most for a kubelet that restarts with another policy."""
 PODS_SECONDS = 2.0
 ROUND_SECONDS = 1.0
 _JOIN_SECONDS = 2.0
@@ -96,10 +99,12 @@ class KubeletState:
         self._asked = {"kubelet": _Request(CONFIG_SECONDS)} | (
             {"kubelet pods": _Request(PODS_SECONDS)} if with_pods else {}
         )
+        self._policy_changed_at = float("-inf")
+        """When the CPU checkpoint last named another policy than before."""
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._news = threading.Event()
         self._lock, self._stop, self._asked_once = threading.Lock(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
+        self._thread = Worker("kubelet", self._run)
 
     def start(self) -> None:
         """Begin to ask."""
@@ -110,8 +115,7 @@ class KubeletState:
         self._stop.set()
         if self._notices:
             self._notices.end()
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_SECONDS)
+        self._thread.join(_JOIN_SECONDS)
         if self._notices and not self._thread.is_alive():
             self._notices.close()
             self._notices = None
@@ -139,6 +143,8 @@ class KubeletState:
             state = self._cpus
             # Without an answer the checkpoint alone says which policy wrote it.
             config = self._config or KubeletConfig(cpu_manager_policy=state.policy, topology_manager_policy="")
+            if self._is_older_than_checkpoint:
+                config = msgspec.structs.replace(config, cpu_manager_policy=state.policy)
             seen, wrong = kubelet.combine(config, state, self._topology)
             seen = msgspec.structs.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
             resources = self._resources(seen)
@@ -175,6 +181,7 @@ class KubeletState:
 
     def _run(self) -> None:
         while not self._stop.is_set():
+            self._thread.beat()
             self.round()
             self._asked_once.set()
             self._pass_time()
@@ -201,7 +208,7 @@ class KubeletState:
         except OSError as error:
             self._note(path, _unreadable(path, error))
             return
-        held = self._read.get(path)
+        held, policy = self._read.get(path), self._cpus.policy
         if held is None or held[0] != raw:
             try:
                 fresh = raw, parse(raw)
@@ -210,8 +217,18 @@ class KubeletState:
                 return
             with self._lock:
                 self._read[path] = fresh
+                if self._cpus.policy != policy:
+                    # Kubelet has restarted with another policy, and its configuration is another one.
+                    self._policy_changed_at = self._monotonic()
+                    self._asked["kubelet"].due = float("-inf")
             self.pods_changed()
         self._note(path, ())
+
+    @property
+    def _is_older_than_checkpoint(self) -> bool:
+        """Whether the CPU checkpoint names a policy since kubelet last answered what its configuration is."""
+        confirmed = self._asked["kubelet"].confirmed_at
+        return bool(self._cpus.policy) and confirmed is not None and confirmed < self._policy_changed_at
 
     @property
     def _cpus(self) -> CPUManagerState:
@@ -267,8 +284,10 @@ class KubeletState:
             LOG.warning("asking for %s: %s", what, error)
         with self._lock:
             asked.failures, asked.error = asked.failures + 1, error
-            pause = backoff.pause(asked.failures, random.uniform, last=CONFIG_SECONDS)
-            asked.due = self._monotonic() + max(pause, asked.every_seconds if asked.failures == 1 else 0.0)
+            last = HURRIED_SECONDS if self._is_older_than_checkpoint else CONFIG_SECONDS
+            pause = backoff.pause(asked.failures, random.uniform, last=last)
+            patient = asked.failures == 1 and not self._is_older_than_checkpoint
+            asked.due = self._monotonic() + max(pause, asked.every_seconds if patient else 0.0)
         self._note(what, problems)
 
     def _note(self, about: str, problems: tuple[Problem, ...]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -13,6 +12,7 @@ from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.publish.event_series import Aggregator, Event, Regarding, Series, Write
 from koordlite.model import printable
+from koordlite.threads import Worker
 
 __all__ = ["Event", "Events", "Regarding"]
 
@@ -45,7 +45,7 @@ class Events:
         self._monotonic, self._wall = monotonic, wall
         self._aggregator = Aggregator()
         self._waiting: queue.Queue[Event | None] = queue.Queue(WAITING)
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread = Worker("events", self._run)
         self._error = ""
         self._written = 0
         self._overflow = 0
@@ -77,6 +77,7 @@ class Events:
 
     def _run(self) -> None:
         while True:
+            self._thread.beat()
             try:
                 event = self._waiting.get(timeout=DUE_SECONDS)
             except queue.Empty:
@@ -102,6 +103,7 @@ class Events:
             self._send(write)
 
     def _send(self, write: Write) -> None:
+        self._thread.beat()
         try:
             self._ask(write)
         except (ApiError, ApiUnreachable) as error:

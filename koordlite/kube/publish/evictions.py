@@ -16,7 +16,7 @@ import msgspec
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import Timeout
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
-from koordlite.model.errors import EvictionRefused
+from koordlite.model.errors import UNREADABLE, EvictionRefused
 
 Outcome = Literal["accepted", "gone", "replaced"]
 """accepted: the pod is on its way out; gone: nothing has its name any more; replaced: another pod has its name."""
@@ -85,7 +85,7 @@ class EvictionClient:
             try:
                 raw = self._api.request("GET", "/api/v1", **how).body
                 found = msgspec.json.decode(raw, type=_Resources).resources or []
-            except (ApiError, msgspec.DecodeError):
+            except (ApiError, *UNREADABLE):
                 return FIRST_VERSION
             spoken = (r for r in found if r.name == "pods/eviction" and r.group and r.version)
             self._version = next((f"{r.group}/{r.version}" for r in spoken), FIRST_VERSION)
@@ -100,7 +100,7 @@ class EvictionClient:
             return "replaced" if msgspec.json.decode(raw, type=_Pod).metadata.uid != uid else None
         except ApiError as error:
             return "gone" if error.status == HTTPStatus.NOT_FOUND and error.named == name else None
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ApiUnreachable(errno.EPROTO, f"the answer is no pod: {error}", path) from error
 
 

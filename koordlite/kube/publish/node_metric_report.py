@@ -12,7 +12,7 @@ import msgspec
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.client.background import BackgroundRequests
 from koordlite.kube.publish import node_metric
-from koordlite.model.errors import Problem
+from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.slo import settings
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import objects
@@ -150,5 +150,5 @@ class NodeMetricReport:
         answer = self._api.request("PATCH", f"{PATH}/{self._name}{part}", body=body, content_type=_MERGE)
         try:
             return msgspec.json.decode(answer.body, type=_Held)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ApiError(422, "Unreadable", str(error), named=self._name) from error

@@ -14,7 +14,8 @@ import msgspec
 
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.client.background import BackgroundRequests
-from koordlite.model.errors import Problem
+from koordlite.model import keys
+from koordlite.model.errors import UNREADABLE, Problem
 
 LOG = logging.getLogger(__name__)
 FIRST_SECONDS, AGAIN_SECONDS = 60.0, 600.0
@@ -25,8 +26,8 @@ OURS = "koordlite"
 PLUGINS = {
     "kubernetes.io/batch-": "BatchResource",
     "kubernetes.io/mid-": "MidResource",
-    "node.koordinator.sh/cpu-normalization-ratio": "CPUNormalization",
-    "node.koordinator.sh/resource-amplification-ratio": "ResourceAmplification",
+    keys.CPU_NORMALIZATION_RATIO: "CPUNormalization",
+    keys.AMPLIFICATION_RATIO: "ResourceAmplification",
 }
 """By how a field begins, the plugin of the manager that writes it; source: Koordinator noderesource controller."""
 
@@ -131,7 +132,7 @@ class NodeWriters:
         query = (("fieldSelector", f"metadata.name={self._name}"), ("resourceVersion", "0"))
         try:
             found = writers(self._api.request("GET", "/api/v1/nodes", query=query).body, self._mine)
-        except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+        except (ApiError, ApiUnreachable, *UNREADABLE) as error:
             LOG.debug("who else writes the Node is not known: %s", error)
             return  # The watch of the same object says what is wrong; what was found last stays.
         self.problems = tuple(problem(self._name, writer) for writer in found)

@@ -14,7 +14,7 @@ from koordlite.kube.publish import node_patch, topology_patch
 from koordlite.kube.watch.reflector import View
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.wire import objects
 
 CONFIRM_SECONDS = 60.0
@@ -159,7 +159,7 @@ class Publisher:
         self._topology.written(raw)
         try:
             return msgspec.json.decode(raw, type=objects.NRTObject)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ApiError(422, "Unreadable", str(error), named=self._name) from error
 
 

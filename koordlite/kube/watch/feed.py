@@ -7,7 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.kube.watch.store import Store
+from koordlite.fault_guard import SubjectFaults
+from koordlite.kube.watch.store import KEEPS, Store
+from koordlite.model.errors import Problem
 
 T = TypeVar("T")
 
@@ -20,6 +22,7 @@ class Feed(Store[T]):
 
     def __init__(self, kind: str, shape: type[T], *, put: Callable[[T], None], gone: Callable[[str], None]) -> None:
         super().__init__(kind, shape)
+        self.faults = SubjectFaults(f"watch of {kind} objects")
         self._put, self._gone = put, gone
 
     def __len__(self) -> int:
@@ -38,11 +41,17 @@ class Feed(Store[T]):
             else:
                 self._take(raw, meta)
         for key in before.keys() - self._versions.keys():
-            self._gone(key)
+            self._drop(key)
 
     def _keep(self, key: str, fresh: T) -> None:
-        del key
-        self._put(fresh)
+        self._hand_on(key, lambda: self._put(fresh))
 
     def _drop(self, key: str) -> None:
-        self._gone(key)
+        self._hand_on(key, lambda: self._gone(key))
+
+    def _hand_on(self, key: str, change: Callable[[], None]) -> None:
+        """What goes wrong with one object costs that object, and neither the others nor the watch."""
+        try:
+            change()
+        except Exception as error:  # noqa: BLE001 - whoever listens works on what strangers write
+            self._problems[key] = Problem(f"{self._kind}/{key}", "object", "", self.faults.note(key, error), KEEPS)

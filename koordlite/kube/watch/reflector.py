@@ -16,8 +16,9 @@ import msgspec
 from koordlite.kube.client import backoff
 from koordlite.kube.client.answers import ApiError, refusal_in_stream
 from koordlite.kube.client.backoff import Uniform
-from koordlite.kube.watch.store import BROKEN, Store
-from koordlite.model.errors import Problem
+from koordlite.kube.client.outage import LONGEST_SECONDS
+from koordlite.kube.watch.store import Store
+from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.status.watch import WatchState
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ FAILURES_TO_RELIST = 5
 """After so many watches failed in a row the list is read again."""
 REFUSED_SECONDS = 60.0
 """Longest pause after 401 and 403: permissions have to change first."""
+VERSION_CHARACTERS = 128
+"""Longest resource version; those of etcd are numbers of 64 bits."""
 ABSENT_SECONDS = 300.0
 """Longest pause while the server does not know the kind: it has to be installed first."""
 
@@ -148,6 +151,7 @@ class Reflector(Generic[T]):
         """A whole list at `version`. ApiError when it has none, and so nothing to watch from: as with `on_line`."""
         if not version:
             raise ApiError(0, "", "the list has no resource version: what answered is no API server")
+        _check_length(version)
         self.store.replace(items)
         self._version = self._list_from = version
         self._listed, self._confirmed_at = True, now
@@ -165,13 +169,14 @@ class Reflector(Generic[T]):
         self._last_line_at = now
         try:
             event = _decode_event(line)
-        except BROKEN as error:
+        except UNREADABLE as error:
             raise ApiError(0, "", f"a line of the watch cannot be read: {error}") from error
         if not event.type:
             raise ApiError(0, "", "a line of the watch is no event: it has no type")
         if event.type == "ERROR":
             raise refusal_in_stream(bytes(event.object))
         version = self._taken(event)
+        _check_length(version)
         self._version = version or self._version
         self._told, self._expired = True, False
         self._failures = 0
@@ -198,7 +203,7 @@ class Reflector(Generic[T]):
         self._close(now, vouched=False)
         self._denied = False
         if not isinstance(error, ApiError):
-            self._fail(now, str(error))
+            self._fail(now, str(error), last=LONGEST_SECONDS)
         elif error.unknown_resource and self.source.optional:
             self._unserved(error, now)
         elif watching and error.status == HTTPStatus.GONE and not self._expired:
@@ -208,7 +213,8 @@ class Reflector(Generic[T]):
             self._version = self._list_from = ""
         else:
             self._denied = error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-            last = REFUSED_SECONDS if self._denied else backoff.LAST_SECONDS
+            away = LONGEST_SECONDS if error.status in _PATIENT else backoff.LAST_SECONDS
+            last = REFUSED_SECONDS if self._denied else away
             self._fail(now, str(error), asked=error.retry_after_seconds, last=last)
             self._distrust(error, watching=watching)
         if self._failures >= FAILURES_TO_RELIST and self._version:
@@ -281,9 +287,15 @@ class Reflector(Generic[T]):
         self._watch_started = None
 
 
+def _check_length(version: str) -> None:
+    """A version goes back to the server in the next request."""
+    if len(version) > VERSION_CHARACTERS:
+        raise ApiError(0, "", f"a resource version of {len(version)} characters: what answered is no API server")
+
+
 def _version(mark: msgspec.Raw) -> str:
     try:
         version = msgspec.json.decode(mark, type=_Mark).metadata.get("resourceVersion")
-    except BROKEN:
+    except UNREADABLE:
         return ""
     return version if isinstance(version, str) else ""

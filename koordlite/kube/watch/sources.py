@@ -16,7 +16,9 @@ _AFFINITY = f"/apis/{affinity.GROUP}/v1alpha1/namespaces"
 
 def node(name: str) -> Source[objects.NodeObject]:
     """The Node of that name."""
-    return Source(name="node", kind="node", shape=objects.NodeObject, paths=("/api/v1/nodes",), query=_named(name))
+    return Source(
+        name="node", kind="node", shape=objects.WrittenNodeObject, paths=("/api/v1/nodes",), query=_named(name)
+    )
 
 
 def pods(node_name: str) -> Source[objects.PodObject]:

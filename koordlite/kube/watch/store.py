@@ -7,11 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from koordlite.model.errors import Problem
+from koordlite.model.errors import UNREADABLE, Problem
 
 T = TypeVar("T")
-BROKEN = (msgspec.DecodeError, RecursionError)
-"""What reading JSON of others can end in; the second when it is nested deeper than anybody would write."""
 KEEPS = "fix the object; its last readable state counts"
 
 
@@ -100,7 +98,7 @@ class Store(Generic[T]):
         self._versions[meta.key] = meta.resource_version
         try:
             fresh = self._decoder.decode(raw)
-        except BROKEN as error:
+        except UNREADABLE as error:
             self._problems[meta.key] = Problem(f"{self._kind}/{meta.key}", "object", "", str(error), KEEPS)
             return
         self._problems.pop(meta.key, None)
@@ -121,7 +119,7 @@ class Store(Generic[T]):
         try:
             meta = _decode_any(raw).metadata
             why = "" if meta.name else "it has no name"
-        except BROKEN as error:
+        except UNREADABLE as error:
             why = str(error)
         if why:
             text = bytes(raw)[:200].decode(errors="replace")
@@ -133,4 +131,6 @@ class Store(Generic[T]):
 def is_older(version: str, than: str) -> bool:
     """Whether one resource version was given before the other; unknown (False) unless both are numbers."""
     both = version.isascii() and version.isdigit() and than.isascii() and than.isdigit()
-    return both and int(version) < int(than)
+    # As texts: a number of thousands of digits, which no server gives, is none that Python reads.
+    first, second = version.lstrip("0"), than.lstrip("0")
+    return both and (len(first), first) < (len(second), second)

@@ -9,12 +9,18 @@ from typing import Generic, TypeVar
 
 from koordlite.kube.client.access import Api, ApiError, Stream
 from koordlite.kube.client.answers import ApiUnreachable
+from koordlite.kube.client.outage import LINE_SECONDS
 from koordlite.kube.watch.reflector import Ask, Reflector, View
 from koordlite.model.status.watch import WatchState
+from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 CONNECT_SECONDS = 3.0
+LIST_SECONDS = 600.0
+"""A list of a whole cluster may take so long, page by page."""
+WORK_SECONDS = 60.0
+"""What one event leads to takes less."""
 _JOIN_SECONDS = 5.0
 
 
@@ -25,8 +31,8 @@ class Watching(Generic[T]):
         self._api, self._reflector, self._monotonic = api, reflector, monotonic
         self._lock, self._stop, self._listed = threading.Lock(), threading.Event(), threading.Event()
         self._stream: Stream | None = None
-        self._said = ""
-        self._thread = threading.Thread(target=self._run, name=f"watch-{reflector.source.name}", daemon=True)
+        self._said, self._said_at, self._unreachable = "", 0.0, False
+        self._thread = Worker(f"watch-{reflector.source.name}", self._run)
 
     def start(self) -> None:
         """Begin to list and watch."""
@@ -39,8 +45,7 @@ class Watching(Generic[T]):
             stream = self._stream
         if stream:
             stream.cancel()
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_SECONDS)
+        self._thread.join(_JOIN_SECONDS)
 
     def wait(self, seconds: float) -> bool:
         """Wait until the first answer, good or bad; False when none came in time."""
@@ -70,28 +75,54 @@ class Watching(Generic[T]):
         while not self._stop.is_set():
             with self._lock:
                 ask = self._reflector.ask(self._monotonic())
-            if self._stop.wait(max(0.0, ask.at - self._monotonic())):
+            pause = 0.0 if self._unreachable else max(0.0, ask.at - self._monotonic())
+            if self._stop.wait(self._idle(pause, ask)) or not self._may_ask(ask):
                 return
+            self._unreachable = False
             try:
                 self._list(ask) if ask.verb == "list" else self._watch(ask)
             except (ApiError, ApiUnreachable) as error:
                 if not self._stop.is_set():
                     self._failed(error)
             self._listed.set()
+        self._api.outage.leave(self)
+
+    def _idle(self, pause: float, ask: Ask) -> float:
+        """`pause`, and a sign of life that covers it and the request after it."""
+        self._thread.beat(pause + (LIST_SECONDS if ask.verb == "list" else CONNECT_SECONDS + WORK_SECONDS))
+        return pause
+
+    def _may_ask(self, ask: Ask) -> bool:
+        """Wait while the server cannot be reached and another watch tries; False when this one was stopped."""
+
+        def is_over() -> bool:
+            self._idle(0.0, ask)
+            return self._stop.is_set()
+
+        self._api.outage.wait(self, is_over)
+        return not self._stop.is_set()
 
     def _failed(self, error: ApiError | ApiUnreachable) -> None:
-        """Logged when it comes up or changes, not at each try."""
+        """Logged when it comes up, and when it changes at most once a minute."""
+        now = self._monotonic()
         with self._lock:
-            self._reflector.on_error(error, self._monotonic())
-            failed = bool(self._reflector.view(self._monotonic()).state.error)
+            self._reflector.on_error(error, now)
+            failed = bool(self._reflector.view(now).state.error)
+        if isinstance(error, ApiUnreachable):
+            self._unreachable = True
+            self._api.outage.failed(self, str(error))
+            return
+        self._api.outage.answered()
         if not failed:
             LOG.info("watch of %s: the list is read again: %s", self._reflector.source.name, error)
-        elif str(error) != self._said:
+        elif str(error) != self._said and (not self._said or now - self._said_at >= LINE_SECONDS):
             LOG.warning("watch of %s: %s", self._reflector.source.name, error)
+            self._said_at = now
         self._said = str(error)
 
     def _list(self, ask: Ask) -> None:
         page = self._api.collect(ask.path, ask.query, *(() if ask.paged else (0,)))
+        self._api.outage.answered()
         with self._lock:
             self._reflector.on_list(page.resource_version, page.items, self._monotonic())
         self._said = ""
@@ -101,8 +132,11 @@ class Watching(Generic[T]):
         with self._api.stream(ask.path, query=ask.query, timeout=timeout) as lines:
             self._began(lines)
             try:
+                self._thread.beat(ask.silence_seconds + WORK_SECONDS)
                 for line in lines:
+                    self._thread.beat(WORK_SECONDS)
                     self._line(line)
+                    self._thread.beat(ask.silence_seconds + WORK_SECONDS)
             finally:
                 self._began(None)
         with self._lock:
@@ -113,6 +147,8 @@ class Watching(Generic[T]):
             self._reflector.on_line(line, self._monotonic())
 
     def _began(self, lines: Stream | None) -> None:
+        if lines:
+            self._api.outage.answered()
         with self._lock:
             self._stream = lines
             if lines:

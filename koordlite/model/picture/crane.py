@@ -26,7 +26,7 @@ class CranePromise(msgspec.Struct, frozen=True):
 
 
 class CraneState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `craneCPUManager` promises; all of it is empty while that strategy is off."""
+    """What `craneCPUManager` promises: nothing while that strategy is off. `reserved` and `taken` hold all the same."""
 
     enforced: bool = False
     """The promises hold: other strategies keep their pods off exclusive CPUs."""

@@ -43,6 +43,8 @@ class Kubelet(msgspec.Struct, frozen=True):
     """`reservedSystemCPUs`, whatever the policy."""
     reserved: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """`systemReserved` + `kubeReserved` by resource."""
+    cpu_cfs_quota: bool | None = None
+    """Whether it writes the quotas of CPU limits (`cpuCFSQuota`); None when unknown."""
 
 
 def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:

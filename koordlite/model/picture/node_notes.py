@@ -23,6 +23,9 @@ _BATCH = "koord-batch"
 _KEPT = "the last good value stays in force"
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\Z", re.ASCII)
 _ZERO = Quantity(0)
+RATIO_STEP = 0.01
+"""A new normalization ratio closer than this to the one in force changes nothing. Source: Koordinator
+`ratioDiffEpsilon`."""
 
 
 class NodeNotes(msgspec.Struct, frozen=True):
@@ -50,10 +53,14 @@ def parse(annotations: Mapping[str, str], owner: str, *, last: NodeNotes, proble
             problems.extend(error.problems)
             return kept
 
+    ratio = read(keys.CPU_NORMALIZATION_RATIO, parse_normalization, last.cpu_normalization)
+    previous = last.cpu_normalization
+    if ratio is not None and previous is not None and abs(previous - ratio) < RATIO_STEP:
+        ratio = previous
     return NodeNotes(
         third_party=read(keys.THIRD_PARTY_ALLOCATIONS, parse_third_party, last.third_party),
         raw_allocatable=read(keys.RAW_ALLOCATABLE, parse_raw_allocatable, last.raw_allocatable),
-        cpu_normalization=read(keys.CPU_NORMALIZATION_RATIO, parse_normalization, last.cpu_normalization),
+        cpu_normalization=ratio,
     )
 
 
@@ -80,13 +87,15 @@ def parse_raw_allocatable(text: str, owner: str) -> Mapping[str, Quantity]:
 
 
 def parse_normalization(text: str, owner: str) -> float | None:
-    """`1.20`; None for no text. InputError when it is no number."""
+    """`1.20`; None for no text. InputError when it is no number above 0."""
     if not text:
         return None
-    if not _NUMBER.match(text):
+    ratio = float(text) if _NUMBER.match(text) else None
+    if ratio is None or ratio <= 0:
+        wrong = "not a number" if ratio is None else "not above 0"
         do = f"write a ratio like 1.20; {_KEPT}"
-        raise InputError(Problem(owner, keys.CPU_NORMALIZATION_RATIO, text, "not a number", do))
-    return float(text)
+        raise InputError(Problem(owner, keys.CPU_NORMALIZATION_RATIO, text, wrong, do))
+    return ratio
 
 
 def encode_origin(offered: Mapping[str, int | None]) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from koordlite.model import keys
-from koordlite.model.errors import Problem
+from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.crane import Zone, ZoneResources, node_of
 
@@ -74,7 +74,7 @@ def decode_result(text: str) -> dict[int, int]:
     """
     try:
         zones = msgspec.json.decode(text, type=tuple[Zone, ...] | None) or ()
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ValueError(str(error)) from error
     found: dict[int, int] = {}
     for zone in zones:

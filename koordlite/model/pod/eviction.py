@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model import keys
+from koordlite.model.errors import UNREADABLE
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.pod.values import Pod
 
@@ -59,7 +60,7 @@ def allows(annotations: Mapping[str, str], feature: str) -> bool:
         return True
     try:
         return feature in (msgspec.json.decode(text, type=list[str] | None) or ())
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+STRICT_RESERVATION = "strict-cpu-reservation"
+"""Option of the CPU manager's static policy: containers in the shared pool stay off reserved CPUs, too."""
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
+
+
+def is_on(options: Mapping[str, str], name: str) -> bool:
+    """Whether an option of kubelet's is on. With a word that is no boolean kubelet does not start, so it is not."""
+    return _BOOLEANS.get(options.get(name, ""), False)
 
 
 def parse_bool(text: str) -> bool:

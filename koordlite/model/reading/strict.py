@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import yaml
 
 from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.reading import yaml_bounds
 
 T = TypeVar("T")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -79,14 +80,13 @@ class _Reader:
 
     def compose(self, text: str) -> yaml.Node | None:
         try:
-            loader = _Loader(text)
+            loader = _Loader(yaml_bounds.checked(text))
             self._construct = functools.partial(loader.construct_object, deep=True)
             return loader.get_single_node()
-        except yaml.YAMLError as error:
+        except yaml_bounds.UNREADABLE as error:
             mark = getattr(error, "problem_mark", None)
             where = f"{self.source}:{mark.line + 1}:{mark.column + 1}" if mark else self.source
-            why = " ".join(str(getattr(error, "problem", None) or error).split())
-            self.problems.append(Problem(where, "$", "", f"not YAML: {why}", "fix the syntax"))
+            self.problems.append(Problem(where, "$", "", f"not YAML: {yaml_bounds.why(error)}", "fix the syntax"))
             return None
 
     def value(self, node: yaml.Node | None, hint: Any, path: str) -> Any:
@@ -215,7 +215,7 @@ class _Reader:
             return node.value
         before = len(self.problems)
         value = self._plain(node, path)
-        if hint is float and type(value) is int:
+        if hint is float and type(value) is int and abs(value) < 2**1000:
             return float(value)
         if len(self.problems) == before and (type(value) is not hint or (hint is float and not math.isfinite(value))):
             self.wrong(node, path, f"not {_WORDS[hint]}", f"write {_WORDS[hint]}")
@@ -226,9 +226,9 @@ class _Reader:
         """What YAML itself makes of `node`; a date that does not exist or an unknown tag is a mistake like others."""
         try:
             return self._construct(node)
-        except (yaml.YAMLError, ValueError, TypeError) as error:
-            why = " ".join(str(getattr(error, "problem", None) or error).split())
-            self.wrong(node, path, f"YAML cannot read it: {why}", "put text in quotes, or correct the value")
+        except yaml_bounds.UNREADABLE as error:
+            why = f"YAML cannot read it: {yaml_bounds.why(error)}"
+            self.wrong(node, path, why, "put text in quotes, or correct the value")
             return None
 
 

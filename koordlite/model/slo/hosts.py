@@ -66,6 +66,10 @@ def _place(document: JSONDocument, value: Any, path: str) -> dict[str, str] | No
         if ".." in text.split("/") or "\0" in text:
             document.note(f"{path}.{name}", text, "leads out of its base", _LEFT_OUT)
             return None
+    if not any(part not in ("", ".") for part in (*parent.split("/"), *relative.split("/"))):
+        why = "names the root of all cgroups, or kubelet's own group, and not one of the application"
+        document.note(f"{path}.relativePath", relative, why, _LEFT_OUT)
+        return None
     if base and base not in _BASES:
         document.note(
             f"{path}.base", base, "not a known base", f"write one of {', '.join(_BASES)}; it means CgroupRoot"

@@ -5,6 +5,8 @@ Source: gocrane/api `topology/v1alpha1/types.go`. The object is flat: it has nei
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from koordlite.model.wire.objects import ObjectMeta, WireObject
@@ -13,6 +15,8 @@ API_VERSION = "topology.crane.io/v1alpha1"
 KIND = "NodeResourceTopology"
 STATIC = "Static"
 """Crane's agent places pods on CPUs; None where kubelet does."""
+_ZONE = re.compile(r"node-?([0-9]{1,9})", re.ASCII)
+_MOST_NODES = 64
 SINGLE_NUMA = "SingleNUMANodePodLevel"
 """A pod that does not say otherwise gets all CPUs from one NUMA node."""
 
@@ -58,9 +62,16 @@ def zone_name(node: int) -> str:
     return f"node{node}"
 
 
+def numa_node(name: str) -> int | None:
+    """NUMA node id of a zone `node<id>`, 0 to 63; None for any other name."""
+    match = _ZONE.fullmatch(name)
+    number = int(match[1]) if match else _MOST_NODES
+    return number if number < _MOST_NODES else None
+
+
 def node_of(name: str) -> int:
-    """NUMA node id of a zone `node<id>`; ValueError for another name."""
-    number = name.removeprefix("node").removeprefix("-")
-    if number == name or not (number.isascii() and number.isdigit() and len(number) <= 9):
-        raise ValueError(f"{name!r} is no zone like node0")
-    return int(number)
+    """The same; ValueError for any other name."""
+    number = numa_node(name)
+    if number is None:
+        raise ValueError(f"{name[:80]!r} is no zone like node0")
+    return number

@@ -342,6 +342,12 @@ class MetaWithWriters(ObjectMeta, frozen=True):
     managed_fields: tuple[ManagedFields, ...] | None = None
 
 
+class WrittenNodeObject(NodeObject, frozen=True):
+    """A Node with who wrote what of it: the agent's own."""
+
+    metadata: MetaWithWriters = MetaWithWriters()
+
+
 class WrittenNRTObject(NRTObject, frozen=True):
     """A NodeResourceTopology with who wrote what of it: more than those need who read those of a whole cluster."""
 

@@ -6,7 +6,7 @@ as many as it requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -56,17 +56,24 @@ def _fits(cpus: CPUSet, held: Assignments, claim: Claim) -> bool:
     return asked and free and claim.policy in ("exclusive", "immovable") and not claim.barred
 
 
-def renewed(held: Assignments, claims: Sequence[Claim]) -> tuple[Assignments, Mapping[str, str]]:
-    """`held` with what the claims get that have nothing yet, in their order; and why the others get nothing, by uid."""
+def renewed(
+    held: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str] = lambda _exclusive: ""
+) -> tuple[Assignments, Mapping[str, str]]:
+    """`held` with what the claims get that have nothing yet, in their order; and why the others get nothing, by uid.
+
+    `shortage` says why not so many CPUs may be exclusive, empty when they may; what holds already stays.
+    """
     refused: dict[str, str] = {}
     for claim in claims:
         if claim.uid in held.entries:
             continue
         why = claim.barred or _wrong(held, claim)
+        after = held if why else _granted(held, claim)
+        why = why or (shortage(after.exclusive) if after.exclusive != held.exclusive else "")
         if why:
             refused[claim.uid] = why
         else:
-            held = _granted(held, claim)
+            held = after
     return held, refused
 
 

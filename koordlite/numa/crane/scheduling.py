@@ -13,7 +13,7 @@ import msgspec
 from koordlite.model.pod.crane import encode_result
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.resources import add_resources, parse_resources
-from koordlite.model.wire.crane import SINGLE_NUMA, STATIC, TopologyObject, Zone
+from koordlite.model.wire.crane import SINGLE_NUMA, STATIC, TopologyObject, Zone, numa_node
 from koordlite.numa.crane import containers
 from koordlite.numa.crane.containers import Container
 
@@ -186,4 +186,5 @@ def _amounts(texts: Mapping[str, str | int | float] | None) -> dict[str, Quantit
 
 
 def _is_node(zone: Zone) -> bool:
-    return zone.type in ("", "Node")
+    """A zone with any other name is no NUMA node, whatever its type says: its name could not be promised to a pod."""
+    return zone.type in ("", "Node") and numa_node(zone.name) is not None

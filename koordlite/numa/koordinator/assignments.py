@@ -8,6 +8,7 @@ write that annotation on his own pod, so the rule is asked again here. What hold
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -27,41 +28,90 @@ KEPT = "they are reserved for the system, or given to other pods by kubelet"
 _MOST_RIVALS = 5
 
 
+class SharedPool(msgspec.Struct, frozen=True, kw_only=True):
+    """The CPUs that latency-sensitive pods share, and how few of them promises may leave."""
+
+    cpus: CPUSet
+    """All that no reservation lists and that are not set apart for SYSTEM pods."""
+    reserved: int = 0
+    """How many of them a reservation by amount takes away."""
+    exclusive: CPUSet = EMPTY
+    """CPUs that pods have alone from kubelet or by Crane's annotations."""
+    percent: float
+    """The floor as a share of the CPUs that are not reserved."""
+    shared_milli: int
+    """What the pods request that run in it whatever the annotations say."""
+
+    def shortage(self, left: CPUSet, request_milli: int) -> str:
+        """Why promises may not leave it only `left`, when pods of `request_milli` share it; empty when they may."""
+        unreserved = len(self.cpus) - self.reserved
+        requested = -(-request_milli // 1000)
+        floor = min(max(math.ceil(unreserved * self.percent / 100), requested if self.percent else 0), unreserved)
+        rest = max(len(left) - self.reserved, 0)
+        if rest >= floor:
+            return ""
+        return (
+            f"latency-sensitive pods would share {rest} of {unreserved} CPUs, and keep at least {floor}: "
+            f"{self.percent:g} % of them, or the {request_milli / 1000:g} that they request"
+        )
+
+
 def judged(
     pods: Sequence[Pod],
     *,
     before: Mapping[str, CPUSet],
     created: Mapping[str, str],
     binds_every_pod: bool = False,
+    pool: SharedPool | None = None,
 ) -> tuple[Pod, ...]:
-    """The pods, each with the assignment that holds: one of its own class and size, without CPUs of an older one.
+    """The pods, each with the assignment that holds: one of its own class and size, without the CPUs of another one.
 
-    `before` are the assignments that held at the last look, by pod uid: they go first, then the pods in the order they
-    were `created` (RFC 3339), and last placeholders of reservations that make room for an owner. On a node that
-    `binds_every_pod` (`node_report.bind_policy`) the class does not matter.
+    `before` are the assignments that held at the last look, by pod uid: what a pod has of its own it keeps. Then the
+    pods take what is free in the order they were `created` (RFC 3339), and last placeholders of reservations that make
+    room for an owner. With a `pool`, a promise that would leave it less than its floor is refused as a whole; one that
+    held before stays. On a node that `binds_every_pod` (`node_report.bind_policy`) the class does not matter.
     A pod that nothing is said against stays the same object.
     """
     fresh = {pod.uid: _alone(pod, binds_every_pod) for pod in pods if pod.resource_status.cpuset}
+    claimants = [pod for pod in fresh.values() if pod.resource_status.cpuset and not pod.finished]
+    claimants.sort(key=lambda pod: (created.get(pod.uid, ""), pod.uid))
+    staying = [pod for pod in claimants if not _makes_room(pod)]
     holders: dict[int, str] = {}
+    for pod in staying:
+        held = before.get(pod.uid, EMPTY) & pod.resource_status.cpuset
+        holders = dict.fromkeys(held, pod.uid) | holders
+    sharing = (pod for pod in fresh.values() if pod.active and not pod.resource_status.cpuset)
+    shared_milli = sum(pod.request_milli() for pod in sharing) + (pool.shared_milli if pool else 0)
+    left = pool.cpus - pool.exclusive - CPUSet(holders) if pool else EMPTY
     rivals: dict[str, list[str]] = {}
-    for pod in sorted(fresh.values(), key=lambda pod: (_makes_room(pod), _age(pod, before, created))):
-        mine = pod.resource_status.cpuset
-        if not mine or pod.finished:
-            continue
-        others = {holders[cpu] for cpu in mine if cpu in holders}
-        if others and _makes_room(pod):
-            fresh[pod.uid] = msgspec.structs.replace(
-                pod, resource_status=msgspec.structs.replace(pod.resource_status, cpuset=EMPTY)
-            )
-        elif others:
-            names = ", ".join(sorted(fresh[uid].key for uid in others)[:_MOST_RIVALS])
-            fresh[pod.uid] = _refused(pod, f"some of them belong to {names}, which had them before")
-            for uid in others:
-                rivals.setdefault(uid, []).append(pod.key)
+    for pod in staying:
+        claim = pod.resource_status.cpuset
+        gained = CPUSet(cpu for cpu in claim if cpu not in holders)
+        lost = CPUSet(cpu for cpu in claim if holders.get(cpu, pod.uid) != pod.uid)
+        others = {holders[cpu] for cpu in lost}
+        names = ", ".join(sorted(fresh[uid].key for uid in others)[:_MOST_RIVALS])
+        why = [f"CPUs {lost} belong to {names}, which had them before"] if lost else []
+        for uid in others:
+            rivals.setdefault(uid, []).append(pod.key)
+        shortage = pool.shortage(left - gained, shared_milli) if pool and gained & left else ""
+        if shortage:
+            why.append(shortage)
+            lost |= gained
         else:
-            holders |= dict.fromkeys(mine.ids, pod.uid)
-    for uid, claimants in rivals.items():
-        status = msgspec.structs.replace(fresh[uid].resource_status, rivals=tuple(sorted(claimants)[:_MOST_RIVALS]))
+            left -= gained
+            holders |= dict.fromkeys(gained, pod.uid)
+        if lost:
+            fresh[pod.uid] = _refused(pod, lost, "; ".join(why))
+            shared_milli += 0 if claim - lost else pod.request_milli()
+    for pod in (each for each in claimants if _makes_room(each)):
+        if any(cpu in holders for cpu in pod.resource_status.cpuset):
+            status = msgspec.structs.replace(pod.resource_status, cpuset=EMPTY)
+            fresh[pod.uid] = msgspec.structs.replace(pod, resource_status=status)
+        else:
+            holders |= dict.fromkeys(pod.resource_status.cpuset, pod.uid)
+    for uid, keys_of_rivals in rivals.items():
+        status = fresh[uid].resource_status
+        status = msgspec.structs.replace(status, rivals=tuple(sorted(keys_of_rivals)[:_MOST_RIVALS]))
         fresh[uid] = msgspec.structs.replace(fresh[uid], resource_status=status)
     return tuple(fresh.get(pod.uid, pod) for pod in pods)
 
@@ -121,13 +171,16 @@ def cpu_limit_milli(pod: Pod) -> int | None:
 
 
 def _alone(pod: Pod, binds_every_pod: bool) -> Pod:
-    """The pod by itself: its class and its request."""
+    """The pod by itself: its class and the whole CPUs of its request."""
+    claim = pod.resource_status.cpuset
     own = binds_every_pod or pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)
     if not own and not (pod.raw_qos is QoSClass.NONE and pod.kube_qos is KubeQoS.GUARANTEED):
-        return _refused(pod, NOT_ITS_CLASS)
-    size, request = len(pod.resource_status.cpuset), pod.request_milli("cpu")
-    if size > -(-request // 1000):
-        return _refused(pod, f"they are {size}, and the pod requests {request / 1000:g}")
+        return _refused(pod, claim, NOT_ITS_CLASS)
+    request = pod.request_milli("cpu")
+    if len(claim) > request // 1000:
+        return _refused(
+            pod, claim, f"they are {len(claim)}, and the pod requests {request / 1000:g}: only whole CPUs count"
+        )
     return pod
 
 
@@ -136,11 +189,7 @@ def _makes_room(pod: Pod) -> bool:
     return pod.deleting and keys.RESERVATION_UID in pod.labels
 
 
-def _refused(pod: Pod, why: str) -> Pod:
+def _refused(pod: Pod, cpus: CPUSet, why: str) -> Pod:
     status = pod.resource_status
-    status = msgspec.structs.replace(status, cpuset=EMPTY, refused=status.cpuset, why=why)
+    status = msgspec.structs.replace(status, cpuset=status.cpuset - cpus, refused=cpus, why=why)
     return msgspec.structs.replace(pod, resource_status=status)
-
-
-def _age(pod: Pod, before: Mapping[str, CPUSet], created: Mapping[str, str]) -> tuple[bool, str, str]:
-    return before.get(pod.uid) != pod.resource_status.cpuset, created.get(pod.uid, ""), pod.uid

@@ -6,19 +6,17 @@ Source: Koordinator v1.9 `NewTopologyOptions` (topology_options.go), `amplifyNUM
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from koordlite.model import keys, nrt
+from koordlite.model import defaults, keys, nrt
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.node import Node, parse_reservation, parse_system_qos
+from koordlite.model.node import Node
 from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.once import Once
 from koordlite.model.quantity import Quantity
-from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.amounts import Ratios, amplified
 from koordlite.numa.koordinator.held import NOTHING_HELD, Held
@@ -32,15 +30,13 @@ from koordlite.numa.koordinator.values import (
     Machine,
     Zones,
 )
+from koordlite.numa.nrt import reader
+from koordlite.numa.nrt.reader import Reader
 from koordlite.numa.nrt.score import Costs
-
-T = TypeVar("T")
 
 FULL_PCPUS_ONLY, SPREAD_ONLY = "FullPCPUsOnly", "SpreadByPCPUs"
 _POLICIES = {"BestEffort": BEST_EFFORT, "Restricted": RESTRICTED, "SingleNUMANodePodLevel": SINGLE_NUMA_NODE}
 _NO_CPU_MANAGER = CPUManagerPolicy()
-_MOST_TIMES = 10**6
-_SKIPPED = "fix its writer; until then the node counts as one without it"
 
 
 class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,144 +134,51 @@ def bind_policy(labels: Mapping[str, str], kubelet_policy: str, kubelet_options:
     return label if label == SPREAD_ONLY else ""
 
 
-def read(obj: objects.NRTObject, problems: list[Problem]) -> NodeTopology:
+def read(obj: objects.NRTObject, problems: list[Problem], *, max_numa_nodes: int = defaults.NUMA_NODES) -> NodeTopology:
     """The topology that `obj` reports; a part that cannot be read counts as not there and is added to `problems`."""
-    note = _Notes(obj, problems)
-    machine = note.get(keys.CPU_TOPOLOGY, _machine) or NO_MACHINE
-    manager, kubelet_reserved = note.get(keys.CPU_MANAGER_POLICY, _cpu_manager) or (_NO_CPU_MANAGER, "")
-    written = note.get(keys.RESERVATION, parse_reservation)
-    system = note.get(keys.SYSTEM_QOS, parse_system_qos)
+    return of_reader(Reader(obj, problems, max_numa_nodes=max_numa_nodes), obj.topology_policies or ())
+
+
+def of_reader(report: Reader, words: Sequence[str]) -> NodeTopology:
+    """The same of what is read of it already; `words` are its `topologyPolicies`."""
+    machine = _machine(report.topology_text) if report.topology.cpus else NO_MACHINE
     reserved = union(
         (
-            *(note.cpus(keys.POD_CPU_ALLOCS, text) for text in note.get(keys.POD_CPU_ALLOCS, _kubelets_pods) or ()),
-            note.cpus(keys.CPU_MANAGER_POLICY, kubelet_reserved),
-            written.reserved_cpus or EMPTY if written else EMPTY,
-            system.exclusive_cpus if system else EMPTY,
+            *(alloc.cpuset for alloc in report.kubelets_pods),
+            report.cpu_manager.reserved_cpus,
+            report.reservation.reserved_cpus or EMPTY if report.reservation else EMPTY,
+            report.system_qos.exclusive_cpus if report.system_qos else EMPTY,
         )
     )
     return NodeTopology(
         machine=machine,
         reserved=reserved,
-        cpu_manager=manager,
-        numa_policy=next((_POLICIES[word] for word in obj.topology_policies or () if word in _POLICIES), ""),
-        zones=_zones(obj, machine, reserved, problems),
-        ratios=note.get(keys.AMPLIFICATION_RATIO, _ratios),
-        distances=_distances(obj),
+        cpu_manager=msgspec.structs.replace(report.cpu_manager, reserved_cpus=EMPTY),
+        numa_policy=next((_POLICIES[word] for word in words if word in _POLICIES), ""),
+        zones={number: _left(amounts, machine, number, reserved) for number, amounts in report.allocatable.items()},
+        ratios=report.ratios,
+        distances=report.distances,
     )
 
 
 def read_ratios(text: str | None) -> tuple[Ratios | None, str]:
     """The ratios in the Node's annotation, and why they cannot be read."""
     try:
-        return (None if text is None else _ratios(text, "")), ""
+        return (None if text is None else reader.read_ratios(text, "")), ""
     except InputError as error:
         return None, error.problems[0].why
 
 
-def _zones(obj: objects.NRTObject, machine: Machine, reserved: CPUSet, problems: list[Problem]) -> Zones:
-    owner, zones = _owner(obj), dict[int, Mapping[str, Quantity]]()
-    for zone in obj.zones or ():
-        number = nrt.numa_node_of_zone(zone.name)
-        if zone.type != "Node" or number is None:
-            continue
-        texts = {resource.name: resource.allocatable for resource in zone.resources or ()}
-        amounts = parse_resources(texts, owner, f"zones.{zone.name}", problems)
-        cpu = amounts.get("cpu")
-        if cpu and cpu.nano:
-            kept = len(machine.by_node.get(number, EMPTY) & reserved)
-            amounts["cpu"] = Quantity((cpu.milli - 1000 * kept) * 10**6, cpu.format)
-        zones[number] = amounts
-    return dict(sorted(zones.items()))
-
-
-def _distances(obj: objects.NRTObject) -> Costs:
-    """A distance that cannot be read counts as not given: then the NUMA nodes are as far apart as can be."""
-    found: dict[int, dict[int, int]] = {}
-    for zone in obj.zones or ():
-        number = nrt.numa_node_of_zone(zone.name)
-        if zone.type == "Node" and number is not None and zone.costs:
-            named = ((nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")) for cost in zone.costs)
-            found[number] = {other: far for other, far in named if other is not None and isinstance(far, int)}
-    return found
-
-
-class _Notes(msgspec.Struct, frozen=True):
-    """The annotations of one object, read one by one."""
-
-    obj: objects.NRTObject
-    problems: list[Problem]
-
-    def get(self, key: str, parse: Callable[[str, str], T]) -> T | None:
-        """The value of annotation `key`; None without one, or when it cannot be read."""
-        text = (self.obj.metadata.annotations or {}).get(key)
-        try:
-            return None if text is None else parse(text, _owner(self.obj))
-        except InputError as error:
-            self.problems.extend(error.problems)
-            return None
-
-    def cpus(self, key: str, text: str) -> CPUSet:
-        """A CPU list in annotation `key`; empty when it is none."""
-        try:
-            return CPUSet.parse(text)
-        except ValueError as error:
-            self.problems.append(Problem(_owner(self.obj), key, text, str(error), _SKIPPED))
-            return EMPTY
-
-
-def _machine(text: str, owner: str) -> Machine:
-    """The machine that annotation `text` of object `owner` describes; one for all nodes with the same text."""
-    try:
-        return _machine_of(text)
-    except InputError:
-        return Machine.of(nrt.decode_cpu_topology(text, owner).cpus)
-
-
 @functools.lru_cache(maxsize=1024)
-def _machine_of(text: str) -> Machine:
+def _machine(text: str) -> Machine:
     """Kept, because a cluster has few kinds of machines and many nodes of each."""
     return Machine.of(nrt.decode_cpu_topology(text, "").cpus)
 
 
-def _owner(obj: objects.NRTObject) -> str:
-    return f"noderesourcetopology/{obj.metadata.name}"
-
-
-class _Alloc(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    cpuset: str = ""
-    managed_by_kubelet: bool = False
-
-
-class _Manager(msgspec.Struct):
-    policy: str = ""
-    options: dict[str, str] | None = None
-    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
-
-
-def _kubelets_pods(text: str, owner: str) -> list[str]:
-    """CPU lists of the pods that kubelet gave CPUs of their own."""
-    allocs: list[_Alloc] = _decode(text, list[_Alloc] | None, owner, keys.POD_CPU_ALLOCS) or []
-    return [alloc.cpuset for alloc in allocs if alloc.managed_by_kubelet and alloc.uid]
-
-
-def _cpu_manager(text: str, owner: str) -> tuple[CPUManagerPolicy, str]:
-    """Policy and options, and the list of CPUs kubelet keeps for the system."""
-    found: _Manager = _decode(text, _Manager | None, owner, keys.CPU_MANAGER_POLICY) or _Manager()
-    return CPUManagerPolicy(policy=found.policy, options=found.options or {}), found.reserved_cpus
-
-
-def _ratios(text: str, owner: str) -> Ratios | None:
-    ratios: dict[str, float] | None = _decode(text, dict[str, float] | None, owner, keys.AMPLIFICATION_RATIO)
-    wild = next((name for name, ratio in (ratios or {}).items() if not ratio <= _MOST_TIMES), None)
-    if wild is not None:
-        why = f"{wild}: no node sells a resource more than {_MOST_TIMES} times"
-        raise InputError(Problem(owner, keys.AMPLIFICATION_RATIO, text, why, _SKIPPED))
-    return ratios
-
-
-def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
-    try:
-        return msgspec.json.decode(text, type=shape)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InputError(Problem(owner, key, text, str(error), _SKIPPED)) from error
+def _left(amounts: Mapping[str, Quantity], machine: Machine, number: int, reserved: CPUSet) -> Mapping[str, Quantity]:
+    """What a NUMA node may hand out, without its reserved CPUs."""
+    cpu = amounts.get("cpu")
+    if cpu and cpu.nano:
+        kept = len(machine.by_node.get(number, EMPTY) & reserved)
+        return {**amounts, "cpu": Quantity((cpu.milli - 1000 * kept) * 10**6, cpu.format)}
+    return amounts

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koordlite.model.reading.go_words import parse_bool
+from koordlite.model.reading.go_words import STRICT_RESERVATION, parse_bool
 from koordlite.numa.kubelet.machine import Machine
 
 _NAMES = {
@@ -17,7 +17,7 @@ _NAMES = {
     "distribute-cpus-across-numa": "across_numa",
     "align-by-socket": "by_socket",
     "distribute-cpus-across-cores": "across_cores",
-    "strict-cpu-reservation": "strict_reservation",
+    STRICT_RESERVATION: "strict_reservation",
     "prefer-align-cpus-by-uncorecache": "by_uncore",
 }
 _NOT_TOGETHER = (

@@ -56,5 +56,5 @@ _NOTHING = ("None",)
 
 
 def _count(text: str) -> int | None:
-    number = int(text) if text.isascii() and text.isdigit() else 0
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
     return min(number, _MOST_NODES) if number > 1 else None

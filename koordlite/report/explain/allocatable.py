@@ -15,6 +15,7 @@ from koordlite.model import keys
 from koordlite.model.decision import Decision, Evidence
 from koordlite.report import units
 from koordlite.report.sentence import sentence
+from koordlite.strategies.shared.offer import SETTLING
 
 SUBJECT = "allocatable"
 """The word for `explain`."""
@@ -89,7 +90,10 @@ def tables(decisions: Sequence[Decision]) -> tuple[Table, ...]:
     zones = tuple(_of_zones(decisions))
     batch = _of_node(decisions, "batch", BATCH, (keys.BATCH_CPU, keys.BATCH_MEMORY))
     return (
-        *(table if zones or not table.rows else msgspec.structs.replace(table, notes=(NO_ZONES,)) for table in batch),
+        *(
+            table if zones or not table.rows else msgspec.structs.replace(table, notes=(*table.notes, NO_ZONES))
+            for table in batch
+        ),
         *zones,
         *_of_node(decisions, "mid", MID, (keys.MID_CPU, keys.MID_MEMORY)),
     )
@@ -110,10 +114,10 @@ def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: 
     strategy = {"batch": "beAllocatable", "mid": "midAllocatable"}[kind]
     other = [d for d in decisions if d.strategy == strategy and d.subject == "node"]
     numbers = [d.evidence if d and "result" in d.evidence else {} for d in pair]
-    without_numbers = [d for d in (*pair, *other) if d and "result" not in d.evidence]
+    in_words = [d for d in (*pair, *other) if d and ("result" not in d.evidence or d.reason == SETTLING)]
     rows = tuple(_rows(names, *numbers))
-    if rows or without_numbers:
-        yield Table(f"node, {kind}", kind, rows, tuple(dict.fromkeys(sentence(d) for d in without_numbers)))
+    if rows or in_words:
+        yield Table(f"node, {kind}", kind, rows, tuple(dict.fromkeys(sentence(d) for d in in_words)))
 
 
 def _of_zones(decisions: Sequence[Decision]) -> Iterator[Table]:
@@ -122,7 +126,8 @@ def _of_zones(decisions: Sequence[Decision]) -> Iterator[Table]:
             continue
         cpu, memory = _ending(decision.evidence, "_milli", "cpu_"), _ending(decision.evidence, "_bytes", "memory_")
         rows = tuple(_rows(BATCH, cpu, memory))
-        yield Table(f"{decision.subject}, batch", "batch", rows, () if rows else (sentence(decision),))
+        notes = () if rows and decision.reason != SETTLING else (sentence(decision),)
+        yield Table(f"{decision.subject}, batch", "batch", rows, notes)
 
 
 def _ending(evidence: Evidence, unit: str, prefix: str) -> Evidence:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from koordlite.formulas.topology.given_zones import Amounts
+from koordlite.model import keys
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
@@ -84,7 +85,7 @@ def _asks(pod: Pod) -> Iterator[Check]:
     """What the pod asks for, and whether kubelet would give it CPUs of its own."""
     words = {
         "Koordinator's numa-topology-spec": pod.numa_policy,
-        "Volcano's annotation": pod.annotations.get(placements.VOLCANO_POLICY, ""),
+        "Volcano's annotation": pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""),
         "Crane's topology-awareness": "" if pod.crane.aware is None else str(pod.crane.aware).lower(),
     }
     asked = [f"{who} asks for {word}" for who, word in words.items() if word]
@@ -111,7 +112,7 @@ def _by_scheduler(pod: Pod) -> bool:
 
 def _plugin(pod: Pod) -> Iterator[Check]:
     """First cause, where a scheduler goes by the annotation: its plugin is off. The agent does not see that."""
-    if pod.annotations.get(placements.VOLCANO_POLICY, "none") != "none":
+    if pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "none") != "none":
         ask = "GET /rest/scheduling/v1/numaaware of koordlite numa-api says whether it is open"
         yield Check(
             "note", "plugin", f"Volcano's scheduler reads this annotation only with its plugin numa-aware: {ask}"
@@ -233,6 +234,6 @@ def _broken(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> I
     for each in wrong:
         facts = ", ".join(f"{name} {value}" for name, value in each.evidence.items())
         yield Check("cause", "violation", f"{each.container}: {each.reason} ({each.severity}): {facts}")
-    asked = pod.numa_policy in _NODES_WANTED or pod.annotations.get(placements.VOLCANO_POLICY, "") in _NODES_WANTED
+    asked = pod.numa_policy in _NODES_WANTED or pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "") in _NODES_WANTED
     if not wrong and pod.active and (placed or asked or pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)):
         yield Check("ok", "promises", "every promise about its placement holds")

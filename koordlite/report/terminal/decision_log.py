@@ -18,6 +18,7 @@ import msgspec
 
 from koordlite.model.decision import Decision
 from koordlite.model.defaults import LONGEST_LOG_SECONDS
+from koordlite.model.errors import UNREADABLE
 from koordlite.report.history import DecisionEvent
 from koordlite.report.minute import Minutes
 from koordlite.report.sentence import headline
@@ -75,7 +76,7 @@ class Levels:
         """Put the requested level in force. ValueError says what is wrong with the request."""
         try:
             request = msgspec.json.decode(body, type=LevelRequest)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise ValueError(f'{error}; write for example {{"level": "debug", "strategy": "cpuSuppress"}}') from error
         self._check(request)
         until = None if request.for_seconds is None else self.now() + request.for_seconds

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from prometheus_client import CollectorRegistry, exposition
 
+from koordlite import threads
 from koordlite.model import printable
 from koordlite.model.status.faults import Faults
 from koordlite.report import health, pods
@@ -159,6 +160,7 @@ class Endpoints:
         age = None if held is None else self._now() - held.at
         faults = held.tick.faults if held else Faults()
         checks = health.alive(age_seconds=age, period_seconds=self._period, faults=faults)
+        checks += (health.Check("threads", threads.not_ready() if path == "/readyz" else threads.unhealthy()),)
         if path == "/readyz" and held is not None:
             checks += health.ready(held.tick, stale_seconds=self._stale)
         why = health.failing(checks)

@@ -28,7 +28,7 @@ def v2() -> AttributeTable:
     return {
         "io.max": Attribute(_shown_limits, _set_limits, root=False),
         "io.weight": Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False),
-        "io.stat": Attribute(lambda group: _served(group, "{0} rbytes={1} wbytes=0 rios={2} wios=0\n")),
+        "io.stat": Attribute(lambda group: _served(group, _io_stat)),
         **_root_files("io."),
     }
 
@@ -36,7 +36,7 @@ def v2() -> AttributeTable:
 def v1(extended: bool) -> AttributeTable:
     """Throttles of every kernel; weight, model and targets of Anolis."""
     found = {f"blkio.throttle.{name}_device": Attribute(_reader(word), _writer(word)) for word, name in _LIMITS.items()}
-    found["blkio.throttle.io_service_bytes"] = Attribute(lambda group: _served(group, "{0} Read {1}\n"))
+    found["blkio.throttle.io_service_bytes"] = Attribute(lambda group: _served(group, _service_bytes))
     if not extended:
         return found
     weight = Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False)
@@ -49,9 +49,17 @@ def read_limit(group: Group) -> int | None:
     return int(held) if held else None
 
 
-def _served(group: Group, form: str) -> str:
+def _io_stat(disk: str, amount: int) -> str:
+    return f"{disk} rbytes={amount} wbytes=0 rios={amount // 4096} wios=0\n"
+
+
+def _service_bytes(disk: str, amount: int) -> str:
+    return f"{disk} Read {amount}\n"
+
+
+def _served(group: Group, line: Callable[[str, int], str]) -> str:
     amount = int(group.read_bytes)
-    return form.format(NUMBERS["vda"], amount, amount // 4096) if amount else ""
+    return line(NUMBERS["vda"], amount) if amount else ""
 
 
 def _lines(group: Group, word: str) -> str:

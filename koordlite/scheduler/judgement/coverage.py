@@ -20,6 +20,7 @@ from koordlite.scheduler.judgement.reports import Report
 
 CacheMode = Literal["overreserve", "discardReserved", "passthrough"]
 ForeignPods = Literal["reserve", "refuse", "ignore"]
+_NOTHING: Mapping[int, Amounts] = {}
 MOST_TRIES = 4
 """Newest pods that are tried one by one; beyond so many at once the report is waited for."""
 
@@ -42,10 +43,10 @@ def coverage(
     """What `report` has counted of the pods `alive` on the node and of those recently `gone`.
 
     `fresh` are the uids of those that the report was not known to count so far. Without a fingerprint, all others are
-    taken for counted.
+    taken for counted, and those that it places by name.
     """
     if not report.fingerprint:
-        uncounted = tuple(pod for pod in alive if pod.uid in fresh)
+        uncounted = tuple(pod for pod in alive if pod.uid in fresh and not report.places(pod.namespace, pod.name))
         return Coverage(not uncounted, uncounted, (), "the report carries no fingerprint of its pods")
     old = [pod for pod in alive if pod.uid not in fresh]
     new = [pod for pod in alive if pod.uid in fresh]
@@ -90,7 +91,8 @@ def has_exclusive(exclusive: Amounts, listed: Collection[str]) -> bool:
 
 def on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, Amounts]) -> Zones:
     """What is available when `reserved` is taken from every NUMA node, since nobody knows yet from which it will be
-    taken, and `returned` is given back to the NUMA nodes it was on."""
+    taken, and `returned` is given back to the NUMA nodes it was on. Below nothing where more is taken than there is:
+    `settled` tells both apart."""
     total: dict[str, int] = {}
     for amounts in reserved:
         for name, amount in amounts.items():
@@ -99,7 +101,12 @@ def on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, A
         return report.available
     return {
         node: {
-            name: _within(left, taken=total.get(name, 0), back=returned.get(node, {}).get(name, 0), most=most)
+            name: _within(
+                left,
+                taken=total.get(name, 0),
+                back=returned.get(node, {}).get(name, 0),
+                most=most,
+            )
             for name, left, most in ((n, a, report.totals[node].get(n, a)) for n, a in zone.items())
         }
         for node, zone in report.available.items()
@@ -107,4 +114,13 @@ def on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, A
 
 
 def _within(left: int, *, taken: int, back: int, most: int) -> int:
-    return max(0, min(left + back, most) - taken)
+    return min(left + back, most) - taken
+
+
+def settled(zones: Zones) -> tuple[Zones, Zones]:
+    """(What is available, by how much less than nothing)."""
+    if all(left >= 0 for zone in zones.values() for left in zone.values()):
+        return zones, _NOTHING
+    available = {node: {name: max(0, left) for name, left in zone.items()} for node, zone in zones.items()}
+    owed = {node: {name: -left for name, left in zone.items() if left < 0} for node, zone in zones.items()}
+    return available, owed

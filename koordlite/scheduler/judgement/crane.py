@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from koordlite.model import keys
 from koordlite.model.pod.crane import boolean
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import parse_resources
@@ -14,7 +15,7 @@ from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling
 from koordlite.numa.crane.containers import Container
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import CRANE_AWARENESS, CRANE_POLICY, CRANE_RESULT, KnownPod, PodShape
+from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
@@ -27,7 +28,7 @@ def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
     del settings
     if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
         return True
-    return bool(shape.note(CRANE_AWARENESS) or shape.note(CRANE_POLICY))
+    return bool(shape.note(keys.CRANE_TOPOLOGY_AWARENESS) or shape.note(keys.CRANE_CPU_POLICY))
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
@@ -49,7 +50,7 @@ def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """The topology result for the Binding."""
     del settings, uid
     found = _judged(shape, row)
-    return Promise({CRANE_RESULT: found.annotation} if found.annotation else {}, found.text)
+    return Promise({keys.CRANE_TOPOLOGY_RESULT: found.annotation} if found.annotation else {}, found.text)
 
 
 def _judged(shape: PodShape, row: Row) -> scheduling.Verdict:
@@ -61,8 +62,8 @@ def _asked(shape: PodShape) -> scheduling.PodAsked:
     if NAME not in shape.extra:
         shape.extra[NAME] = scheduling.PodAsked(
             containers=[_container(container) for container in shape.containers],
-            policy=shape.note(CRANE_POLICY),
-            aware=boolean(shape.note(CRANE_AWARENESS) or None),
+            policy=shape.note(keys.CRANE_CPU_POLICY),
+            aware=boolean(shape.note(keys.CRANE_TOPOLOGY_AWARENESS) or None),
             of_daemon_set=shape.daemon,
         )
     found: scheduling.PodAsked = shape.extra[NAME]

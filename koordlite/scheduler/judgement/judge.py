@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from koordlite.numa.nrt.filter import add
 from koordlite.scheduler.judgement import crane, koordinator, kubelet, owners, volcano
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
@@ -84,6 +85,22 @@ def points(shape: PodShape, row: Row, settings: Settings) -> int:
         return kubelet.points(shape, row, settings)
     asked = next((each for each in ALLOCATORS if each.concerns(shape, row, settings)), None)
     return asked.score(shape, row, settings).total if asked else kubelet.points(shape, row, settings)
+
+
+def takes(shape: PodShape, row: Row, settings: Settings) -> dict[int, dict[str, int]]:
+    """What kubelet would give the pod, by NUMA node; nothing where one part would be on several of them."""
+    found = kubelet.placed(shape, row, settings)
+    if any(len(nodes) != 1 for _, nodes in found):
+        return {}
+    total: dict[int, dict[str, int]] = {}
+    for part, (node,) in found:
+        add(total.setdefault(node, {}), part.taken)
+    return total
+
+
+def promises(shape: PodShape, row: Row, settings: Settings) -> bool:
+    """Whether a pod on this node has an allocator that promises it something."""
+    return any(each.concerns(shape, row, settings) for each in ALLOCATORS)
 
 
 def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:

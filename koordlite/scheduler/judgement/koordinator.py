@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from koordlite.model import keys
+from koordlite.model import defaults, keys
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
@@ -116,7 +116,8 @@ def _state(row: Row) -> NodeState:
     assert row.report is not None
     assert row.report.object is not None
     problems: list[Problem] = []
-    topology = msgspec.structs.replace(node_report.read(row.report.object, problems), numa_policy="")
+    reported = node_report.read(row.report.object, problems, max_numa_nodes=defaults.MOST_NUMA_NODES)
+    topology = msgspec.structs.replace(reported, numa_policy="")
     node = row.node or Node(name=row.name)
     labels = node.labels
     manager = topology.cpu_manager

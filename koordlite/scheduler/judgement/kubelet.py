@@ -52,6 +52,14 @@ def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
     return fit.why_not if fit is not None else ""
 
 
+def placed(shape: PodShape, row: Row, settings: Settings) -> tuple[tuple[nrt.Part, tuple[int, ...]], ...]:
+    """The NUMA nodes of each part of the pod, where it is admitted and aligned."""
+    if shape.best_effort or not shape.aligned or row.unusable or row.report is None:
+        return ()
+    fit = _fit(shape, row, row.report, settings)
+    return fit.placed if fit is not None and not fit.why_not else ()
+
+
 def _fit(shape: PodShape, row: Row, report: Report, settings: Settings) -> nrt.Fit | None:
     """None: the policy admits every pod."""
     policy: amounts.Policy

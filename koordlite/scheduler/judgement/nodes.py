@@ -26,6 +26,8 @@ class Row(msgspec.Struct, frozen=True, eq=False):
     at_most: Zones = msgspec.field(default_factory=dict)
     """The same if everything that is reserved should be taken from other NUMA nodes; one object with `zones` where
     nothing is reserved."""
+    owed: Zones = msgspec.field(default_factory=dict)
+    """By how much more is reserved than is available: what pods that go give back is owed first."""
     unusable: str = ""
     """Why nothing may be concluded from its NUMA nodes: upstream's text for the pod's condition."""
     node: Node | None = None

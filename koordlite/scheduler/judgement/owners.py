@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -78,20 +78,48 @@ def note(row: Row) -> dict[str, str]:
 def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row:
     """The node as this pod meets it: with the best of the reservations it may take in which it finds its capacity.
 
-    A pod that may do without one, and finds it in none, is judged by what the node has beside them.
+    A pod that may do without one, and finds it in none, is judged by what the node has beside them. It waits for one
+    that is handed over to it, or whose node has not reported all of its pods yet.
     """
     known = row.reservations
     if candidate.ignores:
         return msgspec.structs.replace(row, reservations=msgspec.structs.replace(known, ignores=True), extra={})
     mine = _preferred(candidate, [one for one in known.placed if _may_take(candidate, one, row)])
-    rows = [_taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
+    rows = [taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
     fallback = rows[0] if rows and candidate.affinity is not None else row
-    return next((each for each in rows if passes(each)), fallback)
+    # What cannot be known yet keeps no owner from its place.
+    surely = known.is_behind or any(one.handed_to for one in mine)
+    found = next((each for each in rows if any(map(passes, freed(each)))), None)
+    return _as_it_is(found or (rows[0] if rows and surely else fallback), passes)
 
 
-def _taking(row: Row, one: Placed, *, is_rest: bool) -> Row:
+def taking(row: Row, one: Placed, *, is_rest: bool = False) -> Row:
+    """The node as a pod meets it that takes this reservation."""
     known = msgspec.structs.replace(row.reservations, taking=one.uid, is_rest=is_rest)
     return msgspec.structs.replace(row, reservations=known, extra={})
+
+
+def freed(row: Row) -> Iterator[Row]:
+    """The node once the placeholders of the reservation that the pod takes have gone, in each way in which they may be
+    on its NUMA nodes: what they have is for the pod, and goes with them."""
+    known = row.reservations
+    cases = known.freed.get(known.taking)
+    if not cases:
+        yield row
+        return
+    left = tuple(pod for pod in row.pods if pod.stands_for != known.taking)
+    for zones in cases:
+        yield msgspec.structs.replace(row, zones=zones, at_most={}, pods=left, extra={})
+
+
+def _as_it_is(row: Row, passes: Callable[[Row], bool]) -> Row:
+    """The node now: with placeholders that are there, and without those that only the report still has, if the pod
+    fits wherever they were."""
+    known = row.reservations
+    if known.taking not in known.freed or any(pod.stands_for == known.taking for pod in row.pods):
+        return row
+    cases = list(freed(row))
+    return cases[0] if all(map(passes, cases)) else row
 
 
 def is_occupied(row: Row) -> bool:

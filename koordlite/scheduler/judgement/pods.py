@@ -18,12 +18,8 @@ from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import filter as nrt
 
-CRANE_AWARENESS = "topology.crane.io/topology-awareness"
-CRANE_RESULT = "topology.crane.io/topology-result"
-CRANE_POLICY = "topology.crane.io/cpu-policy"
-VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 _RESERVATION_NOTES = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
-_SCHEDULER_NOTES = (CRANE_AWARENESS, CRANE_POLICY, VOLCANO_POLICY)
+_SCHEDULER_NOTES = (keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_CPU_POLICY, keys.VOLCANO_NUMA_POLICY)
 _DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, *_SCHEDULER_NOTES, *_RESERVATION_NOTES)
 _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts
@@ -84,6 +80,8 @@ class KnownPod(msgspec.Struct, frozen=True):
     started: bool = False
     """Kubelet has taken it: `status.startTime` is set."""
     deleting: bool = False
+    nominated: str = ""
+    """The node that is being emptied for it, while it is not bound."""
     resource_status: str = ""
     """Annotation `scheduling.koordinator.sh/resource-status`."""
     crane_result: str = ""
@@ -142,8 +140,9 @@ def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
         reason=sys.intern(obj.status.reason or ""),
         started=obj.status.start_time is not None,
         deleting=obj.metadata.deletion_timestamp is not None,
+        nominated=sys.intern(obj.status.nominated_node_name or ""),
         resource_status=notes.get(keys.RESOURCE_STATUS, ""),
-        crane_result=notes.get(CRANE_RESULT, ""),
+        crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
         stands_for=stands_for(obj.metadata),
     )
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 import msgspec
 
-from koordlite.model import keys, nrt
-from koordlite.model.errors import InputError, Problem
+from koordlite.model import defaults, keys
+from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import fingerprint, placement, policy
 from koordlite.numa.nrt.filter import Amounts, Zones
+from koordlite.numa.nrt.reader import Reader
 
 Container = tuple[str, str, str]
 """Namespace, pod, container."""
@@ -63,21 +63,33 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Every resource that some NUMA node lists."""
         return frozenset(name for zone in self.available.values() for name in zone)
 
+    def places(self, namespace: str, pod: str) -> bool:
+        """Whether its reporter says by name where a container of the pod is: then its amounts count the pod."""
+        return (namespace, pod) in self._placed
+
+    @functools.cached_property
+    def _placed(self) -> frozenset[tuple[str, str]]:
+        return frozenset((namespace, pod) for namespace, pod, _ in _by_annotation(self))
+
+    def reader(self, problems: list[Problem]) -> Reader:
+        """Of what is kept of its annotations."""
+        meta = objects.ObjectMeta(name=self.name, annotations=dict(self.annotations))
+        return Reader(objects.NRTObject(metadata=meta), problems)
+
     def whereabouts(self, containers: Collection[Container]) -> dict[Container, int]:
         """The NUMA node of each container that is on one, as far as the report says; `containers` are all that run
         on the node and have resources of their own."""
         return _by_vectors(self, containers) or _by_annotation(self)
 
 
-def of_object(obj: objects.NRTObject) -> Report:
-    """The report in `obj`. Zones other than `node-<id>` of type Node are not looked at; ids may have gaps."""
+def of_object(obj: objects.NRTObject, max_numa_nodes: int = defaults.NUMA_NODES) -> Report:
+    """The report in `obj`, of at most so many NUMA nodes; ids may have gaps."""
     attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
-    said = policy.by_attributes(obj.attributes or ()).over(policy.by_policies(obj.topology_policies or ()))
-    said = said.over(policy.DEFAULT)
     annotations, problems = obj.metadata.annotations or {}, list[Problem]()
-    owner = f"noderesourcetopology/{obj.metadata.name}"
+    reader = Reader(obj, problems, max_numa_nodes=max_numa_nodes)
+    said, owner = reader.policy.over(policy.DEFAULT), reader.owner
     kept = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
-    available, totals = _columns(obj, owner, problems)
+    available, totals = _columns(reader.nodes, owner, problems)
     return Report(
         name=obj.metadata.name,
         version=obj.metadata.resource_version,
@@ -86,12 +98,12 @@ def of_object(obj: objects.NRTObject) -> Report:
         max_numa_nodes=said.max_numa_nodes or 8,
         available=available,
         totals=totals,
-        costs=_costs(obj, owner, problems),
+        costs=reader.distances,
         fingerprint=fingerprint.read(attributes, annotations),
         only_exclusive=fingerprint.only_exclusive(attributes),
         attributes=attributes,
         annotations=kept,
-        vectors=dict(_vectors(obj)),
+        vectors=dict(_vectors(reader.nodes)),
         problems=tuple(problems),
         # Only allocators of CPUs read the object, and only where an agent of theirs writes it.
         object=objects.NRTObject(
@@ -104,19 +116,13 @@ def of_object(obj: objects.NRTObject) -> Report:
     )
 
 
-def _zones(obj: objects.NRTObject) -> Iterable[tuple[int, objects.Zone]]:
-    for zone in obj.zones or ():
-        number = nrt.numa_node_of_zone(zone.name)
-        if zone.type == "Node" and number is not None:
-            yield number, zone
+_Nodes = Mapping[int, objects.Zone]
 
 
-def _columns(obj: objects.NRTObject, owner: str, problems: list[Problem]) -> tuple[Zones, Zones]:
+def _columns(nodes: _Nodes, owner: str, problems: list[Problem]) -> tuple[Zones, Zones]:
     available: dict[int, Amounts] = {}
     totals: dict[int, Amounts] = {}
-    for number, zone in _zones(obj):
-        if number in available:
-            problems.append(Problem(owner, "zones", zone.name, "two zones have this name", _DO))
+    for number, zone in nodes.items():
         rows = [(r.name, *_amounts(r, f"{owner}/{zone.name}", problems)) for r in zone.resources or ()]
         available[number] = {name: left for name, left, _ in rows}
         totals[number] = {name: total for name, _, total in rows}
@@ -139,21 +145,8 @@ def _amounts(resource: objects.ZoneResource, owner: str, problems: list[Problem]
     return left, total
 
 
-def _costs(obj: objects.NRTObject, owner: str, problems: list[Problem]) -> dict[int, dict[int, int]]:
-    found: dict[int, dict[int, int]] = {}
-    for number, zone in _zones(obj):
-        row = found.setdefault(number, {})
-        for cost in zone.costs or ():
-            other, distance = nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")
-            if other is None or not isinstance(distance, int):
-                problems.append(Problem(f"{owner}/{zone.name}", "costs", str(cost), "no distance to a node-<id>", _DO))
-            else:
-                row[other] = distance
-    return found
-
-
-def _vectors(obj: objects.NRTObject) -> Iterable[tuple[int, str]]:
-    for number, zone in _zones(obj):
+def _vectors(nodes: _Nodes) -> Iterable[tuple[int, str]]:
+    for number, zone in nodes.items():
         for attribute in zone.attributes or ():
             if attribute.get("name") == placement.VECTOR_ATTRIBUTE:
                 yield number, attribute.get("value", "")
@@ -172,15 +165,9 @@ def _by_vectors(report: Report, containers: Collection[Container]) -> dict[Conta
 
 def _by_annotation(report: Report) -> dict[Container, int]:
     """By our own annotation: the NUMA node that a container is promised, or that all its CPUs are on."""
-    text: Any = report.annotations.get(keys.PLACEMENT)
-    if not text:
-        return {}
-    try:
-        containers = nrt.decode_placement(text, f"noderesourcetopology/{report.name}").containers
-    except InputError:
-        return {}
+    placed = report.reader([]).placement
     found: dict[Container, int] = {}
-    for each in containers:
+    for each in placed.containers if placed else ():
         nodes = each.promised_nodes or tuple(each.cpus_by_numa)
         if each.exclusive and len(nodes) == 1:
             found[each.namespace, each.pod, each.container] = nodes[0]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from koordlite.formulas.reservation import lifecycle
+from koordlite.formulas.reservation import lifecycle, placeholder
 from koordlite.formulas.reservation.annotations import read
 from koordlite.formulas.reservation.capacity import Holding
 from koordlite.formulas.reservation.placeholder import stands_for
@@ -18,6 +18,7 @@ from koordlite.model.wire.reservation import HandOverText, ReservationObject
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.nrt.filter import Zones
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False):
@@ -60,7 +61,12 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
     def is_rest(self, meta: ObjectMeta) -> bool:
         """Whether the pod is the placeholder that the controller has made to hold it on, by the name that it noted."""
         noted = self.hand_over.rest if self.hand_over is not None else ""
-        return bool(noted) and meta.name == noted and stands_for(meta) == self.uid
+        return bool(noted) and meta.name == noted and stands_for(meta) == self.uid and meta.namespace == self.namespace
+
+    @property
+    def namespace(self) -> str:
+        """Where its placeholders are: a pod that says so elsewhere is none."""
+        return placeholder.namespace(self.object)
 
     @property
     def is_matchable(self) -> bool:
@@ -111,6 +117,11 @@ class OnNode(msgspec.Struct, frozen=True):
     """The pod takes what is reserved as if it were free (label reservation-ignored)."""
     is_rest: bool = False
     """The pod is no owner, but the placeholder for what an owner leaves over."""
+    freed: Mapping[str, tuple[Zones, ...]] = msgspec.field(default_factory=dict)
+    """What is available by NUMA node once the placeholders of a reservation have gone, by its uid: a case for each
+    NUMA node on which they may have been. Reservations without placeholders have none."""
+    is_behind: bool = False
+    """The node's report has not counted all of its pods yet: a NUMA node may be free that seems taken."""
     first: bool = False
     """The order label of the one it takes comes before those on all other nodes."""
 
@@ -128,7 +139,7 @@ class OnNode(msgspec.Struct, frozen=True):
 NO_RESERVATIONS = OnNode()
 
 
-def on_node(known: Iterable[Placed]) -> OnNode:
+def on_node(known: Iterable[Placed], freed: Mapping[str, tuple[Zones, ...]]) -> OnNode:
     """Reservations as pods meet them that take none."""
     listed = tuple(known)
-    return OnNode(listed) if listed else NO_RESERVATIONS
+    return OnNode(listed, freed=freed) if listed else NO_RESERVATIONS

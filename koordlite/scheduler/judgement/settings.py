@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from koordlite.model import defaults
 from koordlite.scheduler.judgement.coverage import CacheMode, ForeignPods
 
 
@@ -38,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a pod that is gone may still be in a report."""
     max_age_seconds: float = 300.0
     """How old what is known of the cluster may be; beyond, every verb answers with an error."""
+    max_numa_nodes: int = defaults.NUMA_NODES
+    """NUMA nodes of a machine beyond which its report is not used: the time to judge it doubles with each."""
     numa_distance: bool = False
     """Policy `numadistance`: nodes on which a pod gets NUMA nodes near together are rated higher, and the allocator
     takes those nearest together."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from koordlite.numa.nrt.filter import Amounts, Zones, add
+from koordlite.numa.nrt.filter import Amounts, add
 from koordlite.scheduler.judgement import judge
+from koordlite.scheduler.judgement.coverage import settled
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
@@ -28,30 +29,61 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choose(
-    shape: PodShape, row: Row, given: Sequence[KnownPod], *, priority: int, returned: Returned, settings: Settings
+    shape: PodShape,
+    row: Row,
+    given: Sequence[KnownPod],
+    *,
+    priority: int,
+    returned: Returned,
+    settings: Settings,
+    is_leaving: bool = False,
+    exempt: Collection[str] = (),
 ) -> Choice:
     """The victims with which a pod of `priority` would be admitted: those `given`, or more. None: the node is
-    dropped."""
+    dropped.
+
+    `is_leaving`: other pods leave the node anyhow, and the row is that of the node without them, so that fewer than
+    those `given` may do. `exempt` are uids of pods that are no victims: they are on their way.
+    """
 
     def admits(victims: Sequence[KnownPod]) -> bool:
         return judge.verdict(shape, without(row, victims, returned(victims)), settings).passes
 
-    if admits(given):
-        return Choice(tuple(given))
-    if not row.zones or row.unusable:
-        return Choice(dropped=row.unusable or "its NUMA nodes are unknown")
-    uids = {pod.uid for pod in given}
+    if is_leaving and fits_node(shape, row, ()) and admits(()):
+        return Choice(dropped="room is being made there by pods that leave")
     kept = row.reservations.uids - {row.reservations.taking}
     lower = [
         pod
         for pod in row.pods
-        if pod.priority < priority and pod.uid not in uids and not pod.deleting and pod.stands_for not in kept
+        if pod.priority < priority and not pod.deleting and pod.stands_for not in kept and pod.uid not in exempt
     ]
-    found = [more for zone in sorted(row.zones) if (more := _freeing(zone, lower, given, returned, admits))]
-    if not found:
+
+    def suffices(victims: Sequence[KnownPod]) -> bool:
+        return fits_node(shape, row, victims) and admits(victims)
+
+    if admits(given):
+        enough = _spared(shape, row, list(given), given, admits) if is_leaving else tuple(given)
+        fewer = [own for zone in _zones(row) if (own := _freeing(zone, lower, (), returned, suffices))]
+        best = min(fewer, key=_harm, default=list(enough))
+        # The scheduler's victims respect disruption budgets as far as they can: one pod less is no reason to differ.
+        is_better = len(best) + 1 < len(enough) and _harm(best)[0] <= _harm(enough)[0]
+        return Choice(tuple(best) if is_better else enough)
+    if not row.zones or row.unusable:
+        return Choice(dropped=row.unusable or "its NUMA nodes are unknown")
+    uids = {pod.uid for pod in given}
+    others = [pod for pod in lower if pod.uid not in uids]
+    if others and not any(returned([pod]) for pod in (*others, *given)):
+        return Choice(dropped="its report does not say on which NUMA nodes its pods are, so no victim can be chosen")
+    found = [more for zone in _zones(row) if (more := _freeing(zone, others, given, returned, admits))]
+    choices = [_spared(shape, row, [*given, *more], given, admits) for more in found]
+    choices += [tuple(own) for zone in _zones(row) if (own := _freeing(zone, lower, (), returned, suffices))]
+    if not choices:
         return Choice(dropped="no eviction of pods of lower priority frees a NUMA node for it")
-    best = min(found, key=_harm)
-    return Choice(_spared(shape, row, [*given, *best], given, admits))
+    return Choice(min(choices, key=_harm))
+
+
+def _zones(row: Row) -> list[int]:
+    return [] if row.unusable else sorted(row.zones)
 
 
 def reserved_for_others(row: Row, uids: Collection[str]) -> str:
@@ -64,21 +96,30 @@ def reserved_for_others(row: Row, uids: Collection[str]) -> str:
 
 
 def without(row: Row, victims: Iterable[KnownPod], back: Mapping[int, Amounts]) -> Row:
-    """The node after the victims have gone."""
+    """The node after the victims have gone, and given back so much by NUMA node."""
     gone = {pod.uid for pod in victims}
+    return _changed(row, tuple(pod for pod in row.pods if pod.uid not in gone), back, 1)
+
+
+def beside(row: Row, pod: KnownPod, takes: Mapping[int, Amounts]) -> Row:
+    """The node after another pod has come, with what it takes by NUMA node."""
+    return _changed(row, (*row.pods, pod), takes, -1)
+
+
+def _changed(row: Row, pods: tuple[KnownPod, ...], amounts: Mapping[int, Amounts], sign: int) -> Row:
     totals = row.report.totals if row.report else {}
-    left = tuple(pod for pod in row.pods if pod.uid not in gone)
-    return msgspec.structs.replace(row, zones=_plus(row.zones, back, totals), at_most={}, pods=left, extra={})
-
-
-def _plus(zones: Zones, back: Mapping[int, Amounts], totals: Zones) -> dict[int, Amounts]:
-    return {
+    zones = {
         node: {
-            name: min(left + back.get(node, {}).get(name, 0), totals[node].get(name, left))
+            name: min(
+                left - row.owed.get(node, {}).get(name, 0) + sign * amounts.get(node, {}).get(name, 0),
+                totals[node].get(name, left),
+            )
             for name, left in zone.items()
         }
-        for node, zone in zones.items()
+        for node, zone in row.zones.items()
     }
+    available, owed = settled(zones)
+    return msgspec.structs.replace(row, zones=available, owed=owed, at_most={}, pods=pods, extra={})
 
 
 def _freeing(
@@ -99,7 +140,7 @@ def _freeing(
 
 
 def _harm(victims: Sequence[KnownPod]) -> tuple[int, int]:
-    return max(pod.priority for pod in victims), len(victims)
+    return max((pod.priority for pod in victims), default=0), len(victims)
 
 
 def _spared(

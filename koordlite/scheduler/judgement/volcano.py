@@ -3,15 +3,14 @@ the rest."""
 
 from __future__ import annotations
 
-from koordlite.model import keys, nrt
+from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.errors import InputError
 from koordlite.model.topology import CPU
 from koordlite.numa import volcano
 from koordlite.numa.kubelet.machine import Machine
 from koordlite.scheduler.judgement import kubelet
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import VOLCANO_POLICY, PodShape
+from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
@@ -23,13 +22,13 @@ _UNASKED = Machine((CPU(0, 0, 0, 0),))
 def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
     """Whether a Guaranteed pod names a policy."""
     del row
-    return settings.check_volcano and shape.guaranteed and shape.note(VOLCANO_POLICY) not in ("", "none")
+    return settings.check_volcano and shape.guaranteed and shape.note(keys.VOLCANO_NUMA_POLICY) not in ("", "none")
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     """Volcano's text when kubelet's policy is another one."""
     del settings
-    return Verdict(NAME, volcano.policy_mismatch(shape.note(VOLCANO_POLICY), _reported(row)))
+    return Verdict(NAME, volcano.policy_mismatch(shape.note(keys.VOLCANO_NUMA_POLICY), _reported(row)))
 
 
 def score(shape: PodShape, row: Row, settings: Settings) -> Score:
@@ -47,10 +46,6 @@ def _reported(row: Row) -> volcano.Reported | None:
     report = row.report
     if report is None:
         return None
-    text = report.annotations.get(keys.CPU_MANAGER_POLICY)
-    try:
-        policy = nrt.decode_cpu_manager_policy(text, row.name).policy if text else ""
-    except InputError:
-        policy = ""
+    policy: str = row.once("volcano", lambda: report.reader([]).cpu_manager.policy)
     # A report without the CPU manager's policy comes from nodes that align, which kubelet does with static only.
     return volcano.Reported(_UNASKED, CPUSet((0,)), policy or "static", report.policy)

@@ -76,10 +76,17 @@ class RestGuard(Guard):
     """A guard that refuses in the form of what was asked for."""
 
     def refusal(
-        self, verb: str, path: str, authorization: str, *, hosts: Iterable[str] = (), client: str | None = None
+        self,
+        verb: str,
+        path: str,
+        authorization: str,
+        *,
+        hosts: Iterable[str] = (),
+        client: str | None = None,
+        address: str = "",
     ) -> Plain | None:
         """As `Guard`; in the envelope under `/rest/`, as a page under `/numa`."""
-        found = super().refusal(verb, path, authorization, hosts=hosts, client=client)
+        found = super().refusal(verb, path, authorization, hosts=hosts, client=client, address=address)
         if found is None:
             return None
         if path.startswith(PREFIX):

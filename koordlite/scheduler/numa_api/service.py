@@ -8,7 +8,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from koordlite import __version__
+from koordlite import __version__, threads
 from koordlite.http.answers import Answer as AnyAnswer
 from koordlite.http.answers import Plain
 from koordlite.http.guard import OPEN
@@ -16,6 +16,7 @@ from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.report.html import strict
 from koordlite.report.json.answer import Answer
 from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.numa_api import (
     documents,
     envelope,
@@ -69,7 +70,7 @@ class NumaService:
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> AnyAnswer:
         """`koordlite.http.Ask`."""
         if path in OPEN:
-            why = self._not_ready() if path == "/readyz" else ""
+            why = self._not_ready() or threads.not_ready() if path == "/readyz" else threads.unhealthy()
             return Plain(503, why) if why else Plain(200, "ok")
         if path.startswith((V1, QUERY)):
             return self._rest(path, query)
@@ -98,20 +99,29 @@ class NumaService:
         put = self._switches.put
         return _switched(lambda: {"status": status, "changed": put(policy, status)})
 
-    def keep_ready(self, stop: threading.Event) -> None:
+    def keep_ready(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Until `stop`: work out nodes that have changed, so that no page has to wait for a thousand of them."""
         while not stop.wait(READY_SECONDS):
+            beat()
             self._nodes()
 
     def _nodes(self) -> list[NodeView]:
         with self._cluster.lock:
             self._cluster.refresh()
             rows = [row for row in self._cluster.rows if row is not None]
-        return [view.of_row(row) for row in rows]
+        return [found for row in rows if (found := self._view(row)) is not None]
 
     def _node(self, name: str) -> NodeView | None:
         row = self._cluster.row(name)
-        return None if row is None else view.of_row(row)
+        return None if row is None else self._view(row)
+
+    def _view(self, row: Row) -> NodeView | None:
+        """One node; None, and counted, where a fault of ours keeps it from being shown."""
+        try:
+            return view.of_row(row)
+        except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+            self._cluster.faults.note(row.name, error)
+            return None
 
     def _node_page(self, name: str, *, refresh: bool) -> AnyAnswer:
         node, now = self._node(name), self._wall()

@@ -6,19 +6,18 @@ cannot be read is listed in `problems` and left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 
 from koordlite.formulas.topology import numa
 from koordlite.formulas.topology.numa import Violation
-from koordlite.model import keys, nrt, times
+from koordlite.model import keys, times
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.errors import InputError
-from koordlite.model.node import parse_reservation
-from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy, PodCPUAlloc
+from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.topology import Topology
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod
@@ -26,7 +25,6 @@ from koordlite.scheduler.judgement.reports import Report
 
 STALE_SECONDS = 180.0
 """A placement that is older is not believed: three of the longest periods at which agents publish."""
-_VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 State = Literal["ok", "stale", "unreadable", "no report"]
 Owner = Literal["reserved", "exclusive", "shared"]
 _NO_TOPOLOGY = Topology((), ())
@@ -124,29 +122,16 @@ def of_row(row: Row) -> NodeView:
 
 def _view(row: Row) -> NodeView:
     report = row.report or Report(row.name, "")
-    owner, problems = f"noderesourcetopology/{row.name}", [str(problem) for problem in report.problems]
-
-    def read(key: str, decode: Callable[[str, str], _T], otherwise: _T) -> _T:
-        text = report.annotations.get(key)
-        try:
-            return decode(text, owner) if text else otherwise
-        except InputError as error:
-            problems.append(str(error))
-            return otherwise
-
-    topology = read(keys.CPU_TOPOLOGY, nrt.decode_cpu_topology, _NO_TOPOLOGY)
-    manager = read(keys.CPU_MANAGER_POLICY, nrt.decode_cpu_manager_policy, CPUManagerPolicy())
-    nothing: tuple[PodCPUAlloc, ...] = ()
-    allocs = read(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs, nothing)
-    reservation = read(keys.RESERVATION, parse_reservation, None)
-    by_note = (reservation.reserved_cpus if reservation else None) or EMPTY
-    placement = read(keys.PLACEMENT, nrt.decode_placement, None)
+    problems = list(report.problems)
+    known = report.reader(problems)
+    topology, manager, placement = known.topology, known.cpu_manager, known.placement
+    allocs, by_note = known.allocs, (known.reservation.reserved_cpus if known.reservation else None) or EMPTY
     containers = placement.containers if placement else ()
     exclusive = {cpu: f"{a.namespace}/{a.name}" for a in allocs for cpu in a.cpuset & topology.cpuset}
     exclusive |= {
         cpu: f"{c.namespace}/{c.pod}" for c in containers if c.exclusive for cpu in c.promised_cpus & topology.cpuset
     }
-    rules = _Rules(topology, report.policy, manager, by_note)
+    rules = numa.Rules(topology=topology, policy=report.policy, cpu_manager_policy=manager.policy)
     return NodeView(
         name=row.name,
         has_report=row.report is not None,
@@ -161,8 +146,8 @@ def _view(row: Row) -> NodeView:
         more=(placement.more or 0) if placement else 0,
         observed=times.parse_or_none(placement.observed_at) if placement else None,
         has_placement=placement is not None,
-        findings=tuple(rules.findings(containers, row.pods)),
-        problems=tuple(problems),
+        findings=tuple(_findings(rules, manager, by_note, containers, row.pods)),
+        problems=tuple(map(str, problems)),
         pods=tuple(sorted(pod.key for pod in row.pods)),
     )
 
@@ -192,37 +177,26 @@ def _part(total: int | None, left: int | None) -> float | None:
     return None if not total or left is None else min(1.0, max(0.0, 1 - left / total))
 
 
-class _Rules(msgspec.Struct, frozen=True):
-    """What the pods of a node are judged by."""
-
-    topology: Topology
-    policy: str
-    manager: CPUManagerPolicy
-    reserved: CPUSet
-
-    def findings(self, containers: Sequence[ContainerPlacement], pods: Sequence[KnownPod]) -> Iterator[Finding]:
-        """By the rules of the agent and the descheduler. A pod that has ended, that is being deleted, or that the API
-        server no longer has is not judged."""
-        placed: dict[str, list[ContainerPlacement]] = {}
-        for container in containers:
-            placed.setdefault(container.uid, []).append(container)
-        for pod in pods:
-            if not pod.ended and not pod.deleting:
-                wrong = self._of_pod(pod, placed.get(pod.uid, []))
-                yield from (Finding(pod.namespace, pod.name, each) for each in wrong)
-
-    def _of_pod(self, pod: KnownPod, placed: Sequence[ContainerPlacement]) -> Iterator[Violation]:
-        strict = self.manager.options.get("strict-cpu-reservation", "").lower() in ("true", "1", "t")
-        owners = [("kubelet", self.manager.reserved_cpus, strict)]
-        if pod.shape.pod.qos_class is not QoSClass.SYSTEM:
-            owners.append(("koordinator", self.reserved, True))
-        for each in placed:
-            yield from numa.container_violations(each, self.topology, numa.MemoryThresholds())
-            used = (numa.reserved_use(each, owner=who, reserved=cpus, strict=s) for who, cpus, s in owners)
-            yield from filter(None, used)
-        wanted = pod.shape.note(_VOLCANO_POLICY) if pod.started else ""
-        mismatch = numa.policy_mismatch(wanted=wanted, node_policy=self.policy, cpu_manager_policy=self.manager.policy)
-        yield from filter(None, (numa.pod_spans(placed, self.topology), mismatch))
+def _findings(
+    rules: numa.Rules,
+    manager: CPUManagerPolicy,
+    reserved: CPUSet,
+    containers: Sequence[ContainerPlacement],
+    pods: Sequence[KnownPod],
+) -> Iterator[Finding]:
+    """By the rules of the agent and the descheduler. A pod that has ended, that is being deleted, or that the API
+    server no longer has is not judged."""
+    placed: dict[str, list[ContainerPlacement]] = {}
+    for container in containers:
+        placed.setdefault(container.uid, []).append(container)
+    by_kubelet = "kubelet", manager.reserved_cpus, is_on(manager.options, STRICT_RESERVATION)
+    for pod in pods:
+        if not pod.ended and not pod.deleting:
+            is_system = pod.shape.pod.qos_class is QoSClass.SYSTEM
+            kept = (by_kubelet,) if is_system else (by_kubelet, ("koordinator", reserved, True))
+            asked = pod.shape.note(keys.VOLCANO_NUMA_POLICY) if pod.started else ""
+            for wrong in rules.of_pod(placed.get(pod.uid, ()), asked_policy=asked, kept=kept):
+                yield Finding(pod.namespace, pod.name, wrong)
 
 
 def misplaced_cpus(node: NodeView) -> CPUSet:

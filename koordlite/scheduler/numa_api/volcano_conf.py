@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from koordlite.model.reading import yaml_bounds
+
 PLUGIN = "numa-aware"
 MARK = f"name: {PLUGIN}"
 _ITEM = re.compile(r"^(?P<indent>[ \t]*)-[ \t]+name:[ \t]*[\"']?(?P<name>[\w.-]+)[\"']?[ \t]*(#.*)?$")
@@ -92,7 +94,7 @@ def _checked(before: str, after: str, *, add: bool) -> str:
 
 def _read(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.safe_load(yaml_bounds.checked(text))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ValueError(f"it is no YAML: {' '.join(str(error).split())}") from error
 

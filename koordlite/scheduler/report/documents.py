@@ -10,6 +10,9 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
+from koordlite import threads
 from koordlite.model import duration
 from koordlite.model.quantity import Quantity
 from koordlite.scheduler.attempts import Attempt
@@ -48,7 +51,7 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
             "reservation": f"{held.stage} on {held.node}" if held else "",
             "phase": _phase(known),
             "events": attempt.events,
-            "nodes": [_judged(attempt, row, cluster.settings) for row in _first(attempt)],
+            "nodes": [_judged(attempt, row, cluster) for row in _first(attempt)],
             "unknownNodes": list(attempt.unknown)[:MOST_NODES],
             "onlySomeNodes": attempt.thinned,
         }
@@ -101,6 +104,8 @@ def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str
             "predictedWrong": cluster.predicted_wrong,
             "refusals": dict(extender.refusals),
             "podsRemembered": len(extender.attempts),
+            "faults": cluster.faults.total,
+            "threads": msgspec.to_builtins(threads.states()),
             "settings": {
                 "strategy": cluster.settings.strategy,
                 "cache": cluster.settings.cache,
@@ -131,7 +136,15 @@ def _first(attempt: Attempt) -> list[Row]:
     return rows[:MOST_NODES]
 
 
-def _judged(attempt: Attempt, row: Row, settings: Settings) -> dict[str, Any]:
+def _judged(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
+    try:
+        return _judgement(attempt, row, cluster.settings)
+    except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+        why = cluster.faults.note(row.name, error)
+        return {"node": row.name, "by": "", "refusal": why, "why": why}
+
+
+def _judgement(attempt: Attempt, row: Row, settings: Settings) -> dict[str, Any]:
     found = judge.verdict(attempt.shape, row, settings)
     said: dict[str, Any] = {"node": row.name, "by": found.protocol, "refusal": found.refusal, "why": found.why}
     if found.refusal:

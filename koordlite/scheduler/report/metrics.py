@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from koordlite.scheduler.extender import Extender
+from koordlite.scheduler.promises import Promises
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -16,9 +17,9 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.1, 0.25, 0.5, 1.0,
 class ExtenderMetrics(Collector):
     """One registry; the state of the cache is read at each scrape."""
 
-    def __init__(self, extender: Extender) -> None:
+    def __init__(self, extender: Extender, promises: Promises | None = None) -> None:
         self.registry = CollectorRegistry()
-        self._extender = extender
+        self._extender, self._promises = extender, promises
         self._requests = Counter(
             "koordlite_scheduler_requests", "Requests of schedulers", ("verb", "result"), registry=self.registry
         )
@@ -57,10 +58,15 @@ class ExtenderMetrics(Collector):
         yield _gauge("report_unchanged_seconds_max", "Age of the report that did not change longest", oldest)
         yield _gauge("reservations", "Pods on their way to a node", held)
         yield _counter("predicted_wrong", "Bound pods that kubelet refused for their topology", {(): wrong})
+        yield _counter("faults", "Nodes and questions left out by faults of the program", {(): cluster.faults.total})
         refused: dict[tuple[str, ...], int] = {(reason,): count for reason, count in refusals.items()}
         yield _counter("refused_nodes", "Nodes refused by filter", refused, ("reason",))
         ended: dict[tuple[str, ...], int] = {(why,): count for why, count in ends.items()}
         yield _counter("reservations_ended", "Reservations that ended, by reason", ended, ("reason",))
+        if self._promises is not None:
+            yield _gauge("unpromised_pods", "Bound pods without the promise that they need", self._promises.missing)
+            late: dict[tuple[str, ...], int] = {(result,): n for result, n in self._promises.results.items()}
+            yield _counter("late_promises", "Promises to pods that were bound without one", late, ("result",))
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from koordlite.formulas.reservation import lifecycle, placeholder
+from koordlite.formulas.reservation import capacity, lifecycle, placeholder
 from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.model import times
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import HandOverText, ReservationObject, ReservationStatus
 from koordlite.numa.koordinator.amounts import left
+from koordlite.scheduler.reserving import room
 from koordlite.scheduler.reserving.actions import (
     Action,
     CreatePlaceholder,
@@ -75,6 +76,12 @@ class Case(msgspec.Struct, frozen=True, dict=True):
         rest = left(lifecycle.amounts(self.status.allocatable), lifecycle.amounts(self.status.allocated))
         return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
 
+    def lacking(self, amounts: Amounts) -> list[str]:
+        """Resources of which its node has too little for one more placeholder, beside what others were promised."""
+        mine = self.reservation.metadata.uid
+        where = room.capacity(self.world, self.node, mine)
+        return ["node"] if where is None else capacity.fit_node(capacity.whole(amounts), where, {})
+
     def say(self, reason: str, note: str, *, is_warning: bool = False) -> Say:
         """An Event."""
         return Say(reason=reason, note=f"{self.name}: {note}", is_warning=is_warning)
@@ -82,7 +89,10 @@ class Case(msgspec.Struct, frozen=True, dict=True):
     def next_number(self) -> int:
         """Beyond those in use: what is asked twice is made once."""
         used = [int(text) for pod in self.pods if (text := pod.name.rpartition("-")[2]).isdigit()]
-        return max(used, default=0) + 1
+        number, where = max(used, default=0) + 1, placeholder.namespace(self.reservation)
+        while self.world.exists(where, placeholder.name(self.reservation, number)):
+            number += 1  # On its way out, or a stranger's.
+        return number
 
     @property
     def next_name(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.fault_guard import FaultGuard
+from koordlite.fault_guard import FaultGuard, SubjectFaults
 from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
@@ -24,10 +24,15 @@ from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.judgement.settings import Settings as Judgement
+from koordlite.scheduler.owners import Owners
 from koordlite.scheduler.reserving import rivals, step
 from koordlite.scheduler.reserving.actions import Say, Step
 from koordlite.scheduler.reserving.world import World
 from koordlite.scheduler.reserving.writer import GROUP_VERSION, RESERVATIONS, Refused, Writer
+from koordlite.scheduler.watches import REPORTS
+from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{rivals.LEASE_NAMESPACE}/leases/{rivals.LEASE}"
@@ -35,11 +40,15 @@ SOURCES: tuple[Source[Any], ...] = (
     Source(name="reservations", kind="reservation", shape=ReservationObject, paths=(RESERVATIONS,), optional=True),
     Source(name="nodes", kind="node", shape=NodeObject, paths=("/api/v1/nodes",)),
     Source(name="pods", kind="pod", shape=PodObject, paths=("/api/v1/pods",)),
+    REPORTS,
 )
 IDLE_SECONDS = 3.0
 """Longest time between two rounds: ends and pauses come by time."""
-LEAST_SECONDS = 0.02
-"""Between two rounds: what comes together is planned together. A long round is followed by twice its time."""
+LEAST_SECONDS, MOST_SECONDS = 0.02, 0.5
+"""Between two rounds: what comes together is planned together. A long round is followed by as long a pause, up to a
+limit."""
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 1.0, 60.0
+"""After requests about one Reservation failed; twice as long after each failure in a row."""
 RIVAL_SECONDS = 10.0
 SAID_AGAIN_SECONDS = 600.0
 
@@ -65,23 +74,31 @@ class Controller:
         *,
         leads: Callable[[], bool],
         tell: Callable[[Event], None],
+        cluster: Cluster | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`leads`: whether this process may write now. `tell` writes an Event."""
+        """`leads`: whether this process may write now. `tell` writes an Event. `cluster`: what an extender in this
+        process knows of NUMA nodes; without it the controller keeps its own."""
         self._api, self._settings, self._leads, self._tell = api, settings, leads, tell
         self._monotonic, self._wall = monotonic, wall
-        self.world, self.lock = World(), threading.RLock()
+        self._cluster = cluster or Cluster(Judgement(), monotonic=monotonic)
+        self._is_shared = cluster is not None
+        self.world, self.lock = World(lacks=Owners(self._cluster).lacks, fault=self._fault), threading.RLock()
+        self.faults = SubjectFaults("reservations")
         self._stop, self._wake = threading.Event(), threading.Event()
-        self._watches = {source.name: self._watching(source) for source in SOURCES}
+        sources = (source for source in SOURCES if source is not REPORTS or not self._is_shared)
+        self._watches = {source.name: self._watching(source) for source in sources}
         self._writer = Writer(api, wrote=self._wrote, deleted=self._deleted, say=self._said, may=leads)
         self._refused: dict[str, str] = {}
+        self._paused: dict[str, tuple[int, float]] = {}
+        """By uid of a Reservation, how many steps failed in a row, and until when no other is tried."""
         self._told: dict[tuple[str, str, str], float] = {}
         self._rival, self._rival_at, self._error = "", float("-inf"), ""
         self._rival_lease: dict[str, Any] | None = None
         self.said: collections.Counter[str] = collections.Counter()
         """Events by reason."""
-        self._thread = threading.Thread(target=self._run, name="reservations", daemon=True)
+        self._thread = Worker("reservations", self._run, restarts=False)
 
     def start(self) -> None:
         """Begin to watch and to work."""
@@ -107,7 +124,11 @@ class Controller:
         states = {name: watch.state() for name, watch in self._watches.items()}
         if states["reservations"].absent:
             return "the API server serves no Reservations: apply manifests/crds/koordinator"
-        waiting = [name for name, state in states.items() if state.age_seconds is None]
+        # Without permission to read reports nothing is known of NUMA nodes, and everything else goes on.
+        beside = {name for name, state in states.items() if state.absent or (name == REPORTS.name and state.denied)}
+        waiting = [name for name, state in states.items() if state.age_seconds is None and name not in beside]
+        if not waiting:
+            self._cluster.synced()
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 
     def gained(self) -> None:
@@ -131,14 +152,26 @@ class Controller:
         self._look_for_rival()
         self._error = ""
         for each in self._steps():
+            self._thread.beat()
+            count, until = self._paused.get(each.uid, (0, 0.0))
+            if self._monotonic() < until:
+                continue
             try:
                 failed = self._writer.run(each)
                 self._refused.pop(each.uid, None)
             except Refused as error:
                 failed = self._refused[each.uid] = str(error)
+            except ApiUnreachable as error:
+                self._error = str(error)
+                LOG.warning("reservation %s: %s", each.name, error)
+                return  # The others would wait for it in vain, each for itself.
+            self._paused.pop(each.uid, None)
             if failed:
                 self._error = f"reservation {each.name}: {failed}"
                 LOG.warning("reservation %s: %s", each.name, failed)
+                if each.uid not in self._refused and self._leads():
+                    pause = min(FIRST_PAUSE_SECONDS * 2**count, LAST_PAUSE_SECONDS)
+                    self._paused[each.uid] = min(count + 1, 10), self._monotonic() + pause
 
     def _steps(self) -> Iterator[Step]:
         """One after the other, each planned with what the ones before have written."""
@@ -158,12 +191,13 @@ class Controller:
         guard = FaultGuard()
         while not self._stop.is_set():
             guard.begin()
+            self._thread.beat()
             began = self._monotonic()
             with guard:
                 self.round()
             took = self._monotonic() - began
             self._wake.wait(IDLE_SECONDS)
-            self._stop.wait(max(LEAST_SECONDS, 2 * took))
+            self._stop.wait(min(max(LEAST_SECONDS, took), MOST_SECONDS))
             self._wake.clear()
 
     def _look_for_rival(self) -> None:
@@ -197,7 +231,13 @@ class Controller:
 
     def _deleted(self, uid: str) -> None:
         with self.lock:
+            pod = self.world.pods.get(uid)
             self.world.removed(uid)
+        if pod is not None:
+            self._cluster.remove_pod(pod.key)
+
+    def _fault(self, name: str, error: Exception) -> None:
+        self._error = self.faults.note(f"reservation {name}", error)
 
     def _said(self, of: Step, said: Say) -> None:
         key, now = (of.uid, said.reason, said.note), self._monotonic()
@@ -212,25 +252,30 @@ class Controller:
         self._tell(Event(regarding=about, reason=said.reason, note=said.note, action="Reserve", type=kind))
 
     def _watching(self, source: Source[Any]) -> Watching[Any]:
-        put: dict[str, Callable[[Any], object]] = {
-            "reservations": self.world.put_reservation,
-            "nodes": self.world.put_node,
-            "pods": self.world.put_pod,
+        world, cluster = self.world, self._cluster
+        changes: dict[str, tuple[Callable[[Any], object], Callable[[str], object]]] = {
+            "reservations": (world.put_reservation, world.remove_reservation),
+            "nodes": (world.put_node, world.remove_node),
+            "pods": (world.put_pod, world.remove_pod),
         }
-        gone: dict[str, Callable[[Any], object]] = {
-            "reservations": self.world.remove_reservation,
-            "nodes": self.world.remove_node,
-            "pods": self.world.remove_pod,
+        judged: dict[str, tuple[Callable[[Any], None], Callable[[str], None]]] = {
+            "reservations": (cluster.put_reservation, cluster.remove_reservation),
+            "nodes": (cluster.put_node, cluster.remove_node),
+            "pods": (cluster.put_pod, cluster.remove_pod),
+            REPORTS.name: (cluster.put_report, cluster.remove_report),
         }
 
-        def taken(change: Callable[[Any], object]) -> Callable[[Any], None]:
+        def taken(place: int) -> Callable[[Any], None]:
             def apply(what: Any) -> None:
-                with self.lock:
-                    if change(what) is not False:
-                        self._wake.set()
+                if not self._is_shared:
+                    judged[source.name][place](what)
+                if source.name in changes:
+                    with self.lock:
+                        if changes[source.name][place](what) is not False:
+                            self._wake.set()
 
             return apply
 
-        feed: Feed[Any] = Feed(source.kind, source.shape, put=taken(put[source.name]), gone=taken(gone[source.name]))
-        reflector: Reflector[Any] = Reflector(source, uniform=random.uniform, store=feed)
+        feed: Feed[Any] = Feed(source.kind, source.shape, put=taken(0), gone=taken(1))
+        reflector: Reflector[Any] = Reflector(source, uniform=random.Random().uniform, store=feed)
         return Watching(self._api, reflector, monotonic=self._monotonic)

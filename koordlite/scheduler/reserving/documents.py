@@ -159,7 +159,7 @@ def _why_waits(world: World, uid: str, obj: ReservationObject, settings: placeho
         return "its scheduler has not said that no node has room"
     if why := waiting.refusal(world, one, place, now):
         return why
-    other = waiting.taker(world, pod, place, settings.guarded)
+    other = waiting.taker(world, pod, obj, settings.guarded)
     return f"pod {other.key} would take the room first" if other is not None else "it is the next, or one before it is"
 
 

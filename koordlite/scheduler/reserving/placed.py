@@ -12,7 +12,7 @@ from koordlite.model.wire.reservation import HandOverText
 from koordlite.numa.koordinator.amounts import ZERO, left
 from koordlite.scheduler.reserving.actions import Action, Annotate, AnnotatePod, Nominate, WriteStatus
 from koordlite.scheduler.reserving.case import Case, delete
-from koordlite.scheduler.reserving.waiting import held_by, missing
+from koordlite.scheduler.reserving.waiting import held_by, missing, taker
 from koordlite.scheduler.reserving.world import SeenPod
 
 Amounts = dict[str, Quantity]
@@ -28,10 +28,20 @@ def available(case: Case) -> Iterator[Action]:
         yield from _handing_over(case, coming)
     elif not case.status.current_owners and not any(pod.node for pod in case.alive):
         yield from _lost(case)
-    elif case.owner is not None:
+    elif case.owner is not None and _may_be_freed(case, case.owner):
         yield from _begun(case, case.owner)
     else:
         yield from _kept_whole(case)
+
+
+def _may_be_freed(case: Case, owner: SeenPod) -> bool:
+    """Whether it still is the owner's, right before: other steps of this round may have changed that."""
+    return not _is_taken_first(case, owner) and not (owner.obj and case.world.lacks(owner.obj, case.name))
+
+
+def _is_taken_first(case: Case, owner: SeenPod) -> bool:
+    """Whether a pod waits that would take the room before the owner."""
+    return taker(case.world, owner, case.reservation, case.settings.guarded) is not None
 
 
 def _lost(case: Case) -> Iterator[Action]:
@@ -55,12 +65,14 @@ def _kept_whole(case: Case) -> Iterator[Action]:
     coming = [pod for pod in case.alive if not pod.node]
     more = missing(rest, held_by(pod for pod in case.alive if pod.node))
     exact = next((pod for pod in coming if not missing(more, pod.requests) and not missing(pod.requests, more)), None)
+    # It waits for room that others were promised meanwhile, and would take it before them.
+    displaced = exact if exact is not None and case.lacking(more) else None
     for pod in coming:
-        if pod is not exact:
-            yield delete(pod, "another amount is missing")
-    if exact is not None:
+        if pod is not exact or pod is displaced:
+            yield delete(pod, "others were promised the room" if pod is displaced else "another amount is missing")
+    if exact is not None and displaced is None:
         yield from _noted(case, exact.name)
-    elif more:
+    elif more and not case.lacking(more):
         yield from _topped_up(case, more)
 
 
@@ -94,17 +106,21 @@ def _left_over(case: Case, owner: SeenPod) -> Amounts:
 
 
 def _freed(case: Case, owner: SeenPod, rest: str) -> Iterator[Action]:
-    """Room is kept for the owner, and for placeholder `rest` of what it leaves over, and then freed."""
+    """Keep room for the owner, and for placeholder `rest` of what it leaves over, and then free it.
+
+    Nobody is nominated again once the room is free: a scheduler that refuses a pod takes its nomination back, and each
+    nomination makes it try again.
+    """
     if rest and not any(pod.name == rest for pod in case.alive):
         yield case.make(_left_over(case, owner), number=int(rest.rpartition("-")[2]), pin=True)
-    if owner.nominated != case.node:
-        yield Nominate(namespace=owner.namespace, name=owner.name, uid=owner.uid, node=case.node)
-    for pod in case.alive:
-        if pod.name == rest and not pod.node and pod.nominated != case.node:
+    going = [pod for pod in case.alive if pod.name != rest]
+    if not going:
+        return
+    for pod in (owner, *(pod for pod in case.alive if pod.name == rest and not pod.node)):
+        if pod.nominated != case.node:
             yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=case.node)
-    for pod in case.alive:
-        if pod.name != rest:
-            yield delete(pod, f"its room goes to pod {owner.key}")
+    for pod in going:
+        yield delete(pod, f"its room goes to pod {owner.key}")
 
 
 def _handing_over(case: Case, coming: HandOverText) -> Iterator[Action]:
@@ -115,7 +131,7 @@ def _handing_over(case: Case, coming: HandOverText) -> Iterator[Action]:
         yield _arrived(case, pod)
     elif hand_over.is_late(coming, case.now):
         yield from _given_up(case, coming)
-    else:
+    elif not _is_taken_first(case, pod):
         yield from _freed(case, pod, coming.rest)
 
 
@@ -131,8 +147,9 @@ def _arrived(case: Case, pod: SeenPod) -> Action:
 def _given_up(case: Case, coming: HandOverText) -> Iterator[Action]:
     """The pod did not come: room is kept for a placeholder before it is no longer kept for the pod."""
     more = missing(case.remaining, held_by(case.alive))
-    name = case.next_name if more else coming.rest
-    if more:
+    fits = bool(more) and not case.lacking(more)
+    name = case.next_name if fits else coming.rest
+    if fits:
         yield from _noted(case, name)
         yield case.make(more, pin=bool(case.status.current_owners or case.alive))
     yield from case.not_nominated(coming)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from koordlite import threads
 from koordlite.model.wire.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, WAITING
 from koordlite.report.json.answer import Answer
 from koordlite.scheduler.reserving.controller import Controller
@@ -64,11 +65,10 @@ class Service:
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
         """`koordlite.http.Ask`."""
         if path in ("/healthz", "/livez"):
-            if self._controller.is_alive:
-                return _plain(HTTPStatus.OK, "ok")
-            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "the controller ended; the log says why")
+            why = threads.unhealthy() if self._controller.is_alive else "the controller ended; the log says why"
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK, why or "ok")
         if path == "/readyz":
-            why = self._controller.not_ready()
+            why = self._controller.not_ready() or threads.not_ready()
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else _plain(HTTPStatus.OK, "ready")
         if path == "/metrics":
             return Answer(HTTPStatus.OK, _METRICS, generate_latest(self._registry))

@@ -17,7 +17,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationStatus
-from koordlite.scheduler.reserving import placed
+from koordlite.scheduler.reserving import placed, room
 from koordlite.scheduler.reserving.actions import Action, Annotate, DeleteReservation, Nominate, Say, Step, WriteStatus
 from koordlite.scheduler.reserving.case import Case, delete
 from koordlite.scheduler.reserving.waiting import assigned, may_own, missing
@@ -44,7 +44,9 @@ def plan(world: World, settings: Settings, now: float, refused: Mapping[str, str
             continue
         uid = reservation.metadata.uid
         case = Case(world, reservation, settings, now, chosen.get(uid), (refused or {}).get(uid, ""))
-        actions = tuple(of_one(case))
+        actions: tuple[Action, ...] = ()
+        with world.guarded(name):
+            actions = tuple(of_one(case))
         if actions:
             yield Step(name, uid, actions)
     yield from _orphans(world)
@@ -78,6 +80,7 @@ def of_one(case: Case) -> Iterator[Action]:
         yield from _ended(case)
         return
     wrong = "; ".join(str(each) for each in validity.problems(reservation))
+    wrong = wrong or case.settings.refused_namespace(placeholder.namespace(reservation))
     status = _synced(case)
     if status is not case.status:
         yield WriteStatus(before=case.status, after=status)
@@ -153,7 +156,9 @@ def _pending(case: Case) -> Iterator[Action]:
     if mine is None:
         if case.refused:
             yield from case.unplaced(case.refused, reason="PlaceholderRefused")
-        if not failed and not _waits(case):
+        spec = placeholder.as_pod(case.reservation).spec
+        coming = room.displaced(case.world, wanted, spec, case.reservation.metadata.uid)
+        if not failed and not coming and not _waits(case):
             yield case.make(wanted)
     elif mine.node and mine.admitted:
         yield from _held(case, mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -15,7 +16,7 @@ from koordlite.model.resources import add_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.numa.koordinator.amounts import added, left
-from koordlite.scheduler.reserving import matches
+from koordlite.scheduler.reserving import matches, room
 from koordlite.scheduler.reserving.matches import Place
 from koordlite.scheduler.reserving.world import SeenPod, World, created
 
@@ -37,11 +38,15 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, See
     `guarded`: schedulers that keep their pods off what is being handed over.
     """
     chosen: dict[str, SeenPod] = {}
-    free = [_as_held(world, place) for place in matches.places(world.reservations.values())]
-    free = [place for place in free if hand_over.under_way(place.reservation) is None]
+    free = []
+    for name, reservation in world.reservations.items():
+        with world.guarded(name):
+            place = matches.place_of(reservation)
+            if place is not None and hand_over.under_way(reservation) is None:
+                free.append(_as_held(world, place))
     if not free:
         return chosen
-    promised = {text.uid for each in world.reservations.values() if (text := hand_over.under_way(each)) is not None}
+    promised = world.promised()
     pods = [pod for pod in world.waiting.values() if pod.uid not in promised and pod.refused() is not None]
     for pod in sorted(pods, key=lambda pod: (-_priority(pod), created(pod), pod.key)):
         left_over = [place for place in free if place.reservation.metadata.uid not in chosen]
@@ -56,9 +61,11 @@ def next_place(world: World, pod: SeenPod, among: Iterable[Place], guarded: froz
     one = candidate(pod)
     if one is None or one.ignores:
         return None
-    fitting = [
-        place for place in among if not refusal(world, one, place, now) and taker(world, pod, place, guarded) is None
-    ]
+    fitting = []
+    for place in among:
+        with world.guarded(place.name):
+            if not refusal(world, one, place, now) and taker(world, pod, place.reservation, guarded) is None:
+                fitting.append(place)
     return matches.best(one, fitting)
 
 
@@ -81,8 +88,10 @@ def refusal(world: World, one: Candidate, place: Place, now: float) -> str:
     if found != matching.MATCHED:
         return _NO_MATCH.get(found, found)
     mine = len([pod for pod in world.placeholders(place.reservation.metadata.uid) if pod.node])
-    lacking = "; ".join(matches.lacks(one, place, world.capacity(place.node, mine)))
-    return lacking or _not_now(one, place, now) or _keeps_off(one, node)
+    uid = place.reservation.metadata.uid
+    where = room.capacity(world, place.node, uid, matched=mine, owner=one.pod.metadata.uid)
+    lacking = "; ".join(matches.lacks(one, place, where))
+    return lacking or _not_now(one, place, now) or _keeps_off(one, node) or world.lacks(one.pod, place.name)
 
 
 def _not_now(one: Candidate, place: Place, now: float) -> str:
@@ -93,23 +102,33 @@ def _not_now(one: Candidate, place: Place, now: float) -> str:
     return ""
 
 
-def taker(world: World, owner: SeenPod, place: Place, guarded: frozenset[str]) -> SeenPod | None:
+def taker(world: World, owner: SeenPod, reservation: ReservationObject, guarded: frozenset[str]) -> SeenPod | None:
     """A waiting pod that would take the room before the owner does: of another scheduler, which knows no nominations
-    of this one, or more important. None when none fits, or all are kept off by an extender."""
-    where = world.capacity(place.node)
-    node, mine = world.nodes.get(place.node), _scheduler(owner)
+    of this one, or more important, as the placeholder of another Reservation is. None when none fits.
+
+    An extender keeps the pods of `guarded` schedulers off what the Reservation holds, and off no more: such a pod takes
+    the room where it fits beside that and leaves the owner too little.
+    """
+    name, uid, mine = reservation.status.node_name, reservation.metadata.uid, _scheduler(owner)
+    where, node = world.capacity(name), world.nodes.get(name)
     if where is None or node is None:
         return None
-    pods = [pod for pod in world.placeholders(place.reservation.metadata.uid) if pod.node == place.node]
-    freed = capacity.whole(held_by(pods))
-    for pod in world.waiting.values():
-        if pod.uid == owner.uid or pod.obj is None or pod.refused() is None or _scheduler(pod) in guarded:
+    freed = capacity.whole(held_by(pod for pod in world.placeholders(uid) if pod.node == name))
+    refused = (pod for pod in world.waiting.values() if pod.refused() is not None)
+    for pod in (*refused, *world.unbound_placeholders(uid)):
+        if pod.uid == owner.uid or pod.obj is None:
             continue
         before = _scheduler(pod) != mine or _priority(pod) > _priority(owner)
         spec = pod.obj.spec
-        if before and node_selectors.node_matches(spec, place.node, node.metadata.labels or {}):
+        if before and node_selectors.node_matches(spec, name, node.metadata.labels or {}):
             tolerated = node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ()) is None
-            if tolerated and not capacity.fit_node(capacity.whole(pod.requests), where, freed):
+            whole = capacity.whole(pod.requests)
+            if _scheduler(pod) in guarded:
+                both = collections.Counter(whole) + collections.Counter(capacity.whole(owner.requests))
+                takes = not capacity.fit_node(whole, where, {}) and bool(capacity.fit_node(both, where, freed))
+            else:
+                takes = not capacity.fit_node(whole, where, freed)
+            if tolerated and takes:
                 return pod
     return None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -14,7 +15,7 @@ from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import add_resources, parse_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
-from koordlite.model.wire.reservation import ReservationObject
+from koordlite.model.wire.reservation import AVAILABLE, HandOverText, ReservationObject
 
 Amounts = Mapping[str, Quantity]
 KOORD_SCHEDULER = ("koord-app", "koord-scheduler")
@@ -62,7 +63,16 @@ class SeenPod(msgspec.Struct, frozen=True):
 class World:
     """Not locked: its owner is."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        lacks: Callable[[PodObject, str], str] = lambda _pod, _reservation: "",
+        fault: Callable[[str, Exception], object] | None = None,
+    ) -> None:
+        """`lacks`: why a pod could not take the Reservation of a name even if its placeholders were gone, by whoever
+        knows the NUMA nodes of its node; empty when it could. `fault` is told of the Reservation that a fault of ours
+        costs its turn; without it the fault is raised."""
+        self.lacks, self._fault = lacks, fault
         self.reservations: dict[str, ReservationObject] = {}
         self.nodes: dict[str, NodeObject] = {}
         self.pods: dict[str, SeenPod] = {}
@@ -71,21 +81,46 @@ class World:
         """Not bound, no placeholder, not ended."""
         self.koord_schedulers: dict[str, str] = {}
         """Pods of Koordinator's scheduler that run, by uid."""
+        self._namespaces: dict[str, str] = {}
+        """Where the placeholders of a Reservation are, by its uid."""
         self._uids: dict[str, str] = {}
         self._on_node: dict[str, dict[str, SeenPod]] = {}
         self._placeholders: dict[str, dict[str, SeenPod]] = {}
         self._takers: dict[str, SeenPod] = {}
         self._sums: dict[str, dict[str, Quantity]] = {}
         self._nominated: dict[str, str] = {}
+        self._kept_room: dict[str, dict[str, SeenPod]] = {}
+        """Pods that are not bound, by the node on which a scheduler keeps room for them."""
+        self._unbound: dict[str, SeenPod] = {}
+        self._coming: dict[str, HandOverText] = {}
+        """Hand-overs that are under way, by name of the Reservation."""
+
+    @contextlib.contextmanager
+    def guarded(self, name: str) -> Iterator[None]:
+        """Work on one Reservation: what goes wrong with it does not stop the others."""
+        try:
+            yield
+        except Exception as error:
+            if self._fault is None:
+                raise
+            self._fault(name, error)
 
     def put_reservation(self, obj: ReservationObject) -> None:
         """A Reservation came or changed."""
-        self.reservations[obj.metadata.name] = obj
+        name = obj.metadata.name
+        self.reservations[name] = obj
+        self._namespaces[obj.metadata.uid] = placeholder.namespace(obj)
+        coming = hand_over.under_way(obj)
+        if coming is not None:
+            self._coming[name] = coming
+        else:
+            self._coming.pop(name, None)
 
     def remove_reservation(self, name: str) -> None:
         """A Reservation is gone; what was nominated for it is remembered until it is taken back."""
-        found = self.reservations.pop(name, None)
-        coming = hand_over.under_way(found) if found is not None else None
+        found, coming = self.reservations.pop(name, None), self._coming.pop(name, None)
+        if found is not None:
+            self._namespaces.pop(found.metadata.uid, None)
         if found is not None and coming is not None:
             self._nominated[coming.uid] = found.status.node_name
 
@@ -108,8 +143,12 @@ class World:
         self.pods[pod.uid], self._uids[pod.key] = pod, pod.uid
         if pod.placeholder_of:
             self._placeholders.setdefault(pod.placeholder_of, {})[pod.uid] = pod
+            if not pod.node and pod.alive:
+                self._unbound[pod.uid] = pod
         elif not pod.node and pod.alive:
             self.waiting[pod.uid] = pod
+        if pod.nominated and not pod.node and pod.alive:
+            self._kept_room.setdefault(pod.nominated, {})[pod.uid] = pod
         if pod.node and not pod.ended:
             self._on_node.setdefault(pod.node, {})[pod.uid] = pod
             self._sums.pop(pod.node, None)
@@ -133,8 +172,14 @@ class World:
         self._drop(uid)
 
     def placeholders(self, uid: str) -> list[SeenPod]:
-        """Those of the Reservation with this uid, by name."""
-        return sorted(self._placeholders.get(uid, {}).values(), key=lambda pod: (len(pod.name), pod.name))
+        """Those of the Reservation with this uid, by name. A pod that says so in another namespace is none."""
+        where = self._namespaces.get(uid)
+        pods = (pod for pod in self._placeholders.get(uid, {}).values() if where in (None, pod.namespace))
+        return sorted(pods, key=lambda pod: (len(pod.name), pod.name))
+
+    def exists(self, namespace: str, name: str) -> bool:
+        """Whether there is a pod of this name, whosever it is."""
+        return f"{namespace}/{name}" in self._uids
 
     def orphans(self) -> Iterator[SeenPod]:
         """Placeholders whose Reservation is gone."""
@@ -145,13 +190,34 @@ class World:
 
     def stale_nominations(self) -> list[SeenPod]:
         """Pods for which room is kept by a hand-over of a Reservation that is gone."""
-        held = {text.uid for each in self.reservations.values() if (text := hand_over.under_way(each)) is not None}
+        held = self.promised()
         self._nominated = {
             uid: node
             for uid, node in self._nominated.items()
             if uid in self.waiting and uid not in held and self.waiting[uid].nominated == node
         }
         return [self.waiting[uid] for uid in self._nominated]
+
+    def promised(self) -> set[str]:
+        """Uids of the pods that places are on their way to."""
+        return {coming.uid for coming in self._coming.values()}
+
+    def handed_over(self, node: str = "") -> list[tuple[ReservationObject, HandOverText]]:
+        """Available Reservations whose place is on its way to a pod; with `node` those there."""
+        pairs = ((self.reservations[name], coming) for name, coming in self._coming.items())
+        return [
+            (each, coming)
+            for each, coming in pairs
+            if each.status.phase == AVAILABLE and (each.status.node_name == node or not node)
+        ]
+
+    def nominated(self, node: str) -> Iterable[SeenPod]:
+        """Pods that are not bound, and for which a scheduler keeps room on the node."""
+        return self._kept_room.get(node, {}).values()
+
+    def unbound_placeholders(self, but: str) -> list[SeenPod]:
+        """Placeholders that are not bound, of other Reservations than the one with uid `but`."""
+        return [pod for pod in self._unbound.values() if pod.placeholder_of != but]
 
     def takers(self) -> Iterable[SeenPod]:
         """Bound pods that say they took a Reservation."""
@@ -186,9 +252,12 @@ class World:
         if pod is None:
             return
         self.waiting.pop(uid, None)
+        self._unbound.pop(uid, None)
         self._takers.pop(uid, None)
         if pod.placeholder_of:
             _discard(self._placeholders, pod.placeholder_of, uid)
+        if pod.nominated:
+            _discard(self._kept_room, pod.nominated, uid)
         if pod.node:
             _discard(self._on_node, pod.node, uid)
             self._sums.pop(pod.node, None)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from koordlite.kube.client.access import Api, ApiError
-from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.model import merge_patch
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
@@ -32,6 +31,8 @@ GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
 RESERVATIONS = f"/apis/{GROUP_VERSION}/reservations"
 TIMEOUT = (2.0, 5.0)
 _MERGE = "application/merge-patch+json"
+_BOUND = "may not be set on pods that are already bound to a node"
+"""API server 1.36 about nominatedNodeName."""
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
@@ -57,14 +58,14 @@ class Writer:
     def run(self, step: Step) -> str:
         """Make its requests, in order. What went wrong ends it, and is returned; empty when nothing did.
 
-        Refused: the placeholder was not made.
+        Refused: the placeholder was not made. ApiUnreachable: nobody answers.
         """
         for action in step.actions:
             if not self._may():
                 return "this process leads no more"
             try:
                 self._one(step, action)
-            except (ApiError, ApiUnreachable) as error:
+            except ApiError as error:
                 return f"{type(action).__name__}: {error}"
         return ""
 
@@ -124,8 +125,8 @@ class Writer:
         try:
             raw = self._ask("PATCH", path, body)
         except ApiError as error:
-            if error.status in _GONE or error.other_uid:
-                return  # It is gone, or another one has its name: the watch brings that.
+            if error.status in _GONE or error.other_uid or _BOUND in error.message:
+                return  # It is gone, another one has its name, or it is bound already: the watch brings that.
             raise
         self._wrote(msgspec.json.decode(raw, type=PodObject), raw)
 

@@ -5,6 +5,7 @@ Batch and mid resources follow the same rules; how much is offered is worked out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.changes.node_resource import NodeResourceChange
@@ -12,9 +13,13 @@ from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.formulas.allocatable import node_sync
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
+from koordlite.model.place import Place
+from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 Evidence = dict[str, int | float | str]
+SETTLING = "UseWindowFilling"
+"""The reason of what `settling` lets stand."""
 
 
 def withheld(seen: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision, ...]:
@@ -47,6 +52,25 @@ def why_due(seen: Snapshot, amounts: Mapping[str, int | None]) -> str:
     )
 
 
+def settling(seen: Snapshot, standing: Mapping[Place, object]) -> Evidence:
+    """How long what an earlier run published stays; empty when it does not.
+
+    The first samples of a run say little: offers made of them would jump at every restart. `standing` is what the
+    cluster shows by place, None where there is nothing; what this run has written follows its own use.
+    """
+    left, written = seen.use_window_left_seconds, seen.published.last_sync
+    if not left or any(amount is None or place in written for place, amount in standing.items()):
+        return {}
+    window = slo.collect_policy(seen.slo.colocation).aggregate_seconds
+    return {"atLeastSeconds": round(window - left), "windowLeftSeconds": math.ceil(left)}
+
+
+def settling_node(seen: Snapshot, resources: Sequence[str]) -> Evidence:
+    """`settling`, of resources of the Node."""
+    published = seen.published.node_resources
+    return settling(seen, {NodeResourceChange(each, None).place: published.get(each) for each in resources})
+
+
 def _taken_back(seen: Snapshot, resources: Sequence[str], reason: str, evidence: Evidence) -> Iterator[Decision]:
     """The resources go from the Node and its zones; what never had them is left alone."""
     for resource in resources:
@@ -61,6 +85,10 @@ def _taken_back(seen: Snapshot, resources: Sequence[str], reason: str, evidence:
 
 
 SENTENCES = {
+    SETTLING: (
+        "[{published!}, ]published by an earlier run at least {atLeastSeconds} ago, stays until use has been measured"
+        " for the whole window, {windowLeftSeconds} from now[; by the use so far it would be {result!}]"
+    ),
     "ColocationDisabled": "colocation is switched off in the ConfigMap, so nothing is offered to BE",
     "DegradedNoMetrics": (
         "no usage data for {ageSeconds}, longer than {degradeTimeMinutes} minutes; the offer is withdrawn"

@@ -10,16 +10,15 @@ import msgspec
 from koordlite.changes import cgroup
 from koordlite.formulas.topology import numa
 from koordlite.formulas.topology.numa import Violation
-from koordlite.model import cpuset, nrt
+from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.picture.groups import MemoryPlace
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
+from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.snapshot import Snapshot
-
-VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 
 
 def containers(seen: Snapshot, *, only_enforced: bool = False) -> Iterator[nrt.ContainerPlacement]:
@@ -145,21 +144,14 @@ def of_pod(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> It
         owners.append(("koordinator", seen.reserved.cpus, True))
     if pod.crane.excludes_reserved:
         owners.append(("crane", seen.crane.reserved, True))
-    for container in placed:
-        yield from numa.container_violations(container, seen.topology, numa.MemoryThresholds())
-        for owner, reserved, strict in owners:
-            wrong = numa.reserved_use(container, owner=owner, reserved=reserved, strict=strict)
-            if wrong:
-                yield wrong
-    together = numa.pod_spans(placed, seen.topology)
-    mismatch = numa.policy_mismatch(
-        wanted=pod.annotations.get(VOLCANO_POLICY, ""),
-        node_policy=seen.kubelet.topology_manager_policy,
+    rules = numa.Rules(
+        topology=seen.topology,
+        policy=seen.kubelet.topology_manager_policy,
         cpu_manager_policy=seen.kubelet.cpu_manager_policy,
     )
-    yield from filter(None, (together, mismatch))
+    return rules.of_pod(placed, asked_policy=pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""), kept=owners)
 
 
 def _is_strict(seen: Snapshot) -> bool:
     """Whether kubelet keeps its reserved CPUs out of the shared pool as well."""
-    return seen.kubelet.cpu_manager_options.get("strict-cpu-reservation", "").lower() in ("true", "1", "t")
+    return is_on(seen.kubelet.cpu_manager_options, STRICT_RESERVATION)

@@ -13,7 +13,7 @@ from koordlite.model.picture import node_notes
 from koordlite.model.picture.groups import Cgroup, Layout, MemoryHeld, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.slo import config as slo_config
-from koordlite.model.slo.settings import SLO
+from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.strategies import batch_resource as strategy
 from tests.conformance.adapters import adapter, shapes, suppress_rounds
 
@@ -22,6 +22,8 @@ POD = f"{BE}/pod"
 _NAMES = {"cpu.quota": "cfsQuota", "memory.limit": "memoryLimit"}
 _NOTHING_LIKE_IT = Cgroup(quota_us=7, values={"cpu.shares": 1, "memory.limit": 7})
 """Whatever is decided has to be written."""
+_QUOTA_OFF = Threshold(enable=True, cpu_suppress_policy="cfsQuota")
+_UNRECORDED = -1
 
 
 @adapter("MilliCPUToShares")
@@ -38,7 +40,7 @@ def values(given: Any, expect: Any) -> tuple[Any, Any]:
     groups = {name: f"{POD}/{name}" for name in names}
     pod = shapes.pod_of({**given["pod"], "status": {"phase": "Running"}})
     seen = suppress_rounds.snapshot(
-        slo=SLO(),
+        slo=SLO(threshold=_QUOTA_OFF) if given.get("cfsQuotaEnabled") is False else SLO(),
         pods=(pod,),
         layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", BE),
         places={pod.uid: PodGroups(POD, groups)},
@@ -81,6 +83,13 @@ def ratios(given: Any, expect: Any) -> tuple[Any, Any]:
             error = True
         notes = node_notes.parse({keys.CPU_NORMALIZATION_RATIO: text}, "node", last=notes, problems=[])
         ratio = notes.cpu_normalization
-        step = {"ratio": -1 if ratio is None else ratio, "updated": notes != before}
+        # Koordinator takes the first ratio for an update, also that of a Node without one.
+        updated = notes != before or (not steps and not text)
+        step = {"ratio": _UNRECORDED if ratio is None else ratio, "updated": updated}
         steps.append({"error": True, **step} if error else step)
-    return {"steps": steps}, expect
+    return _two_places(steps), _two_places(expect["steps"])
+
+
+def _two_places(steps: Any) -> Any:
+    """Ratios as the protocol writes them; recordings round some of them."""
+    return [{**step, "ratio": round(step["ratio"], 2)} for step in steps]

@@ -42,7 +42,7 @@ def validated(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("extendedResourceSpecMutatingPod")
 def mirrored(given: Any, expect: Any) -> tuple[Any, Any]:
-    if given["operation"] != "CREATE":
+    if given["operation"] not in ("CREATE", "UPDATE"):
         return {"mutated": False}, expect
     pod, changes = colocation_profile.with_resource_spec(given["pod"])
     answer: dict[str, Any] = {"mutated": bool(changes)}
@@ -59,7 +59,10 @@ def priority_classes(given: Any) -> dict[str, PriorityClassValue]:
 def amounts_as_numbers(pod: Any) -> Any:
     """A pod in which quantities compare as numbers, and empty objects count as missing."""
     made = json.loads(json.dumps(pod))
-    spec = made.get("spec") or {}
+    spec, metadata = made.get("spec") or {}, made.get("metadata") or {}
+    for kind in ("labels", "annotations"):
+        if not metadata.get(kind, True):
+            del metadata[kind]
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         lists = container.get("resources") or {}
         container["resources"] = {which: _nano(amounts) for which, amounts in lists.items() if amounts}

@@ -74,7 +74,7 @@ def state(given: Any, expect: Any) -> tuple[Any, Any]:
         settings=CPUBurst(policy="auto", **({} if threshold is None else {"share_pool_threshold_percent": threshold})),
         quotas={},
         cpus=given["numCPUs"] or 0,
-        node_milli=_milli(given["nodeCPUUsageCoresAvg"]),
+        node_milli=_milli(given.get("nodeCPUUsageCoresAvg")),
         pods_milli=given["podCPUUsageCoresAvg"],
     )
     (decision,) = [d for d in cpu_burst.decide(seen, cpu_burst.Config()) if d.reason == "SharedCPUState"]

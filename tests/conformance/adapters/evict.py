@@ -186,13 +186,11 @@ def priority_order(given: Any, expect: Any) -> tuple[Any, Any]:
     feature = given.get("feature") or (evict_config.USED_MEMORY if memory else evict_config.USED_CPU)
     by_request = "Allocatable" in feature
     threshold = seen.slo.threshold
+    bound = threshold.allocatable_evict_priority_threshold if by_request else threshold.evict_enabled_priority_threshold
     found = evict_order.by_priority(
         seen.pods,
         feature=feature,
-        priority_threshold=(
-            threshold.allocatable_evict_priority_threshold if by_request else threshold.evict_enabled_priority_threshold
-        )
-        or 0,
+        priority_threshold=given.get("priorityThreshold") or bound or 0,
         amounts=requests if by_request else used,
         excess=Excess("memory" if memory else "cpu", used),
     )

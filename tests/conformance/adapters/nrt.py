@@ -171,7 +171,7 @@ def _checkpoint(given: Any) -> bytes:
 
 def _existing(given: Any) -> objects.NRTObject | None:
     """What stands on the object before, when the case gives it: the object, or its zones alone."""
-    held = next((v for k, v in given.items() if "zones" in k.lower() or (isinstance(v, dict) and "zones" in v)), None)
+    held = next((v for k, v in given.items() if "zone" in k.lower() or (isinstance(v, dict) and "zones" in v)), None)
     if not held:
         return None
     return msgspec.convert({"zones": held} if isinstance(held, list) else held, objects.NRTObject, strict=False)
@@ -214,7 +214,7 @@ def _comparable(said: Any) -> Any:
     if "system-qos-resource" in said:
         shown["system-qos-resource"] = _system_qos(said["system-qos-resource"])
     if said.get("zones"):
-        shown["zones"] = [(z["name"], z["type"], _amounts(z["resources"])) for z in said["zones"]]
+        shown["zones"] = [(z["name"], z["type"], _amounts(z.get("resources") or ())) for z in said["zones"]]
     return shown
 
 

@@ -182,6 +182,25 @@ def test_a_policy_of_koordinator_names_its_own_lease(tmp_path: pathlib.Path) -> 
     assert (meta["namespace"], meta["name"], seconds) == ("koordinator-system", "koord-descheduler", 20)
 
 
+def test_a_policy_of_koordinator_names_its_cluster_and_its_addresses(tmp_path: pathlib.Path) -> None:
+    with socket.socket() as one, socket.socket() as other:
+        for taken in (one, other):
+            taken.bind(("127.0.0.1", 0))
+        health, metrics = (taken.getsockname()[1] for taken in (one, other))
+    policy = tmp_path / "koordinator.yaml"
+    with ApiServer() as server:
+        server.objects.load(node("a"), node("b"))
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig())
+        policy.write_text(
+            f"{KOORDINATOR}clientConnection: {{kubeconfig: {tmp_path / 'kubeconfig'}, qps: 7}}\n"
+            f"healthzBindAddress: 127.0.0.1:{health}\nmetricsBindAddress: 127.0.0.1:{metrics}\n"
+        )
+        with running("--policy", str(policy)) as (_process, lines):
+            until(lambda: "the last good cycle began" in ask(health, "/healthz"))
+            assert "descheduler_" in ask(metrics, "/metrics")
+            until(lambda: any("$.clientConnection.qps" in line and "no effect" in line for line in lines))
+
+
 KOORDINATOR = """
 apiVersion: descheduler/v1alpha2
 kind: DeschedulerConfiguration

@@ -15,7 +15,8 @@ from descheduler.migration import arbitration, filters, job_requests, object_lim
 from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic, Workload
 from descheduler.migration.object_limiter import Rate
-from descheduler.migration.objects import PASSED_ARBITRATION, MigrationJob
+from descheduler.migration.objects import MigrationJob
+from koordlite.model.keys import PASSED_ARBITRATION
 from koordlite.model.wire import objects
 
 MINUTE = "1970-01-01T00:01:00Z"

@@ -23,6 +23,7 @@ from descheduler.snapshot import assemble, cluster, watches
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.watches import Watches
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.kube.client.outage import Outage
 from koordlite.kube.client.paging import Page
 from koordlite.model import keys, nrt, times
 from koordlite.model.cpuset import CPUSet
@@ -66,6 +67,7 @@ class Server:
     url = "https://cluster"
 
     def __init__(self) -> None:
+        self.outage = Outage()
         self.version = 10
         self.stored: dict[str, dict[tuple[str, str], Object]] = {path: {} for path in cluster.PATHS.values()}
         self._log: list[tuple[int, str, bytes]] = []

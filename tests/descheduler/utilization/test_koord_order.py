@@ -18,10 +18,8 @@ from koordlite.model import keys
         ),
         pytest.param({"labels": {keys.QOS_CLASS: "LS"}}, {"labels": {keys.QOS_CLASS: "LSE"}}, id="koordinator's class"),
         pytest.param({"annotations": {koord_order.DELETION_COST: "-1"}}, {}, id="deletion cost"),
-        pytest.param({}, {"annotations": {koord_order.EVICTION_COST: "10"}}, id="eviction cost"),
-        pytest.param(
-            {}, {"annotations": {koord_order.EVICTION_COST: "many"}, "started": "2026-01-01T07:00:00Z"}, id="age"
-        ),
+        pytest.param({}, {"annotations": {keys.EVICTION_COST: "10"}}, id="eviction cost"),
+        pytest.param({}, {"annotations": {keys.EVICTION_COST: "many"}, "started": "2026-01-01T07:00:00Z"}, id="age"),
     ],
 )
 def test_who_goes_first(cluster: Any, first: dict[str, Any], second: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def test_what_cannot_be_read_is_an_error_with_its_place(text: str) -> None:
     assert problem.field.startswith(keys.THIRD_PARTY_ALLOCATIONS)
 
 
-@pytest.mark.parametrize(("text", "ratio"), [("", None), ("1.20", 1.2), ("1e0", 1.0), (".5", 0.5), ("-1", -1.0)])
+@pytest.mark.parametrize(("text", "ratio"), [("", None), ("1.20", 1.2), ("1e0", 1.0), (".5", 0.5)])
 def test_what_cpus_are_worth(text: str, ratio: float | None) -> None:
     assert node_notes.parse_normalization(text, "node/n") == ratio
 
@@ -67,6 +67,27 @@ def test_what_cpus_are_worth(text: str, ratio: float | None) -> None:
 def test_a_worth_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="not a number"):
         node_notes.parse_normalization(text, "node/n")
+
+
+@pytest.mark.parametrize("text", ["0", "0.0", "-1", "-0.5"])
+def test_a_worth_of_nothing_or_less_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="not above 0"):
+        node_notes.parse_normalization(text, "node/n")
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"),
+    [
+        pytest.param("1.205", 1.2, id="closer than 0.01 to the ratio in force, it changes nothing"),
+        pytest.param("1.21", 1.21, id="a step of 0.01 is a change"),
+        pytest.param("", None, id="without the annotation there is no ratio"),
+        pytest.param("0", 1.2, id="the last good ratio stays"),
+    ],
+)
+def test_a_new_ratio_beside_the_one_in_force(text: str, ratio: float | None) -> None:
+    last = NodeNotes(cpu_normalization=1.2)
+    notes = node_notes.parse({keys.CPU_NORMALIZATION_RATIO: text}, "node/n", last=last, problems=[])
+    assert notes.cpu_normalization == ratio
 
 
 def test_kubelets_allocatable_is_what_stood_there_before_amplification() -> None:

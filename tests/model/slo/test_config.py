@@ -194,9 +194,10 @@ def test_host_applications_of_a_group(group: dict[str, Any], names: list[str]) -
     [
         ({}, []),
         ({"name": "a", "cgroupPath": {"parentDir": "../../etc"}}, []),
-        ({"name": "a", "qos": "be", "priority": "high", "cgroupPath": {"base": "Nowhere"}}, ["a"]),
+        ({"name": "a", "cgroupPath": {"base": "CgroupRoot"}}, []),
+        ({"name": "a", "qos": "be", "priority": "high", "cgroupPath": {"base": "Nowhere", "relativePath": "a"}}, ["a"]),
     ],
-    ids=["no name", "leads out", "unknown words"],
+    ids=["no name", "leads out", "the root of all cgroups", "unknown words"],
 )
 def test_a_bad_host_application_is_reported(application: dict[str, Any], left: list[str]) -> None:
     found = effective({HOST: {"applications": [*APPS, application]}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from koordlite.model import keys
@@ -103,3 +104,11 @@ def test_explain_has_it_as_text_and_as_json() -> None:
 def test_without_such_decisions_it_says_that_there_are_none() -> None:
     with pytest.raises(ValueError, match="nothing was decided about 'allocatable'"):
         subject.explain("allocatable", Tick(time=1.0, node="n"))
+
+
+def test_an_offer_of_an_earlier_run_is_said_beside_the_terms() -> None:
+    waiting = {"published": 260, "atLeastSeconds": 1, "windowLeftSeconds": 299}
+    kept = msgspec.structs.replace(CPU, verdict="hold", reason="UseWindowFilling", evidence={**CPU.evidence, **waiting})
+    text = allocatable.text(allocatable.tables([kept, MEMORY]))
+    assert "0.3 cores, published by an earlier run at least 1 s ago" in text, text
+    assert "12.523" in text

@@ -20,6 +20,7 @@ from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish.event_series import Event
 from koordlite.model import keys, times
+from koordlite.scheduler.reserving import documents
 from koordlite.scheduler.reserving.controller import Controller
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -53,12 +54,29 @@ class Bench:
         owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
         return self.ask("POST", RESERVATIONS, {**head, "spec": {"template": template, "owners": owners, **spec}})
 
-    def owner(self, name: str, cpu: str = "4") -> Any:
-        spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
+    def owner(self, name: str, cpu: str = "4", *, guaranteed: bool = False) -> Any:
+        amounts = {"cpu": cpu, "memory": "1Gi"} if guaranteed else {"cpu": cpu}
+        resources = {"requests": amounts, **({"limits": amounts} if guaranteed else {})}
+        spec = {"containers": [{"name": "c", "image": "x", "resources": resources}]}
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec}
         self.ask("POST", PODS, made)
         said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu"}
         return self.ask("PATCH", f"{PODS}/{name}/status", {"status": {"conditions": [said]}})
+
+    def report(self, node: str, *cpus: str) -> None:
+        """Kubelet aligns there, and each NUMA node of four CPUs has so many left."""
+        zones = [
+            {
+                "name": f"node-{number}",
+                "type": "Node",
+                "resources": [{"name": "cpu", "capacity": "4", "allocatable": "4", "available": left}],
+            }
+            for number, left in enumerate(cpus)
+        ]
+        attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+        head = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
+        body = {**head, "metadata": {"name": node}, "zones": zones, "attributes": attributes, "topologyPolicies": []}
+        self.ask("POST", "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies", body)
 
     def bind(self, name: str, node: str, **notes: str) -> None:
         """As scheduler and kubelet: bound, and admitted."""
@@ -113,7 +131,8 @@ def bench(tmp_path: pathlib.Path) -> Iterator[Bench]:
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}}
             for each in ("shop", "default", "koordinator-system")
         ]
-        server.objects.load(definition, *spaces, node("a"), node("b"), classes)
+        reports = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
+        server.objects.load(definition, reports, *spaces, node("a"), node("b"), classes)
         made = Bench(server, tmp_path)
         made.controller.start()
         yield made
@@ -249,6 +268,24 @@ def test_it_stands_back_while_koord_scheduler_runs(bench: Bench, caplog: pytest.
     assert bench.phase() == "Available", "its status is Koordinator's now"
     bench.api.request("DELETE", "/api/v1/namespaces/koordinator-system/pods/koord", body={"gracePeriodSeconds": 0})
     until(bench.placeholders, 20.0)
+
+
+@pytest.mark.parametrize(("free", "begins"), [(("3", "1"), False), (("4", "0"), True)])
+def test_no_place_is_freed_for_a_pod_that_no_numa_node_can_take(
+    bench: Bench, free: tuple[str, str], begins: bool
+) -> None:
+    bench.report("a", *free)
+    bench.held()  # Its template is not Guaranteed: of the NUMA nodes it has nothing.
+    until(lambda: bench.controller._watches["topologies"].state().objects)
+    bench.owner("web-1", guaranteed=True)
+    until(lambda: any(pod.name == "web-1" and pod.refused() for pod in bench.controller.world.waiting.values()))
+    bench.controller.round()
+    assert bool(bench.said("HandOver")) is begins
+    found = documents.one_of(bench.controller.world, "r", Settings(), time.time())
+    assert found is not None
+    why = "it is being handed over to it" if begins else "cannot align container"
+    assert [each["why"] for each in found["waiting"]] == [why]
+    assert len(bench.placeholders()) == (not begins)
 
 
 def test_only_the_leader_writes(bench: Bench) -> None:

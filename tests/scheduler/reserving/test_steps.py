@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from reservecluster import START, ReserveCluster, broken, unsettled
 
 from koordlite.formulas.reservation import hand_over, lifecycle
 from koordlite.model import keys
+from koordlite.model.wire.objects import OwnerReference
 from koordlite.scheduler.reserving import documents, rivals, step, texts
+from koordlite.scheduler.reserving.actions import Action
+from koordlite.scheduler.reserving.case import Case
+from koordlite.scheduler.reserving.world import World
 
 
 def cluster(cpu: int = 4, **given: Any) -> ReserveCluster:
@@ -88,6 +93,122 @@ def test_an_owner_that_is_not_placed_in_time_gives_the_place_back_and_waits_long
     assert pauses == sorted(pauses)
     assert pauses[0] >= hand_over.PATIENCE_SECONDS + hand_over.FIRST_PAUSE_SECONDS
     assert "was not placed on node n within 30 s: Insufficient cpu" in said(made, "HandOverFailed")[0]
+
+
+def test_a_scheduler_that_refuses_the_owner_is_not_asked_to_keep_room_again() -> None:
+    made = cluster()
+    held(made)
+    made.refused = {"owner"}
+    waiting(made, "owner")
+    owner = made.pods["ns/owner"].metadata.uid
+    made.settle(29, every=0.1)
+    assert made.nominations[owner] == 1, "one nomination for a hand-over, whatever the scheduler makes of it"
+    made.settle(171, every=0.5)
+    assert made.nominations[owner] == len(said(made, "HandOver")) == 4, "after pauses of 10, 20 and 40 s"
+    assert not broken(made)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_place_that_was_lost_is_not_held_again_in_room_freed_for_another(guarded: bool) -> None:
+    made = cluster(cpu=8, guarded=guarded)
+    held(made, "lost")
+    held(made, "r")
+    made.refused = {"late", "owner"}
+    waiting(made, "late", app="lost")
+    made.see()
+    made.control()
+    assert [pod.metadata.labels for pod in made.placeholders()] == [
+        {keys.RESERVATION_UID: made.reservations["r"].metadata.uid}
+    ]
+    thief = made.pod("thief", 4, app="x")  # Bound by somebody who keeps to nothing.
+    made.pods["ns/thief"] = structs.replace(thief, spec=structs.replace(thief.spec, node_name="n"))
+    made.settle(15)
+    waiting(made, "owner")
+    made.settle(10)
+    assert hand_over.under_way(made.reservations["r"]), "its room is free, and its owner is expected"
+    made.restart()
+    made.settle(8)
+    assert "was not placed" in said(made, "HandOverFailed")[0]
+    assert made.reservations["lost"].status.phase == "Pending"
+    made.refused = {"late"}
+    made.settle(4)
+    assert made.pods["ns/owner"].spec.node_name == "n"
+    assert not broken(made)
+
+
+def test_a_fault_with_one_reservation_costs_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cluster(cpu=8)
+    held(made, "a")
+    faults: list[str] = []
+    made.world = World(fault=lambda name, error: faults.append(f"{name}: {error}"))
+    made._shown = {}
+    of_one = step.of_one
+
+    def faulty(case: Case) -> Iterator[Action]:
+        if case.name == "b":
+            raise KeyError("spec.template")
+        return of_one(case)
+
+    monkeypatch.setattr(step, "of_one", faulty)
+    made.reserve("b", 4)
+    made.reserve("c", 4)
+    made.settle(5)
+    assert lifecycle.is_available(made.reservations["c"])
+    waiting(made, "owner", app="a")
+    made.settle(5)
+    assert made.reservations["a"].status.phase == "Succeeded"
+    assert set(faults) == {"b: 'spec.template'"}
+
+
+def forged(made: ReserveCluster, name: str, namespace: str, *, is_labelled: bool = True) -> None:
+    """A stranger's pod that is named, labelled and owned as a placeholder of Reservation r."""
+    uid = made.reservations["r"].metadata.uid
+    pod = made.pod(name, 4, app="x")
+    del made.pods[f"ns/{name}"]
+    reference = OwnerReference(kind="Reservation", name="r", uid=uid)
+    labels = {keys.RESERVATION_UID: uid} if is_labelled else {}
+    meta = structs.replace(
+        pod.metadata,
+        name=f"reservation-{uid}-1",
+        namespace=namespace,
+        labels=labels,
+        owner_references=(reference,) if is_labelled else (),
+    )
+    status = structs.replace(pod.status, start_time="2027-01-15T08:00:00Z", phase="Running")
+    spec = structs.replace(pod.spec, node_name="n")
+    made.pods[f"{namespace}/{meta.name}"] = structs.replace(pod, metadata=meta, spec=spec, status=status)
+
+
+def test_a_pod_of_another_namespace_is_no_placeholder_whatever_it_says() -> None:
+    made = cluster(cpu=8)
+    made.reserve("r", 4)
+    forged(made, "liar", "other")
+    made.see()
+    made.control()
+    assert made.reservations["r"].status.phase != "Available"
+    mine = [pod for pod in made.placeholders() if pod.metadata.namespace == "ns"]
+    assert len(mine) == 1, "a place of its own is looked for"
+    assert len(made.placeholders()) == 2, "and the stranger's pod is left alone"
+
+
+def test_a_name_that_a_stranger_took_is_passed_over() -> None:
+    made = cluster(cpu=8)
+    made.reserve("r", 4)
+    forged(made, "squatter", "ns", is_labelled=False)
+    made.settle(4)
+    assert lifecycle.is_available(made.reservations["r"])
+    assert [pod.metadata.name for pod in made.placeholders()] == ["reservation-u1-2"]
+
+
+def test_no_placeholder_is_made_in_namespaces_of_the_clusters_own_programs() -> None:
+    made = cluster()
+    template = {"metadata": {"namespace": "kube-system"}, "spec": made.reserve("x", 4).spec.template["spec"]}
+    del made.reservations["x"]
+    made.reserve("r", 4, template=template)
+    made.settle(4)
+    assert made.placeholders() == []
+    message = lifecycle.message(made.reservations["r"].status)
+    assert message.startswith("no placeholder may be made in namespace kube-system")
 
 
 def test_an_orphan_goes_within_a_minute_also_after_a_restart() -> None:

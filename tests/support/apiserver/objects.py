@@ -95,7 +95,9 @@ class Objects:
         elif resource.kind in ("Namespace", "CustomResourceDefinition"):
             item = admission.prepared(item, resource, self._cluster)
         if resource.schemas is None:
+            writers = item["metadata"].get("managedFields")
             item = kinds.shape(resource.kind).cast(item, resource.kind)
+            item = item | {"metadata": {**item["metadata"], **({"managedFields": writers} if writers else {})}}
         return self._identified(item, resource)
 
     def _identified(self, item: Object, resource: Resource) -> Object:

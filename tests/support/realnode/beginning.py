@@ -39,14 +39,20 @@ def values(tree: Tree, group: str) -> dict[str, str]:
 
 
 def make(tree: Tree, group: str) -> float:
-    """Make one group in every hierarchy, that of the cpu controller last, as runc does; when it was there."""
+    """Make one group in every hierarchy, that of the cpu controller last, as runc does; when it was there.
+
+    Then kubelet's shares are written, of no CPU in the besteffort tree and of 100m elsewhere.
+    """
     points = dict.fromkeys([*(point for name, point in tree.points.items() if name != "cpu"), tree.points["cpu"]])
     for point in points:
         (point / group).mkdir(exist_ok=True)
         if tree.version == 1 and point == tree.points["cpuset"]:
             for name in ("cpuset.cpus", "cpuset.mems"):
                 (point / group / name).write_text((point / group).parent.joinpath(name).read_text().strip())
-    return time.monotonic()
+    made = time.monotonic()
+    shares = {1: "2", 2: "1"} if "besteffort" in group else {1: "102", 2: "4"}
+    path(tree, group, "shares").write_text(shares[tree.version])
+    return made
 
 
 def delegate(tree: Tree, group: str) -> None:

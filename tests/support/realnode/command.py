@@ -61,11 +61,16 @@ class Command:
 
 @contextlib.contextmanager
 def running(
-    arguments: Sequence[str], log: pathlib.Path, has_begun: Callable[[Command], object], what: str
+    arguments: Sequence[str],
+    log: pathlib.Path,
+    has_begun: Callable[[Command], object],
+    what: str,
+    *,
+    before: Sequence[str] = (),
 ) -> Iterator[Command]:
     """A process from the moment that `has_begun`, which `what` names, and stopped after. AssertionError with all it
-    said when it ended before."""
-    command = Command(arguments, log)
+    said when it ended before. `before` is a command that starts it."""
+    command = Command(arguments, log, before=before)
     try:
         until(lambda: has_begun(command) or not command.alive(), what)
         assert command.alive(), command.said()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import subprocess
 import sys
@@ -188,10 +189,15 @@ class Tree:
         self._scratch.cleanup()
 
     def _walk(self, controller: str) -> Iterator[str]:
-        point = self.points[controller]
-        for folder in (point / self.top).rglob("*/"):
-            yield str(folder.relative_to(point))
-        yield self.top
+        """All of it, however deep: pathlib and os.walk go down by recursion."""
+        waiting = [self.top]
+        while waiting:
+            group = waiting.pop()
+            yield group
+            with contextlib.suppress(FileNotFoundError):
+                waiting += [
+                    f"{group}/{each.name}" for each in os.scandir(self.points[controller] / group) if each.is_dir()
+                ]
 
     def _make(self, group: str) -> None:
         for point in set(self.points.values()):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from collections.abc import Mapping
 
 import msgspec
 
+from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
@@ -32,8 +34,9 @@ class Shape:
     policy: merge.Policy = "single-numa-node"
     scope: merge.Scope = "container"
 
-    def empty(self) -> NodeState:
-        """A node of this kind on which nothing runs."""
+    @property
+    def topology(self) -> Topology:
+        """Its CPUs and NUMA nodes."""
         total = self.numa_nodes * self.cores
         cpus = tuple(
             CPU(core + thread * total, core, core // self.cores, core // self.cores)
@@ -49,12 +52,16 @@ class Shape:
             )
             for id_ in range(self.numa_nodes)
         )
+        return Topology(cpus, nodes)
+
+    def empty(self) -> NodeState:
+        """A node of this kind on which nothing runs."""
         kept = {id_: {"memory": GIB} for id_ in range(self.numa_nodes)}
         return empty_node(
-            Topology(cpus, nodes),
+            self.topology,
             policy=self.policy,
             scope=self.scope,
-            reserved=CPUSet((0, total)),
+            reserved=CPUSet((0, self.numa_nodes * self.cores)),
             reserved_memory=kept,
         )
 
@@ -106,10 +113,12 @@ class EmulatedKubelet:
         chance: random.Random,
         delays: Delays,
         with_fingerprint: bool,
+        with_placements: bool = False,
     ) -> None:
+        """`with_placements`: its reporter is our agent, which says where each container is."""
         self.name, self.state, self._empty, self._shape = name, empty, empty, shape
         self._events, self._store, self._chance, self._delays = events, store, chance, delays
-        self._with_fingerprint = with_fingerprint
+        self._with_fingerprint, self._with_placements = with_fingerprint, with_placements
         self.refusals: list[Refusal] = []
         self.left: list[float] = []
         """When pods ended."""
@@ -224,4 +233,18 @@ class EmulatedKubelet:
             for id_ in managers.nodes
         )
         listed = tuple({"name": name, "value": value} for name, value in attributes.items())
-        return objects.NRTObject(metadata=objects.ObjectMeta(name=self.name), zones=zones, attributes=listed)
+        notes = {keys.PLACEMENT: self._placements()} if self._with_placements else None
+        meta = objects.ObjectMeta(name=self.name, annotations=notes)
+        return objects.NRTObject(metadata=meta, zones=zones, attributes=listed)
+
+    def _placements(self) -> str:
+        """Where each container with CPUs of its own is, as our agent reports it."""
+        node_of = {cpu.id: cpu.node for cpu in self._shape.topology.cpus}
+        rows = []
+        for uid, containers in self.state.cpus.assigned.items():
+            namespace, _, name = self._running.get(uid, "").partition("/")
+            for container, cpus in containers.items():
+                nodes = sorted({node_of[cpu] for cpu in cpus})
+                row = {"namespace": namespace, "pod": name, "uid": uid, "container": container, "source": "kubelet"}
+                rows.append({**row, "exclusive": True, "promisedCPUs": str(cpus), "promisedNodes": nodes})
+        return json.dumps({"observedAt": "2026-01-01T00:00:00Z", "generation": 1, "containers": rows})

@@ -1,0 +1,87 @@
+"""Bounds of a YAML document: libyaml's composer goes down by recursion in C, where too deep a document ends the
+process, and an alias of an alias of an alias is a small file for a huge value."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import yaml
+
+DEPTH = 100
+"""Levels of mappings and lists. Objects of Kubernetes have some twenty."""
+_SAFE_DEPTH = 4000
+"""Levels that the composer bears with any usual stack."""
+_SMALL = 1 << 16
+"""Characters of a text that costs next to nothing to look through."""
+VALUES = 2_000_000
+"""Values in a file, those behind aliases counted wherever they stand."""
+UNREADABLE = (
+    *(yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    RecursionError,
+)
+"""What reading YAML can end in. PyYAML's constructors answer a tag that does not fit, such as `!!bool x`, with whatever
+error comes up."""
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def checked(text: str) -> str:
+    """`text`, when it may be composed; yaml.MarkedYAMLError when it is nested too deep, or aliases make it too large.
+
+    Syntax errors are left to the composer. Of a large text only what could harm is looked for: it takes as long to look
+    through as to compose.
+    """
+    if _may_nest(text) or ("&" in text and "*" in text):
+        with contextlib.suppress(yaml.scanner.ScannerError, yaml.parser.ParserError, yaml.reader.ReaderError):
+            _scan(text)
+    return text
+
+
+def why(error: BaseException) -> str:
+    """What is wrong, in one line."""
+    return " ".join(str(getattr(error, "problem", None) or error).split()) or type(error).__name__
+
+
+def _may_nest(text: str) -> bool:
+    """Whether it could be too deep: each level takes a bracket, a column of indentation, or a mark on its line."""
+    small = len(text) <= _SMALL
+    half = (DEPTH if small else _SAFE_DEPTH) // 2
+    documents = [text] if small else text.split("\n---")
+    if any(document.count("[") + document.count("{") > half for document in documents):
+        return True
+    return any(len(line) >= half and _marks(line) >= half for line in text.split("\n"))
+
+
+def _marks(line: str) -> int:
+    marks = sum(line.count(mark) for mark in ("- ", "? ", "-\t", "?\t"))
+    return len(line) - len(line.lstrip(" ")) + marks
+
+
+def _scan(text: str) -> None:
+    depth = values = 0
+    open_anchors: list[tuple[str | None, int]] = []
+    sizes: dict[str, int] = {}
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            depth, values = depth + 1, values + 1
+            open_anchors.append((event.anchor, values))
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            depth -= 1
+            anchor, before = open_anchors.pop()
+            if anchor:
+                sizes[anchor] = values - before + 1
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.AliasEvent):
+            values += sizes.get(event.anchor or "", 1)
+        if depth > DEPTH:
+            raise _error(f"nested deeper than {DEPTH} levels", event)
+        if values > VALUES:
+            raise _error(f"more than {VALUES} values, those behind aliases included", event)
+
+
+def _error(problem: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+    mark: Any = event.start_mark
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)

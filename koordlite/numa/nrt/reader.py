@@ -1,0 +1,208 @@
+"""The reader of a NodeResourceTopology: every fact of it is read here, once, with the bounds that hold for everybody.
+
+A part that cannot be read counts as not there and becomes a problem of the object; the other parts hold.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from koordlite.model import cpuset, defaults, keys, nrt
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.node import Reservation, SystemQoS, parse_reservation, parse_system_qos
+from koordlite.model.nrt import CPUManagerPolicy, Placement, PodCPUAlloc
+from koordlite.model.quantity import Quantity
+from koordlite.model.topology import Topology
+from koordlite.model.wire import objects
+from koordlite.numa.nrt import policy, zones
+from koordlite.numa.nrt.policy import ReportedPolicy
+
+T = TypeVar("T")
+NO_TOPOLOGY = Topology((), ())
+_MOST_TIMES = 10**6
+_SKIPPED = "fix its writer; until then the node counts as one without it"
+
+
+class Reader:
+    """Reads one object, each part when it is asked for first; `problems` grows meanwhile."""
+
+    def __init__(
+        self, obj: objects.NRTObject, problems: list[Problem], *, max_numa_nodes: int = defaults.NUMA_NODES
+    ) -> None:
+        self.problems, self.owner = problems, f"noderesourcetopology/{obj.metadata.name}"
+        self._obj, self._notes, self._most = obj, obj.metadata.annotations or {}, max_numa_nodes
+
+    @functools.cached_property
+    def nodes(self) -> Mapping[int, objects.Zone]:
+        """The zones of NUMA nodes by id, ascending."""
+        return zones.numa_nodes(self._obj.zones, self.owner, self.problems, most=self._most)
+
+    @functools.cached_property
+    def policy(self) -> ReportedPolicy:
+        """Kubelet's topology manager, from the attributes where there are any, else from the old list."""
+        said = policy.by_attributes(self._obj.attributes or ())
+        return said.over(policy.by_policies(self._obj.topology_policies or ()))
+
+    @functools.cached_property
+    def available(self) -> dict[int, dict[str, Quantity]]:
+        """What NUMA nodes have left, by resource."""
+        return {number: self._amounts(zone, "available") for number, zone in self.nodes.items()}
+
+    @functools.cached_property
+    def allocatable(self) -> dict[int, dict[str, Quantity]]:
+        """What they may hand out at most."""
+        return {number: self._amounts(zone, "allocatable") for number, zone in self.nodes.items()}
+
+    @functools.cached_property
+    def distances(self) -> dict[int, dict[int, int]]:
+        """SLIT distances out of the zones' costs, of the NUMA nodes that have any."""
+        found: dict[int, dict[int, int]] = {}
+        for number, zone in self.nodes.items():
+            for cost in zone.costs or ():
+                other, distance = nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")
+                if other is None or not isinstance(distance, int):
+                    why = "no distance to a node-<id>"
+                    self.problems.append(Problem(f"{self.owner}/{zone.name}", "costs", str(cost)[:200], why, _SKIPPED))
+                else:
+                    found.setdefault(number, {})[other] = distance
+        return found
+
+    @functools.cached_property
+    def topology(self) -> Topology:
+        """The machine's CPUs; those of one type have the same text, and share what is read of it."""
+        return self._note(keys.CPU_TOPOLOGY, _topology) or NO_TOPOLOGY
+
+    @property
+    def topology_text(self) -> str:
+        """What `topology` is read of."""
+        return self._notes.get(keys.CPU_TOPOLOGY, "")
+
+    @functools.cached_property
+    def cpu_manager(self) -> CPUManagerPolicy:
+        """How kubelet's CPU manager is configured."""
+        found: _Manager = self._note(keys.CPU_MANAGER_POLICY, _json(_Manager, keys.CPU_MANAGER_POLICY)) or _Manager()
+        reserved = self._cpus(keys.CPU_MANAGER_POLICY, found.reserved_cpus)
+        return CPUManagerPolicy(policy=found.policy, options=found.options or {}, reserved_cpus=reserved)
+
+    @functools.cached_property
+    def allocs(self) -> tuple[PodCPUAlloc, ...]:
+        """CPUs that pods hold alone."""
+        rows: list[_Alloc] = self._note(keys.POD_CPU_ALLOCS, _json(list[_Alloc], keys.POD_CPU_ALLOCS)) or []
+        return tuple(
+            PodCPUAlloc(
+                namespace=row.namespace,
+                name=row.name,
+                uid=row.uid,
+                cpuset=self._cpus(keys.POD_CPU_ALLOCS, row.cpuset),
+                managed_by_kubelet=row.managed_by_kubelet,
+            )
+            for row in rows
+        )
+
+    @property
+    def kubelets_pods(self) -> tuple[PodCPUAlloc, ...]:
+        """Those of `allocs` that kubelet gave to known pods. What Koordinator promised stands on the pod itself."""
+        return tuple(alloc for alloc in self.allocs if alloc.managed_by_kubelet and alloc.uid)
+
+    @functools.cached_property
+    def reservation(self) -> Reservation | None:
+        """The node's reservation as its agent resolved it."""
+        return self._note(keys.RESERVATION, parse_reservation)
+
+    @functools.cached_property
+    def system_qos(self) -> SystemQoS | None:
+        """CPUs set apart for SYSTEM pods."""
+        return self._note(keys.SYSTEM_QOS, parse_system_qos)
+
+    @functools.cached_property
+    def placement(self) -> Placement | None:
+        """Where containers run, as the agent has seen it."""
+        return self._note(keys.PLACEMENT, nrt.decode_placement)
+
+    @functools.cached_property
+    def be_pool(self) -> CPUSet:
+        """The CPUs that best-effort containers share."""
+        pools = self._note(keys.BE_SHARED_POOLS, functools.partial(nrt.decode_pools, key=keys.BE_SHARED_POOLS))
+        return cpuset.union(pool.cpus for pool in pools or ())
+
+    @functools.cached_property
+    def ratios(self) -> Mapping[str, float] | None:
+        """How many times the node sells a resource; None where that is not said."""
+        return self._note(keys.AMPLIFICATION_RATIO, read_ratios)
+
+    def _amounts(self, zone: objects.Zone, column: str) -> dict[str, Quantity]:
+        found: dict[str, Quantity] = {}
+        for resource in zone.resources or ():
+            try:
+                found[resource.name] = Quantity.parse(getattr(resource, column))
+            except ValueError as error:
+                field, do = f"zones[{zone.name}].resources[{resource.name}].{column}", "write a quantity; " + _SKIPPED
+                self.problems.append(Problem(self.owner, field, str(getattr(resource, column)), str(error), do))
+        return found
+
+    def _note(self, key: str, parse: Callable[[str, str], T]) -> T | None:
+        """The value of annotation `key`; None without one, or when it cannot be read."""
+        text = self._notes.get(key)
+        try:
+            return parse(text, self.owner) if text else None
+        except InputError as error:
+            self.problems.extend(error.problems)
+            return None
+
+    def _cpus(self, key: str, text: str) -> CPUSet:
+        try:
+            return CPUSet.parse(text)
+        except ValueError as error:
+            self.problems.append(Problem(self.owner, key, text, str(error), _SKIPPED))
+            return EMPTY
+
+
+def _topology(text: str, owner: str) -> Topology:
+    try:
+        return _topology_of(text)
+    except InputError:
+        return nrt.decode_cpu_topology(text, owner)  # The same error, with the owner's name.
+
+
+@functools.lru_cache(maxsize=1024)
+def _topology_of(text: str) -> Topology:
+    return nrt.decode_cpu_topology(text, "")
+
+
+class _Alloc(msgspec.Struct, rename="camel"):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    cpuset: str = ""
+    managed_by_kubelet: bool = False
+
+
+class _Manager(msgspec.Struct):
+    policy: str = ""
+    options: dict[str, str] | None = None
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+
+
+def _json(shape: Any, key: str) -> Callable[[str, str], Any]:
+    def decode(text: str, owner: str) -> Any:
+        try:
+            return msgspec.json.decode(text, type=shape | None)
+        except UNREADABLE as error:
+            raise InputError(Problem(owner, key, text, str(error), _SKIPPED)) from error
+
+    return decode
+
+
+def read_ratios(text: str, owner: str) -> Mapping[str, float] | None:
+    """Amplification ratios; InputError for text that is none, and for more than anybody sells."""
+    ratios: dict[str, float] | None = _json(dict[str, float], keys.AMPLIFICATION_RATIO)(text, owner)
+    wild = next((name for name, ratio in (ratios or {}).items() if not ratio <= _MOST_TIMES), None)
+    if wild is not None:
+        why = f"{wild}: no node sells a resource more than {_MOST_TIMES} times"
+        raise InputError(Problem(owner, keys.AMPLIFICATION_RATIO, text, why, _SKIPPED))
+    return ratios

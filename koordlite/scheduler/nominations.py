@@ -1,0 +1,181 @@
+"""Nodes that victims are leaving for a pod, from the scheduler's choice to the pod's binding.
+
+The scheduler evicts, notes the node on the pod, and asks again when victims have gone. Until then their node is full to
+the scheduler, and for some seconds more to its report. Meanwhile no other node is emptied for the pod, nobody else's
+victims are counted on, and the NUMA node that becomes free is kept for it.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from koordlite.numa.nrt.filter import Amounts, add
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.judgement import judge, victims
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import KnownPod
+
+LEAVING = "node(s) that victims are leaving for the pod"
+"""A refusal that the scheduler may resolve by waiting: any other one has it look for victims on other nodes."""
+CHOICE_SECONDS = 2.0
+"""How long all nodes that were offered count as chosen, while the scheduler has not said which one it took."""
+MOST_SECONDS = 65.0
+"""How long room is made for a pod: victims have their grace, and reports come at least once a minute."""
+MOST_PODS = 1024
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One node that would be emptied for a pod."""
+
+    node: str
+    victims: tuple[KnownPod, ...]
+    returned: Mapping[str, Mapping[int, Amounts]]
+    """What each of them gives back there, by NUMA node; by uid."""
+    takes: Mapping[int, Amounts]
+    """What the pod will have, by NUMA node; empty where several NUMA nodes share it and nobody knows how."""
+
+
+class _Offers(msgspec.Struct):
+    pod: KnownPod
+    by_node: Mapping[str, Offer]
+    at: float
+
+
+class Nominations:
+    """By pod. Used only under the cluster's lock."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._offers: collections.OrderedDict[str, _Offers] = collections.OrderedDict()
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._offers
+
+    def put(self, pod: KnownPod, offers: Mapping[str, Offer]) -> None:
+        """What the scheduler was offered for the pod; it takes one of them."""
+        self._offers.pop(pod.uid, None)
+        if offers:
+            self._offers[pod.uid] = _Offers(pod, offers, self._cluster.now())
+        while len(self._offers) > MOST_PODS:
+            self._offers.popitem(last=False)
+
+    def drop(self, uid: str) -> None:
+        """It is bound, or gone, or somebody else has the place."""
+        self._offers.pop(uid, None)
+
+    def refresh(self) -> None:
+        """Forget what is over, and keep the places of pods whose node the scheduler has named."""
+        now = self._cluster.now()
+        for uid, offers in list(self._offers.items()):
+            known = self._cluster.pods.get(uid)
+            named = known.nominated if known is not None else ""
+            waited = now - offers.at
+            bound = known is not None and bool(known.node)
+            if bound or waited > MOST_SECONDS or (named not in offers.by_node and waited > CHOICE_SECONDS):
+                self.drop(uid)
+                held = self._cluster.reservations.of_pod(uid)
+                if held is not None and held.stage == "nominated":
+                    self._cluster.reservations.end(uid, "expired", now)
+            elif named in offers.by_node and self._cluster.reservations.of_pod(uid) is None:
+                self.keep(offers.pod, offers.by_node[named])
+
+    def keep(self, pod: KnownPod, offer: Offer) -> None:
+        """Count the pod where it will be, on every NUMA node: kubelet gives the place to whoever comes first."""
+        if pod.shape.exclusive:
+            self._cluster.reserve(pod, offer.node, "nominated")
+
+    def of(self, pod: KnownPod) -> Offer | None:
+        """The node that is being emptied for the pod, as far as that is known."""
+        offers = self._offers.get(pod.uid)
+        if offers is None:
+            return None
+        known = self._cluster.pods.get(pod.uid)
+        named = pod.nominated or (known.nominated if known is not None else "")
+        if named:
+            return offers.by_node.get(named)
+        begun = [offer for offer in offers.by_node.values() if any(map(self._leaves, offer.victims))]
+        return begun[0] if len(begun) == 1 else None
+
+    def _leaves(self, victim: KnownPod) -> bool:
+        known = self._cluster.pods.get(victim.uid)
+        return known is None or known.deleting or known.ended
+
+    def on_node(self, node: str, but: str) -> Iterator[tuple[KnownPod, Offer]]:
+        """Pods other than `but` for which the node is, or may be, emptied."""
+        for uid, offers in self._offers.items():
+            if uid == but or node not in offers.by_node:
+                continue
+            chosen = self.of(offers.pod)
+            if chosen is None or chosen.node == node:
+                yield offers.pod, offers.by_node[node]
+
+    def beside_others(self, pod: KnownPod, row: Row) -> Row:
+        """The node without the victims of others than `pod`, and with the pods that these make room for."""
+        others = list(self.on_node(row.name, but=pod.uid))
+        if not others:
+            return row
+        for _, offer in others:
+            row = self._freed(row, offer)
+        for each, offer in others:
+            row = victims.beside(row, each, offer.takes)
+        return row
+
+    def is_disputed(self, pod: KnownPod, freed: Row, takes: Mapping[int, Amounts]) -> bool:
+        """Whether kubelet may give the room of this pod to another one for which the node is emptied, or the other way
+        round: it takes the lowest NUMA node where there is room, for whomever it was made.
+
+        `freed` is the node when all victims have gone, with the others on the NUMA nodes that they are expected on.
+        """
+        others = list(self.on_node(freed.name, but=pod.uid))
+        if not others:
+            return False
+        if len(others) > 1 or not takes or not others[0][1].takes:
+            return True
+        other, offer = others[0]
+        empty = victims.without(freed, [other], offer.takes)
+        return self._is_in_the_way(other, offer.takes, pod, empty) or self._is_in_the_way(pod, takes, other, empty)
+
+    def _is_in_the_way(self, first: KnownPod, takes: Mapping[int, Amounts], second: KnownPod, empty: Row) -> bool:
+        """Whether `second` finds no place beside `first` on any of the NUMA nodes that `first` may get."""
+        total: dict[str, int] = {}
+        for amounts in takes.values():
+            add(total, amounts)
+        settings = self._cluster.settings
+        for zone, left in empty.zones.items():
+            if len(takes) > 1 or all(left.get(name, 0) >= amount for name, amount in total.items()):
+                beside = victims.beside(empty, first, {zone: total})
+                if not judge.verdict(second.shape, beside, settings).passes:
+                    return True
+        return False
+
+    def _freed(self, row: Row, offer: Offer) -> Row:
+        """The node without the victims that are still there."""
+        state = self._cluster.nodes[offer.node]
+        back: dict[int, dict[str, int]] = {}
+        for victim in offer.victims:
+            if victim.uid in state.pods:
+                for zone, amounts in offer.returned.get(victim.uid, {}).items():
+                    add(back.setdefault(zone, {}), amounts)
+        return victims.without(row, offer.victims, back)
+
+    def stands(self, pod: KnownPod, offer: Offer) -> tuple[bool, bool]:
+        """(Does the pod fit now, is it still worth waiting there): judged by the report less the victims.
+
+        Where the report has settled without them and the pod does not fit, somebody else has the place.
+        """
+        cluster, state = self._cluster, self._cluster.nodes.get(offer.node)
+        row = cluster.row_as_expected(offer.node)
+        if state is None or row is None:
+            return False, False
+        freed = self._freed(self.beside_others(pod, row), offer)
+        fits = judge.verdict(pod.shape, freed, cluster.settings).passes
+        if any(victim.uid in state.pods for victim in offer.victims):
+            return False, True
+        began = self._offers[pod.uid].at
+        left_at = max((state.gone[each.uid][1] for each in offer.victims if each.uid in state.gone), default=began)
+        late = 0.0 if row.report is not None and row.report.fingerprint else cluster.settings.settle_seconds
+        is_settled = state.report_since > left_at + late and state.dirty_since is None
+        return fits, fits or not is_settled

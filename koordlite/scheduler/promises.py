@@ -1,0 +1,174 @@
+"""Promises for pods that were bound without one, since their scheduler had passed the extender over.
+
+kube-scheduler binds a pod itself when an ignorable extender does not answer, or refuses. Such a pod has no CPUs by
+Koordinator's protocol, and no NUMA nodes by Crane's, though it asks for them. What it would have been promised is
+written to it afterwards, as far as its node still has it; the agent of the node checks it like any other.
+
+Several extenders may do this at a time: each takes a node's pods one after the other, the first bound first, and the
+version of the pod decides who was first. So they never promise one CPU to two pods.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from koordlite.model import keys
+from koordlite.model.wire import objects
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.extender import BindError, Extender
+from koordlite.scheduler.judgement import judge, victims
+from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.threads import Worker
+
+LOG = logging.getLogger(__name__)
+LOOK_SECONDS = 0.5
+RETRY_SECONDS = 5.0
+"""After a promise that could not be made or written."""
+
+
+class Writer(Protocol):
+    """Writes to pods that are bound; everything that is not good is a BindError."""
+
+    def pod(self, namespace: str, name: str) -> objects.PodObject:
+        """The pod as the API server has it."""
+
+    def promise(self, obj: objects.PodObject, annotations: Mapping[str, str]) -> None:
+        """Write annotations to this version of the pod, and to no later one."""
+
+
+class Promises:
+    """Looks for such pods in a thread of its own."""
+
+    def __init__(
+        self, extender: Extender, writer: Writer, *, uniform: Callable[[float, float], float] = random.uniform
+    ):
+        self._extender, self._writer, self._uniform = extender, writer, uniform
+        self._stop = threading.Event()
+        self._thread = Worker("promises", self._run)
+        self._not_before: dict[str, float] = {}
+        """When a pod is looked at again, by uid."""
+        self.results: collections.Counter[str] = collections.Counter()
+        """written, refused (the node has no room for it), failed (the API server refused)."""
+        self._said = ""
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._extender.cluster
+
+    @property
+    def missing(self) -> int:
+        """Pods that need a promise and have none."""
+        return len(self._not_before)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        # Not all extenders at the same moment.
+        while not self._stop.wait(self._uniform(LOOK_SECONDS, 2 * LOOK_SECONDS)):
+            self._thread.beat()
+            self.look()
+
+    def look(self) -> None:
+        """Make the promises that are missing: on each node that of the pod which was bound first."""
+        if self._extender.not_ready():
+            return
+        nodes: set[str] = set()
+        for uid in self._due():
+            self._thread.beat()
+            pod = self._cluster.pods.get(uid)
+            if pod is not None and pod.node not in nodes:
+                nodes.add(pod.node)
+                self._make(pod)
+
+    def _due(self) -> list[str]:
+        """Pods without the promise that they need, in the order in which they were bound."""
+        cluster, now = self._cluster, self._cluster.now()
+        with cluster.lock:
+            for uid in [uid for uid in cluster.unpromised if not self._needs(uid)]:
+                del cluster.unpromised[uid]
+                self._not_before.pop(uid, None)
+            for uid in [uid for uid in self._not_before if uid not in cluster.unpromised]:
+                del self._not_before[uid]
+            for uid in cluster.unpromised:
+                self._not_before.setdefault(uid, 0.0)
+            return [uid for uid in cluster.unpromised if self._not_before[uid] <= now]
+
+    def _needs(self, uid: str) -> bool:
+        pod = self._cluster.pods.get(uid)
+        row = self._cluster.row(pod.node) if pod is not None else None
+        return row is not None and pod is not None and judge.promises(pod.shape, row, self._cluster.settings)
+
+    def _make(self, pod: KnownPod) -> None:
+        """Promise what the node has left for the pod, and write it."""
+        cluster = self._cluster
+        self._not_before[pod.uid] = cluster.now() + RETRY_SECONDS
+        try:
+            obj = self._writer.pod(pod.namespace, pod.name)
+        except BindError as error:
+            self._failed(pod, error)
+            return
+        notes = obj.metadata.annotations or {}
+        if obj.metadata.uid != pod.uid or notes.get(keys.RESOURCE_STATUS) or notes.get(keys.CRANE_TOPOLOGY_RESULT):
+            cluster.put_pod(obj)
+            return
+        with cluster.lock:
+            row = cluster.row(pod.node)
+            if row is None:
+                return
+            promise = judge.promise(pod.shape, victims.without(row, [pod], {}), cluster.settings, pod.uid)
+            if not promise.annotations and not promise.refusal:
+                cluster.unpromised.pop(pod.uid, None)
+                return
+            if not promise.annotations:
+                self._refused(pod, promise.refusal)
+                return
+            # It counts from now on: a bind of this moment must not get the same CPUs.
+            cluster.put_known(with_annotations(pod, promise.annotations))
+        try:
+            self._writer.promise(obj, promise.annotations)
+        except BindError as error:
+            cluster.put_known(pod)
+            self._failed(pod, error)
+            return
+        self.results["written"] += 1
+        self._extender.note(pod, f"promised on {pod.node} after it was bound without it")
+        LOG.info("pod %s was bound to %s without its promise, and has it now", pod.key, pod.node, extra=_about(pod))
+
+    def _refused(self, pod: KnownPod, why: str) -> None:
+        self.results["refused"] += 1
+        text = f"bound to {pod.node} without its promise, which cannot be made there: {why}"
+        self._extender.note(pod, text)
+        LOG.warning("pod %s was %s", pod.key, text, extra=_about(pod))
+
+    def _failed(self, pod: KnownPod, error: BindError) -> None:
+        self.results["failed"] += 1
+        if str(error) != self._said:
+            self._said = str(error)
+            LOG.warning("promise of pod %s cannot be written: %s", pod.key, error, extra=_about(pod))
+
+
+def with_annotations(pod: KnownPod, annotations: Mapping[str, str]) -> KnownPod:
+    """The pod as it will be when it has them."""
+    return msgspec.structs.replace(
+        pod,
+        resource_status=annotations.get(keys.RESOURCE_STATUS, pod.resource_status),
+        crane_result=annotations.get(keys.CRANE_TOPOLOGY_RESULT, pod.crane_result),
+    )
+
+
+def _about(pod: KnownPod) -> dict[str, str]:
+    return {"pod": pod.key, "flow": "promise"}

@@ -1,0 +1,91 @@
+"""One cluster with everything a scenario needs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+
+from control_plane import free_port
+
+from koordlite.kube.client.access import Api, ApiError
+from koordlite.scheduler import render
+from tests.e2e.cluster import control_plane as planes
+from tests.e2e.cluster.accounting import Accounting
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.nodes import Nodes, define_reports
+from tests.e2e.cluster.processes import Command
+from tests.e2e.cluster.timeline import Timeline
+from tests.e2e.cluster.workload import Pods
+
+SCHEDULER = "koordlite-scheduler"
+_CLASS = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "koordlite-reservation"}}
+_CONTROLLERS_NEED = (
+    ("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordlite-system"}}),
+    ("/apis/scheduling.k8s.io/v1/priorityclasses", {**_CLASS, "value": 10}),
+)
+
+
+@dataclasses.dataclass
+class Bench:
+    """A control plane with nodes. Scenarios start schedulers and processes of ours."""
+
+    plane: ControlPlane
+    api: Api
+    nodes: Nodes
+    pods: Pods
+    accounting: Accounting
+
+    def extender(self, name: str = "extender", *options: str) -> tuple[Command, int]:
+        """The product's extender as a process that is not started yet, and the port that schedulers ask."""
+        port, health = free_port(), free_port()
+        arguments = [f"--kubeconfig={self.plane.kubeconfig}", f"--listen=127.0.0.1:{port}"]
+        arguments += [f"--health-listen=127.0.0.1:{health}", *options]
+        log = self.plane.folder / f"{name}.log"
+        return Command(log, "scheduler-extender", *arguments, ready=health), port
+
+    def controller(self, name: str) -> Command:
+        """The product's Reservation controller as a process that is not started yet."""
+        for path, made in _CONTROLLERS_NEED:
+            with contextlib.suppress(ApiError):  # Another one's.
+                self.api.request("POST", path, body=made)
+        health = free_port()
+        arguments = [f"--kubeconfig={self.plane.kubeconfig}", f"--health-listen=127.0.0.1:{health}"]
+        return Command(self.plane.folder / f"{name}.log", "reservation-controller", *arguments, ready=health)
+
+    def configuration(self, *ports: int, **options: object) -> str:
+        """What `koordlite scheduler render configuration` prints for an extender on that port; none without."""
+        text = render.text(
+            "configuration", render.Options(url_prefix=f"http://127.0.0.1:{ports[0] if ports else 1}", **options)
+        )  # type: ignore[arg-type]
+        return text if ports else text.partition("extenders:")[0]
+
+    def until(self, holds: Callable[[], object], seconds: float, *, what: str = "") -> float:
+        """Wait; how long it took. Fails with what is pending."""
+        start = time.monotonic()
+        while not holds():
+            if time.monotonic() - start > seconds:
+                pending, refused = self.accounting.pending, dict(self.accounting.refused)
+                raise AssertionError(f"not within {seconds:g} s: {what}; pending {pending[:10]}, refused {refused}")
+            time.sleep(0.05)
+        return time.monotonic() - start
+
+
+@contextlib.contextmanager
+def bench(folder: pathlib.Path, *, real: bool, add: Callable[[Nodes], None], seed: int = 1) -> Iterator[Bench]:
+    """A cluster; `add` puts the nodes in."""
+    with contextlib.ExitStack() as stack:
+        plane = stack.enter_context(planes.started(folder, real=real))
+        api = plane.api()
+        define_reports(api)
+        timeline = Timeline("nodes")
+        nodes = Nodes(plane.api(), plane.api(), timeline, seed=seed)
+        add(nodes)
+        accounting, pods = Accounting(), Pods(plane.api(), SCHEDULER, seed=seed)
+        nodes.listeners += [accounting, pods]
+        stack.enter_context(nodes.running())
+        yield Bench(plane, api, nodes, pods, accounting)
+    assert not timeline.failures, timeline.failures
+    assert not nodes.writes.problems, nodes.writes.problems[:5]

@@ -1,0 +1,113 @@
+"""Scenarios on 24 emulated nodes: with the tests' own control plane always, with a real one where it is to be had."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from slices import long
+
+from tests.e2e.cluster import bench as benches
+from tests.e2e.cluster import processes, scenarios
+from tests.e2e.cluster.bench import SCHEDULER, Bench
+from tests.e2e.cluster.nodes import Nodes
+from tests.e2e.cluster.scenarios import Trouble
+from tests.support.topocluster.kubelets import Delays, Shape
+
+SETTLE_SECONDS = 2.0
+"""Until a scheduler that was just started knows the nodes."""
+Open = Callable[[Callable[[Nodes], None]], Bench]
+
+
+@pytest.fixture(params=["double", "real"])
+def on(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Open]:
+    """Opens a cluster, with nodes that the test adds."""
+    opened = []
+
+    def open_(add: Callable[[Nodes], None]) -> Bench:
+        made = benches.bench(tmp_path, real=request.param == "real", add=add)
+        bench = made.__enter__()
+        opened.append(made)
+        return bench
+
+    yield open_
+    for made in opened:
+        made.__exit__(None, None, None)
+
+
+def kubelets(nodes: Nodes) -> None:
+    """Nodes on which kubelet's managers decide, and whose reports come up to three seconds late."""
+    nodes.add(24, Shape(), Delays(report=(0.5, 3.0)))
+
+
+def agents(nodes: Nodes) -> None:
+    """Nodes on which our agent carries out what was promised."""
+    nodes.add(24, Shape(), Delays(), agents=True)
+
+
+@pytest.mark.timeout(240)
+def test_a_burst_is_placed_without_a_refusal_though_reports_are_late(on: Open) -> None:
+    bench = on(kubelets)
+    extender, port = bench.extender()
+    with processes.running(extender), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        outcome = scenarios.burst(bench, 118 if bench.plane.is_real else 70, 60.0)
+    assert outcome["refused"] == {}
+    assert "taken meanwhile" not in extender.log
+
+
+@pytest.mark.timeout(240)
+def test_without_the_extender_kubelets_refuse_pods(on: Open) -> None:
+    """Or the other scenarios say nothing."""
+    bench = on(kubelets)
+    with bench.plane.scheduler(bench.configuration(), SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        bench.pods.burst(118)
+        bench.until(lambda: bench.accounting.refused["TopologyAffinityError"] > 0, 60.0)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("trouble", "replica"),
+    [
+        ("killed", False),
+        long("hung", False, id="hung"),
+        long("slow", False, id="slow"),
+        long("killed", True, id="replica-killed"),
+        ("hung", True),
+    ],
+)
+def test_no_pod_is_bound_without_its_promise(on: Open, trouble: Trouble, replica: bool) -> None:
+    bench = on(agents)
+    extender, port = bench.extender("extender", f"--replicas={2 if replica else 1}")
+    with processes.running(extender), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        outcome = scenarios.promised(bench, 80 if bench.plane.is_real else 30, extender, trouble, replica=replica)
+    assert outcome["bound without a promise"] == outcome["CPUs promised twice"] == 0, outcome
+
+
+@pytest.mark.timeout(240)
+def test_where_the_extender_is_passed_over_the_promise_comes_later(on: Open) -> None:
+    bench = on(agents)
+    extender, port = bench.extender()
+    configuration = bench.configuration(port, required=False)
+    with processes.running(extender), bench.plane.scheduler(configuration, SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        outcome = scenarios.promised(bench, 80 if bench.plane.is_real else 30, extender, "killed", replica=False)
+    assert outcome["bound without a promise"] == outcome["of these promised later"] > 0, outcome  # type: ignore[operator]
+    assert outcome["CPUs promised twice"] == 0, outcome
+
+
+@pytest.mark.timeout(240)
+def test_the_other_controller_takes_over_in_five_seconds(on: Open) -> None:
+    bench = on(kubelets)
+    extender, port = bench.extender()
+    controllers = [bench.controller(f"controller-{number}") for number in range(2)]
+    configuration = bench.configuration(port)
+    with processes.running(extender, *controllers), bench.plane.scheduler(configuration, SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        outcome = scenarios.taken_over(bench, controllers, 4 if bench.plane.is_real else 2)
+    # Placing what was reserved, without a takeover, takes one or two seconds of them.
+    assert max(outcome["seconds"]) < 7.5, outcome  # type: ignore[call-overload]

@@ -1,0 +1,87 @@
+"""The commands of docs/install.md on a real API server: what is there after the last one was there before the first."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from control_plane import ControlPlane, control_plane
+
+from tests.manifests.conftest import MANIFESTS
+from tests.manifests.test_install_page import OPERATOR, commands, operator_kind
+
+CONTROLLERS = ("serviceaccount-controller", "garbage-collector-controller", "namespace-controller")
+PASSING = ("events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io")
+"""Kinds that the cluster itself writes all the time."""
+
+
+@pytest.fixture
+def plane(tmp_path: pathlib.Path) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path, controllers=CONTROLLERS, admission=True) as made:
+        yield made
+
+
+def names(plane: ControlPlane) -> set[str]:
+    """Every object of the cluster, by kind, namespace and name."""
+    kinds = plane.kubectl("api-resources", "--verbs=list", "-o", "name").stdout.split()
+    listed = ",".join(kind for kind in kinds if kind not in PASSING)
+    path = '{range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{"\\n"}{end}'
+    return set(plane.kubectl("get", listed, "-A", "-o", f"jsonpath={path}").stdout.split())
+
+
+def apply(plane: ControlPlane, item: dict[str, Any]) -> None:
+    path = plane.folder / "item.json"
+    path.write_text(json.dumps(item))
+    plane.kubectl("apply", "-f", str(path))
+
+
+@pytest.mark.timeout(300)
+def test_after_the_uninstall_nothing_is_left(plane: ControlPlane) -> None:
+    apply(plane, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    for plural, kind in OPERATOR:
+        apply(plane, operator_kind(plural, kind))
+    before, seen = names(plane), set[str]()
+    for line in commands():
+        # There is no kubelet and no controller of workloads to wait for.
+        if "rollout status" in line or " wait " in line:
+            continue
+        run(plane, line)
+        seen |= names(plane) if " apply " in line else set()
+        if line == "kubectl apply -k manifests/overlays/enforce":
+            leave_traces(plane)
+    assert len(seen - before) > 50, "it was installed"
+    end = time.monotonic() + 60.0
+    while (left := names(plane) - before) and time.monotonic() < end:
+        time.sleep(0.5)  # Namespaces end in their own time.
+    assert left == set()
+    assert before - names(plane) == set()
+
+
+def leave_traces(plane: ControlPlane) -> None:
+    """What the processes make themselves: a lease, a memory, a report."""
+    space = {"namespace": "koordlite-system"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "descheduler", **space}}
+    memory = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "descheduler-memory", **space}}
+    report = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "zones": []}
+    for item in (lease, memory, {**report, "metadata": {"name": "n1"}}):
+        apply(plane, item)
+
+
+def run(plane: ControlPlane, line: str) -> None:
+    done = subprocess.run(
+        shlex.split(line),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=MANIFESTS.parent,
+        timeout=120,
+        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig())},
+    )
+    assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"

@@ -1,0 +1,163 @@
+"""What strangers write is words for the report, and never a template."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+from typing import Any
+
+import msgspec
+import pytest
+
+import descheduler
+import koordlite
+from descheduler.cycle import planner
+from descheduler.metrics_sources import prometheus
+from descheduler.policy import reader
+from descheduler.report import explain
+from descheduler.snapshot import report
+from koordlite.changes import cgroup
+from koordlite.model.errors import ConfigError
+from koordlite.model.place import Place, PlaceKind
+from koordlite.model.reading import yaml_bounds
+from tests.descheduler.conftest import Cluster
+
+PACKAGES = [pathlib.Path(package.__file__ or "").parent for package in (koordlite, descheduler)]
+NAMES = ["{a}", "{limit:>3000000000}", "{", "}", "{0.__class__}", "%s", "%(a)s"]
+
+
+POLICY = """
+maxNoOfPodsToEvictPerOwner: 1
+profiles:
+- name: test
+  pluginConfig:
+  - name: ReservedCPUs
+    args: {byQuantity: false}
+  plugins: {deschedule: {enabled: [ReservedCPUs]}}
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_owner_is_called_what_it_likes(name: str) -> None:
+    cluster = Cluster()
+    for node in ("a", "b"):
+        cluster.node(node, reservation={"reservedCPUs": "0-1"})
+        cluster.report(node)
+    for number in range(2):
+        cluster.pinned(f"p-{number}", "a", f"{number},{number + 4}", owner=name)
+    plan = cluster.plan(POLICY)
+    texts = [reason.text for outcome in plan.outcomes for reason in outcome.reasons]
+    assert any(f"so many of ReplicaSet/default/{name} go before it" in text for text in texts)
+
+
+def test_nothing_is_a_template_for_format() -> None:
+    """`str.format` obeys whatever braces are in its text: nobody calls it."""
+    found = [
+        f"{path}:{call.lineno}"
+        for package in PACKAGES
+        for path in package.rglob("*.py")
+        if ".format" in path.read_text() or ".vformat" in path.read_text()
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("format", "format_map", "vformat")
+        and not (isinstance(call.func.value, ast.Attribute) and call.func.value.attr == "json")
+    ]
+    assert found == []
+
+
+def test_a_place_prints_its_parts_whatever_they_are() -> None:
+    kinds = [kind for kind in vars(cgroup).values() if isinstance(kind, PlaceKind)]
+    assert [str(Place(kind, ("{a}%s{0}", "cpu.max"))) for kind in kinds] == ["{a}%s{0}/cpu.max"]
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "{a: " * 50_000, "- " * 50_000 + "x", "a:\n" + " " * 300 + "b: 1\n"])
+def test_a_policy_nested_deeper_than_anybody_writes_is_an_error_and_no_crash(text: str) -> None:
+    if text.startswith("a:"):  # Deep to the eye only.
+        yaml_bounds.checked(text)
+        return
+    with pytest.raises(ConfigError, match="nested deeper than 100"):
+        reader.parse(text, "policy.yaml")
+
+
+def test_explain_answers_about_a_pod_whose_node_counts_for_no_domain() -> None:
+    cluster = Cluster()
+    for node in ("a", "b"):
+        cluster.node(node)
+    cluster.objects[1]["metadata"]["labels"] = {}
+    made = cluster.pod("p", "b", labels={"app": "x"})
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname", "maxSkew": 1}
+    made["spec"]["topologySpreadConstraints"] = [{"whenUnsatisfiable": "DoNotSchedule", **term}]
+    text = """
+profiles:
+- name: test
+  plugins: {balance: {enabled: [RemovePodsViolatingTopologySpreadConstraint]}}
+"""
+    plan = planner.plan(cluster.view(), reader.setup(reader.parse(text, "p.yaml")), explained="p")
+    assert "its node counts for no kubernetes.io/hostname" in " ".join(explain.render(plan, "p").split())
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"status": "\xff"}', b'{"status":"success","data":{"result":1e9999}}']
+)
+def test_nonsense_from_prometheus_is_no_measurement(body: bytes) -> None:
+    assert prometheus.read(body).absent
+
+
+def _pinned() -> Cluster:
+    cluster = Cluster()
+    for node in ("a", "b"):
+        cluster.node(node, reservation={"reservedCPUs": "0-1"})
+        cluster.report(node)
+    for number in range(2):
+        cluster.pinned(f"p-{number}", "a", f"{number},{number + 4}")
+    return cluster
+
+
+PLAIN = POLICY.replace("maxNoOfPodsToEvictPerOwner: 1\n", "")
+
+
+def test_one_pod_that_cannot_be_decided_on_costs_that_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = planner._Draft._decide
+
+    def fails(draft: Any, asked: Any, guards: Any) -> Any:
+        if asked.pod.pod.name == "p-0":
+            raise OverflowError("int too large to convert to float")
+        return decide(draft, asked, guards)
+
+    monkeypatch.setattr(planner._Draft, "_decide", fails)
+    plan = _pinned().plan(PLAIN)
+    assert [outcome.pod.pod.name for outcome in plan.evict] == ["p-1"]
+    ((reason,),) = [outcome.reasons for outcome in plan.spare]
+    assert reason.reason == planner.FAULT and "OverflowError" in reason.text
+
+
+def test_one_plugin_that_fails_costs_that_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = PLAIN.replace("[ReservedCPUs]", "[NUMAAlignment, ReservedCPUs]")
+    setup = reader.setup(reader.parse(text, "p.yaml"))
+
+    def broken(*_: Any) -> Any:
+        yield from ()
+        raise ZeroDivisionError
+
+    (profile,) = setup.profiles
+    replace = msgspec.structs.replace
+    plugins = [(replace(p, judge=broken) if p.name == "NUMAAlignment" else p, c) for p, c in profile.plugins]
+    failing = replace(profile, plugins=tuple(plugins))
+    plan = planner.plan(_pinned().view(), msgspec.structs.replace(setup, profiles=(failing,)))
+    assert len(plan.evict) == 2
+    assert [(note.plugin, note.reason) for note in plan.notes] == [("NUMAAlignment", planner.PLUGIN_FAULT)]
+
+
+def test_one_report_that_cannot_be_read_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = report.read
+
+    def fails(obj: Any, problems: Any) -> Any:
+        if obj.metadata.name == "b":
+            raise KeyError("zones")
+        return read(obj, problems)
+
+    monkeypatch.setattr(report, "read", fails)
+    plan = _pinned().plan(PLAIN)
+    assert len(plan.evict) == 2
+    assert "noderesourcetopology/b" in [problem.object for problem in plan.view.problems]

@@ -1,0 +1,184 @@
+"""What a node's token may write into its reports costs that node, and no other: extender, allocators and pages."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from koordlite.kube.watch.feed import Feed
+from koordlite.kube.watch.reflector import Reflector
+from koordlite.model import keys
+from koordlite.model.wire import crane, objects
+from koordlite.scheduler import watches
+from koordlite.scheduler.judgement import judge
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.numa_api.service import NumaService
+from tests.scheduler.builders import Scene, as_object, pod, report
+
+ZONE = {"cpu": "8", "memory": "32Gi"}
+DIGITS = "9" * 5000
+
+
+def raw(document: Any) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(document).encode())
+
+
+def feed(scene: Scene) -> Reflector[objects.NRTObject]:
+    """The reports as the extender watches them."""
+    store: Feed[objects.NRTObject] = Feed(
+        "noderesourcetopology", objects.NRTObject, put=scene.cluster.put_report, gone=scene.cluster.remove_report
+    )
+    return Reflector(watches.REPORTS, uniform=lambda low, high: low, store=store)
+
+
+@pytest.mark.parametrize("name", [f"node-{DIGITS}", "node-", "node-²", f"node-{'0' * 5000}", "node-1\n", "node--1"])
+def test_whatever_a_zone_is_called_the_watch_goes_on(name: str) -> None:
+    scene = Scene()
+    scene.node("bad", ZONE)
+    scene.node("good", ZONE)
+    hostile = report("bad", ZONE, version="7")
+    hostile["zones"].append({**hostile["zones"][0], "name": name})
+    hostile["zones"][0]["costs"] = [{"name": name, "value": 10}]
+    reflector = feed(scene)
+    reflector.on_list("7", [raw(hostile), raw(report("good", ZONE, version="7"))], 0.0)
+    assert scene.filter(pod("p"), "bad", "good")[0][-1] == "good"
+
+
+def test_one_object_that_nobody_can_take_costs_that_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    taken = scene.cluster.put_report
+
+    def put(obj: objects.NRTObject) -> None:
+        if obj.metadata.name == "bad":
+            raise ZeroDivisionError("a fault of ours")
+        taken(obj)
+
+    monkeypatch.setattr(scene.cluster, "put_report", put)
+    scene.node("good")
+    reflector = feed(scene)
+    reflector.on_list("7", [raw(report(name, ZONE, version="7")) for name in ("bad", "good")], 0.0)
+    reflector.on_line(json.dumps({"type": "MODIFIED", "object": report("bad", ZONE, version="8")}).encode(), 1.0)
+    assert scene.zones("good") == [8.0]
+    (problem,) = reflector.view(1.0).problems
+    assert (problem.object, "ZeroDivisionError" in problem.why) == ("noderesourcetopology/bad", True)
+
+
+def test_one_node_that_cannot_be_judged_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    for name in ("bad", "good"):
+        scene.node(name, ZONE)
+    refusal, points = judge.refusal, judge.points
+
+    def ask(of: Any) -> Any:
+        def judged(shape: Any, row: Any, settings: Any) -> Any:
+            if row.name == "bad":
+                raise OverflowError("int too large to convert to float")
+            return of(shape, row, settings)
+
+        return judged
+
+    monkeypatch.setattr(judge, "refusal", ask(refusal))
+    monkeypatch.setattr(judge, "points", ask(points))
+    passed, refused = scene.filter(pod("p"), "bad", "good")
+    assert passed == ["good"]
+    assert "OverflowError" in refused["bad"]
+    assert dict(scene.extender.prioritize(as_object(pod("p")), ["bad", "good"]))["bad"] == 0
+    assert scene.cluster.faults.total == 2
+
+
+@pytest.mark.parametrize("name", ["node", "node-", "nodes", "node²", f"node{DIGITS}", "", "a", "node64"])
+def test_one_zone_name_of_cranes_costs_that_zone(name: str) -> None:
+    scene = Scene()
+    for node in ("bad", "good"):
+        scene.node(node)
+        zones = [{"name": "node0", "type": "Node", "resources": {"allocatable": {"cpu": "8"}}}]
+        zones += [{"name": name, "type": "Node", "resources": {"allocatable": {"cpu": "64"}}}] * (node == "bad")
+        made = {"metadata": {"name": node}, "craneManagerPolicy": {"cpuManagerPolicy": "Static"}, "zones": zones}
+        scene.cluster.put_crane(msgspec.convert(made, crane.TopologyObject))
+    assert scene.schedule(pod("p"), "bad", "good") in ("bad", "good")
+    assert scene.filter(pod("q", cpu="4"), "bad", "good")[0] == ["bad", "good"]
+    (_, _, notes) = scene.api.bound[0]
+    assert [zone["name"] for zone in json.loads(notes["topology.crane.io/topology-result"])] == ["node0"]
+
+
+def _topology(zones: int) -> str:
+    return json.dumps({"detail": [{"id": n, "core": n, "socket": 0, "node": n} for n in range(zones)]})
+
+
+@pytest.mark.parametrize("policy", ["restricted", "single-numa-node", "best-effort"])
+@pytest.mark.parametrize("zones", [9, 16, 20, 64])
+def test_a_report_of_many_numa_nodes_is_not_used_and_takes_no_time(policy: str, zones: int) -> None:
+    scene = Scene(Settings(strategy="LeastNUMANodes", numa_distance=True))
+    rows = [{"cpu": "1", "memory": "1Gi"}] * zones
+    for name in ("koordinator", "kubelet"):
+        notes = {keys.CPU_TOPOLOGY: _topology(zones)} if name == "koordinator" else {}
+        scene.node(name, *rows, policy=policy, annotations=notes, totals={"cpu": "1", "memory": "1Gi"})
+    asks = {keys.NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}', keys.QOS_CLASS: "LSR"}
+    began = time.process_time()
+    for given in ({}, asks):
+        asked = pod("p", cpu=str(zones // 2), memory=f"{zones // 2}Gi", annotations=given)
+        asked["metadata"]["labels"] = {keys.QOS_CLASS: "LSR"}
+        passed, refused = scene.filter(asked, "koordinator", "kubelet")
+        scene.extender.prioritize(as_object(asked), passed)
+    assert time.process_time() - began < 0.5
+    row = scene.cluster.row("kubelet")
+    assert row is not None
+    assert "more NUMA nodes than the 8" in row.unusable
+    assert set(refused.values()) <= {"invalid node topology data"}
+
+
+def test_one_report_with_an_endless_amount_leaves_the_page_of_the_others() -> None:
+    scene = Scene()
+    scene.node("bad", {"cpu": "-1e999", "memory": "9e999"}, totals={"cpu": "1e999", "memory": "1e999"})
+    scene.node("good", ZONE)
+    service = NumaService(scene.cluster, wall=lambda: 0.0, not_ready=lambda: "")
+    row = scene.cluster.row("bad")
+    assert row is not None
+    assert "beyond all that can be counted" in row.unusable
+    for path in ("/numa", "/rest/scheduling/v1/numa/nodes", "/rest/scheduling/v1/numa/violations", "/numa/nodes/bad"):
+        answer = service.answer(path, {}, "")
+        assert answer.status == 200
+    assert b"good" in service.answer("/numa", {}, "").body
+
+
+def test_one_node_that_cannot_be_shown_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from koordlite.scheduler.numa_api import view
+
+    scene = Scene()
+    for name in ("bad", "good"):
+        scene.node(name, ZONE)
+    of_row = view.of_row
+    monkeypatch.setattr(view, "of_row", lambda row: of_row(row) if row.name == "good" else 1 // 0)
+    service = NumaService(scene.cluster, wall=lambda: 0.0, not_ready=lambda: "")
+    answer = service.answer("/rest/scheduling/v1/numa/nodes", {}, "")
+    assert [node["name"] for node in json.loads(answer.body)["data"]] == ["good"]
+    assert scene.cluster.faults.total == 1
+
+
+def test_watches_go_on_and_pages_answer_while_a_node_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.node("a", ZONE)
+    judging, goes_on = threading.Event(), threading.Event()
+    refusal = judge.refusal
+
+    def slow(shape: Any, row: Any, settings: Any) -> str:
+        judging.set()
+        assert goes_on.wait(10)
+        return refusal(shape, row, settings)
+
+    monkeypatch.setattr(judge, "refusal", slow)
+    asked = threading.Thread(target=scene.filter, args=(pod("p"), "a"))
+    asked.start()
+    try:
+        assert judging.wait(10)
+        free = scene.cluster.lock.acquire(timeout=5)
+        assert free, "the lock is held while judging"
+        scene.cluster.lock.release()
+    finally:
+        goes_on.set()
+        asked.join(10)

@@ -1,0 +1,138 @@
+"""Pods that were bound without the promise that they need get it afterwards, from what their node has left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.wire import objects
+from koordlite.scheduler.extender import BindError
+from koordlite.scheduler.promises import RETRY_SECONDS, Promises
+from tests.scheduler.builders import Scene, as_object, bound, pod
+from tests.scheduler.test_protocols import koordinator, lsr
+
+
+class Server:
+    """Pods at the API server, each with a version; a write to another version is refused."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, objects.PodObject] = {}
+        self.refuses = ""
+
+    def put(self, scene: Scene, made: Any, *, seen: bool = True) -> None:
+        obj = as_object(made)
+        before = self.pods.get(obj.metadata.name)
+        version = str(int(before.metadata.resource_version) + 1 if before else 1)
+        meta = msgspec.structs.replace(obj.metadata, resource_version=version)
+        self.pods[obj.metadata.name] = msgspec.structs.replace(obj, metadata=meta)
+        if seen:
+            scene.cluster.put_pod(self.pods[obj.metadata.name])
+
+    def pod(self, namespace: str, name: str) -> objects.PodObject:
+        return self.pods[name]
+
+    def promise(self, obj: objects.PodObject, annotations: Mapping[str, str]) -> None:
+        held = self.pods[obj.metadata.name]
+        if self.refuses:
+            raise BindError(self.refuses, is_certain=True)
+        if held.metadata.resource_version != obj.metadata.resource_version:
+            raise BindError("the object has been modified", is_certain=True)
+        version = str(int(held.metadata.resource_version) + 1)
+        notes = {**(held.metadata.annotations or {}), **annotations}
+        meta = msgspec.structs.replace(held.metadata, annotations=notes, resource_version=version)
+        self.pods[obj.metadata.name] = msgspec.structs.replace(held, metadata=meta)
+
+    def cpus(self, name: str) -> CPUSet:
+        text = (self.pods[name].metadata.annotations or {}).get(keys.RESOURCE_STATUS)
+        return CPUSet.parse(json.loads(text)["cpuset"]) if text else CPUSet(())
+
+
+def test_pods_that_were_bound_without_a_promise_get_cpus_of_their_own_one_after_the_other() -> None:
+    scene, server = koordinator(), Server()
+    promises = Promises(scene.extender, server)
+    for name in ("p", "q"):
+        server.put(scene, bound(lsr(name), "a"))
+    server.put(scene, bound(pod("plain"), "a"))
+    promises.look()
+    assert (len(server.cpus("p")), len(server.cpus("q"))) == (4, 0), "on one node the first comes first"
+    promises.look()
+    assert (len(server.cpus("q")), server.cpus("p") & server.cpus("q")) == (4, CPUSet(()))
+    promises.look()
+    assert (promises.missing, dict(promises.results), server.cpus("plain")) == (0, {"written": 2}, CPUSet(()))
+    scene.put(lsr("r"))
+    assert scene.schedule(lsr("r"), "a") == "a"
+    given = CPUSet.parse(json.loads(scene.api.bound[-1][2][keys.RESOURCE_STATUS])["cpuset"])
+    assert not given & (server.cpus("p") | server.cpus("q")), "and they count for the next"
+
+
+def test_two_extenders_never_promise_a_cpu_twice_though_one_sees_things_late() -> None:
+    first, late, server = koordinator(), koordinator(), Server()
+    for name in ("p", "q", "r"):
+        for scene in (first, late):
+            server.put(scene, bound(lsr(name), "a"))
+    both = Promises(first.extender, server), Promises(late.extender, server)
+    for _ in range(8):
+        for promises, scene in zip(both, (first, late), strict=True):
+            scene.clock.pass_(RETRY_SECONDS)
+            promises.look()
+    cpus = [server.cpus(name) for name in ("p", "q", "r")]
+    assert [len(each) for each in cpus] == [4, 4, 4]
+    assert not (cpus[0] & cpus[1] or cpus[0] & cpus[2] or cpus[1] & cpus[2])
+
+
+def test_a_promise_that_the_server_refuses_is_not_counted_and_is_tried_again() -> None:
+    scene, server = koordinator(), Server()
+    promises = Promises(scene.extender, server)
+    server.put(scene, bound(lsr("p"), "a"))
+    server.refuses = "forbidden"
+    promises.look()
+    promises.look()
+    assert (dict(promises.results), promises.missing) == ({"failed": 1}, 1)
+    assert not scene.cluster.pods["uid-p"].resource_status
+    server.refuses = ""
+    scene.clock.pass_(RETRY_SECONDS)
+    promises.look()
+    assert len(server.cpus("p")) == 4
+
+
+def test_a_pod_that_does_not_fit_keeps_waiting_and_explain_says_why() -> None:
+    scene, server = koordinator(), Server()
+    promises = Promises(scene.extender, server)
+    scene.filter(lsr("big", "20"), "a")
+    server.put(scene, bound(lsr("big", "20"), "a"))
+    promises.look()
+    attempt = scene.extender.attempts.get("ns/big")
+    assert attempt is not None
+    assert "bound to a without its promise, which cannot be made there: not enough cpus" in attempt.events[-1]
+    assert (dict(promises.results), promises.missing) == ({"refused": 1}, 1)
+
+
+@pytest.mark.parametrize("change", ["ended", "other scheduler", "promised", "deleted"])
+def test_other_pods_are_left_alone(change: str) -> None:
+    scene, server = koordinator(), Server()
+    promises = Promises(scene.extender, server)
+    made = bound(lsr("p"), "a", "Succeeded" if change == "ended" else "Running")
+    if change == "other scheduler":
+        made["spec"]["schedulerName"] = "other"
+    if change == "promised":
+        made["metadata"]["annotations"] = {keys.RESOURCE_STATUS: '{"cpuset":"0-3"}'}
+    server.put(scene, made)
+    if change == "deleted":
+        scene.cluster.remove_pod("ns/p")
+    promises.look()
+    assert (promises.missing, dict(promises.results)) == (0, {})
+
+
+def test_nothing_is_promised_from_an_old_picture() -> None:
+    scene, server = koordinator(), Server()
+    server.put(scene, bound(lsr("p"), "a"))
+    scene.age = None
+    promises = Promises(scene.extender, server)
+    promises.look()
+    assert server.cpus("p") == CPUSet(())
