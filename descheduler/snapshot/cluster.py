@@ -6,7 +6,6 @@ would ask for it know that it is missing.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -108,7 +107,7 @@ def _list_patiently(api: Api, objects: Objects, kind: str, path: str, wait: Call
             if error.status != HTTPStatus.TOO_MANY_REQUESTS and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             _forget(objects, kind, path)
-            wait(backoff.pause(failures, random.uniform, asked=error.retry_after_seconds))
+            wait(backoff.pause(failures, backoff.uniform, asked=error.retry_after_seconds))
     return _list(api, objects, kind, path)
 
 

@@ -8,7 +8,6 @@ read, or brought so much that the list is cheaper, the next cycle reads the list
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgspec
 
 from descheduler.snapshot import files
 from descheduler.snapshot.pack import Packer
+from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
 from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.store import Store
@@ -123,7 +123,7 @@ class Tail(Watching[Any]):
     def __init__(self, api: Api, path: str, version: str, pending: Pending, monotonic: Callable[[], float]) -> None:
         name = path.rpartition("/")[2]
         source: Source[Any] = Source(name=name, kind=name, shape=object, paths=(path,))
-        reflector: Reflector[Any] = Reflector(source, uniform=random.Random().uniform, store=pending)
+        reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=pending)
         reflector.on_list(version, (), monotonic())
         super().__init__(api, reflector, monotonic=monotonic)
         self._pending = pending

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from koordlite.changes.eviction import EvictPod
+from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.background import BackgroundRequests
 from koordlite.kube.client.request_times import RequestTimes
@@ -261,7 +261,7 @@ class KubeCluster:
         return (self._node, *pods, self._config, self._topology, *more)
 
     def _watching(self, source: Source[T]) -> Watching[T]:
-        return Watching(self._api, Reflector(source, uniform=random.Random().uniform), monotonic=self._clock.monotonic)
+        return Watching(self._api, Reflector(source, uniform=backoff.uniform), monotonic=self._clock.monotonic)
 
     def _given_out(self) -> GivenOut:
         named = self._settings.kubelet_pod_resources

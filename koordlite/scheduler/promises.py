@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import collections
 import logging
-import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
+from koordlite.kube.client import backoff
 from koordlite.model import keys
 from koordlite.model.wire import objects
 from koordlite.scheduler.cluster import Cluster
@@ -46,9 +46,7 @@ class Writer(Protocol):
 class Promises:
     """Looks for such pods in a thread of its own."""
 
-    def __init__(
-        self, extender: Extender, writer: Writer, *, uniform: Callable[[float, float], float] = random.uniform
-    ):
+    def __init__(self, extender: Extender, writer: Writer, *, uniform: backoff.Uniform = backoff.uniform):
         self._extender, self._writer, self._uniform = extender, writer, uniform
         self._stop = threading.Event()
         self._thread = Worker("promises", self._run)

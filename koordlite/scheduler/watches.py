@@ -4,11 +4,11 @@ cluster's switches; handed on to `Cluster` and not kept twice."""
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
 from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector, Source
@@ -133,5 +133,5 @@ class Watches:
         monotonic: Callable[[], float],
     ) -> Watching[Any]:
         feed: Feed[Any] = Feed(source.kind, source.shape, put=put, gone=gone)
-        reflector: Reflector[Any] = Reflector(source, uniform=random.Random().uniform, store=feed)
+        reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=feed)
         return Watching(api, reflector, monotonic=monotonic)

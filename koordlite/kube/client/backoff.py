@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 FIRST_SECONDS = 1.0
@@ -11,6 +12,8 @@ LONGEST_ASKED_SECONDS = 600.0
 
 Uniform = Callable[[float, float], float]
 """A random number between two, as `random.uniform`."""
+uniform: Uniform = random.Random().uniform
+"""Pauses have a generator of their own: drawing from the global one would change what its seeded users get."""
 
 
 def pause(failures: int, uniform: Uniform, *, asked: float | None = None, last: float = LAST_SECONDS) -> float:

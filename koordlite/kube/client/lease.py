@@ -7,14 +7,13 @@ whatever a hanging request does. Others wait longer than that before they take o
 from __future__ import annotations
 
 import errno
-import random
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from koordlite.kube.client import micro_time
+from koordlite.kube.client import backoff, micro_time
 from koordlite.kube.client.access import Api, ApiError, Timeout
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.model.errors import UNREADABLE
@@ -69,7 +68,7 @@ class Candidate:
         *,
         monotonic: Callable[[], float],
         wall: Callable[[], float],
-        uniform: Callable[[float, float], float] = random.uniform,
+        uniform: backoff.Uniform = backoff.uniform,
     ) -> None:
         self.settings = settings
         self._api, self._monotonic, self._wall, self._uniform = api, monotonic, wall, uniform

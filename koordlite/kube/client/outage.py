@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ class Outage:
     """Shared by the watches of one API server; safe to use from several threads."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic, uniform: Uniform | None = None) -> None:
-        self._monotonic, self._uniform = monotonic, uniform or random.Random().uniform
+        self._monotonic, self._uniform = monotonic, uniform or backoff.uniform
         self._changed = threading.Condition()
         self._since: float | None = None
         self._failures = 0

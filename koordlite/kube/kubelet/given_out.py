@@ -7,7 +7,6 @@ do not know devices that nobody uses.
 from __future__ import annotations
 
 import errno
-import random
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
@@ -73,7 +72,7 @@ class GivenOut:
             self._allocatable, self.problems = self._ask_allocatable(self._source)
         except (OSError, ValueError) as error:
             self._failures += 1
-            self._due = now + backoff.pause(self._failures, random.uniform, last=_LONGEST_PAUSE_SECONDS)
+            self._due = now + backoff.pause(self._failures, backoff.uniform, last=_LONGEST_PAUSE_SECONDS)
             self.problems = (_problem(self._socket, error, answered=self._answered_at is not None),)
             return False
         self._pods, self._failures, self._answered_at = pods, 0, now

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -285,7 +284,7 @@ class KubeletState:
         with self._lock:
             asked.failures, asked.error = asked.failures + 1, error
             last = HURRIED_SECONDS if self._is_older_than_checkpoint else CONFIG_SECONDS
-            pause = backoff.pause(asked.failures, random.uniform, last=last)
+            pause = backoff.pause(asked.failures, backoff.uniform, last=last)
             patient = asked.failures == 1 and not self._is_older_than_checkpoint
             asked.due = self._monotonic() + max(pause, asked.every_seconds if patient else 0.0)
         self._note(what, problems)

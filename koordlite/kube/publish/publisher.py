@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
@@ -47,7 +46,7 @@ class Publisher:
         node: Watching[objects.NodeObject],
         topology: Watching[objects.NRTObject],
         monotonic: Callable[[], float],
-        uniform: backoff.Uniform = random.uniform,
+        uniform: backoff.Uniform = backoff.uniform,
     ) -> None:
         self._api, self._name, self._monotonic, self._uniform = api, node_name, monotonic, uniform
         self._node, self._topology = node, topology

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import collections
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import msgspec
 
 from koordlite.fault_guard import FaultGuard, SubjectFaults
 from koordlite.formulas.reservation.placeholder import Settings
+from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.publish.event_series import Event, EventType, Regarding
@@ -277,5 +277,5 @@ class Controller:
             return apply
 
         feed: Feed[Any] = Feed(source.kind, source.shape, put=taken(0), gone=taken(1))
-        reflector: Reflector[Any] = Reflector(source, uniform=random.Random().uniform, store=feed)
+        reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=feed)
         return Watching(self._api, reflector, monotonic=self._monotonic)
