@@ -12,6 +12,7 @@ import fcntl
 import gc
 import logging
 import os
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,28 @@ settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
+HERE = pathlib.Path(__file__).parent
+ON_THE_REAL_CLOCK = frozenset(
+    [
+        "agent",
+        "apiserver",
+        "browser",
+        "cli",
+        "e2e",
+        "hostile",
+        "http",
+        "kernel",
+        "kube",
+        "perf",
+        "sandbox",
+        "topocluster",
+        "vm",
+    ]
+)
+"""Tests here start processes, threads and servers and wait for them. Other work on the machine can make any of them
+late, so that a failure has to repeat itself twice to count; every repetition is in the summary."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long tests out, and begin with those that one worker runs one after the other, and then with those that
@@ -34,6 +57,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    for item in items:
+        if item.path.relative_to(HERE).parts[0] in ON_THE_REAL_CLOCK and not item.get_closest_marker("hypothesis"):
+            item.add_marker(pytest.mark.flaky(reruns=2))
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("kernel", "timeout")])
 
 
