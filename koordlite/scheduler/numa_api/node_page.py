@@ -107,8 +107,8 @@ def _box(node: NodeView, zone: Zone, wrong: CPUSet) -> Markup:
     cpus = el("ul", cells, class_="cpus") if cells else el("p", "its CPUs are not reported", class_="note")
     facts = [
         ("CPUs", page.code(str(zone.cpus)) if zone.cpus else "–"),
-        ("CPU free", f"{units.cores(zone.cpu_left)} of {units.cores(zone.cpu_total)} cores"),
-        ("memory free", f"{units.size(zone.memory_left)} of {units.size(zone.memory_total)}"),
+        ("CPU unallocated", f"{units.cores(zone.cpu_left)} of {units.cores(zone.cpu_total)} cores"),
+        ("memory unallocated", f"{units.size(zone.memory_left)} of {units.size(zone.memory_total)}"),
     ]
     meters = [_meter("CPU", zone.cpu_part), _meter("memory", zone.memory_part)]
     frame = "border:1px solid var(--line);border-radius:8px;padding:10px 12px;min-width:0"
