@@ -22,9 +22,7 @@ from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
-from koordlite.model.status.pause import Pause
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import AppliedStep, FreshUse, Pause
 from koordlite.observe import Observer, prediction, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster, News

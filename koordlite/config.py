@@ -16,7 +16,7 @@ from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reading import documented, strict
 from koordlite.model.settings import MetricsSettings, Mode, StrategySettings, bounded
-from koordlite.model.status.reaction import Setting
+from koordlite.model.status import ReactionSetting
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Agent:
     """Group below the cgroup root that holds kubelet's groups (kubelet's --cgroup-root). Empty: found by itself."""
     tasks_seconds: float = bounded(5.0, ge=0.1)
     """Time between two looks at the threads of all containers for resctrl; new threads inherit their parent's class."""
-    reaction: Setting = "automatic"
+    reaction: ReactionSetting = "automatic"
     """Whether best effort gives way also between two ticks, when latency-sensitive work suddenly needs the CPU. off,
     automatic (by the best way the machine has; not on an emulated one), or required: degraded where there is none."""
     reaction_hertz: float = bounded(50.0, ge=1, le=200)

@@ -11,7 +11,7 @@ import types
 import msgspec
 
 from koordlite.model.errors import Problem
-from koordlite.model.status.faults import Faults
+from koordlite.model.status import Faults
 
 LOG = logging.getLogger(__name__)
 KINDS = 100

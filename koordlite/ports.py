@@ -16,7 +16,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import ClusterChange
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 from koordlite.model.wire import objects
 from koordlite.model.wire.affinity import OenumaObject, WhitelistObject
 

@@ -17,7 +17,7 @@ from koordlite.model.change import Change
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot, has_node
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.observe import glance
 from koordlite.strategies import Strategy, discover, limiting
 

@@ -24,7 +24,7 @@ from koordlite.host.group_notices import GroupNotices
 from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
 from koordlite.host.sentinel import Sentinel
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.reaction import FreshUse, Reaction, Setting, Way
+from koordlite.model.status import FreshUse, Reaction, ReactionSetting, ReactionWay
 from koordlite.observe import glance
 from koordlite.observe import new_groups as beginnings
 from koordlite.observe.new_groups import NewGroups
@@ -154,7 +154,7 @@ class Waker:
             self._sentinel = None
 
     @property
-    def _way(self) -> Way:
+    def _way(self) -> ReactionWay:
         if self._sentinel is None:
             return "tick"
         return "triggers" if self._trigger else "sentinel"
@@ -267,7 +267,7 @@ class Waker:
             )
 
 
-def open_waker(host: Host, setting: Setting, *, hertz: float, cpu_percent: float) -> Waker:
+def open_waker(host: Host, setting: ReactionSetting, *, hertz: float, cpu_percent: float) -> Waker:
     """The best way there is on this machine. `required` takes what there is as well, and `state` says what is missing.
 
     An emulated or recorded machine has none with `automatic`: its time passes only while something waits. `required`

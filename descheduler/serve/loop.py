@@ -24,7 +24,7 @@ from descheduler.policy.reader import PolicyDocument
 from descheduler.policy.watched_file import PolicyFile
 from koordlite.fault_guard import FaultGuard
 from koordlite.model.errors import KoordliteError, Problem
-from koordlite.model.status.faults import Faults
+from koordlite.model.status import Faults
 from koordlite.ports import Clock
 
 Evict = Callable[[EvictionPlan], tuple[Attempt, ...]]

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from descheduler.serve.loop import CycleResult
 from koordlite import __version__
-from koordlite.model.status.faults import Faults
+from koordlite.model.status import Faults
 
 LOOP_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 STRATEGY_BUCKETS = LOOP_BUCKETS[:-2]

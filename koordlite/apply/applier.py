@@ -23,7 +23,7 @@ from koordlite.model.picture.groups import Found
 from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.plan import Plan
 from koordlite.ports import Cluster, ClusterView
 

@@ -8,7 +8,7 @@ from koordlite.apply import writer
 from koordlite.apply.kind import C, E, Kind, Undoing, Work
 from koordlite.model.change import Change, ClusterChange
 from koordlite.model.errors import InputError
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.ports import Cluster
 
 

@@ -14,7 +14,7 @@ from koordlite.apply import writer
 from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.ports import Clock, Cluster
 
 FIRST_BACK_OFF_SECONDS = 10.0

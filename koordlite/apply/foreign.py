@@ -15,7 +15,7 @@ from koordlite.changes import cgroup
 from koordlite.model.change import Change, Standing
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import ForeignWrite
+from koordlite.model.status import ForeignWrite
 
 MAX_BACK_OFF_SECONDS = 60.0
 FORGET_SECONDS = 3600.0

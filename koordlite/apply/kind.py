@@ -21,7 +21,7 @@ from koordlite.model.entry import Entry
 from koordlite.model.picture.groups import Found
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.ports import Cluster
 
 C = TypeVar("C", bound=Change)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from koordlite.model import printable
 from koordlite.model.place import Place
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 LOG = logging.getLogger(__name__)
 

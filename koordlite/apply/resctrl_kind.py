@@ -11,7 +11,7 @@ from koordlite.changes import resctrl_group
 from koordlite.model.change import Change
 from koordlite.model.entry import Entry
 from koordlite.model.place import Place
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 THERE = "was there already"
 

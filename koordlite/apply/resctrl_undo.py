@@ -21,7 +21,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.place import Place
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.resctrl.values import ROOT
 
 PREFIX = "resctrl/"

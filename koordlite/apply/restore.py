@@ -16,7 +16,7 @@ from koordlite.model.entry import Entry
 from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.place import Place
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.ports import Cluster
 
 LOG = logging.getLogger(__name__)

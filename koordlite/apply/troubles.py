@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.model.place import Place
-from koordlite.model.status.outcome import AppliedStep, FileTrouble
+from koordlite.model.status import AppliedStep, FileTrouble
 
 MAX_PLACES = 500
 """Pods come and go: what was refused longest ago is forgotten first."""

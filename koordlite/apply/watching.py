@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from koordlite.model.picture.run_state import RunState
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.plan import Plan
 from koordlite.ports import ClusterView
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from koordlite.host.bundle import Host
 from koordlite.model.change import Change
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 GONE = "gone meanwhile"
 

@@ -14,7 +14,7 @@ from koordlite.model.picture.blocks import BlockField
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import ForeignWrite
+from koordlite.model.status import ForeignWrite
 
 FIELDS: tuple[BlockField, ...] = get_args(BlockField)
 PLACE = PlaceKind(

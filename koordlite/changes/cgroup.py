@@ -14,7 +14,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import ForeignWrite
+from koordlite.model.status import ForeignWrite
 
 FIELDS: tuple[CgroupField, ...] = get_args(CgroupField)
 PLACE = PlaceKind(

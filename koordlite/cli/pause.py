@@ -13,7 +13,7 @@ from koordlite.host import pause_file
 from koordlite.host.journal import lock
 from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
-from koordlite.model.status.pause import ANNOTATION, Pause
+from koordlite.model.status import PAUSE_ANNOTATION, Pause
 from koordlite.report import units
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
@@ -53,7 +53,7 @@ def resume(args: argparse.Namespace) -> int:
     except OSError as error:
         raise KoordliteError(_refused(folder, error)) from error
     if not ended:
-        other = f"the annotation {ANNOTATION} of the Node pauses as well"
+        other = f"the annotation {PAUSE_ANNOTATION} of the Node pauses as well"
         print(printable.lines(f"there was no pause in {folder}; {other}"))
         return 1
     print("the pause has ended")

@@ -9,7 +9,7 @@ from koordlite.host import pause_file
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import Entry
 from koordlite.model import printable
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 from koordlite.report import units
 
 PAUSE_SECONDS = 600.0

@@ -36,7 +36,7 @@ from koordlite.kube.cluster import KubeCluster
 from koordlite.model import node as nodes
 from koordlite.model import printable
 from koordlite.model.errors import JournalFull, Problem
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 from koordlite.report import view
 from koordlite.report.history import History
 from koordlite.report.log_format import LineFormatter

@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.host import state_folder
 from koordlite.model.errors import UNREADABLE, InputError, Problem
-from koordlite.model.status.pause import By, Pause
+from koordlite.model.status import Pause, PauseSource
 
 NAME = "pause.json"
 _ADVICE = 'write {"until": "2026-01-31T18:00:00Z", "because": "…", "inForce": "keep"}'
@@ -28,7 +28,7 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     in_force: str = msgspec.field(default="keep", name="inForce")
 
 
-def parse(text: str | bytes, *, owner: str, field: str, by: By) -> Pause:
+def parse(text: str | bytes, *, owner: str, field: str, by: PauseSource) -> Pause:
     """The pause that `text` writes; InputError names `owner` and `field`."""
 
     def wrong(why: str) -> InputError:

@@ -20,7 +20,7 @@ from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
 from koordlite.host.files import RealFiles
 from koordlite.model.picture.usage import Usage
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import FreshUse
 from koordlite.ports import Clock, Files
 
 _BYTES = 4096

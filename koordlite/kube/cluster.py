@@ -32,7 +32,7 @@ from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused, Problem
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 from koordlite.model.topology import Topology
 from koordlite.model.wire import affinity, objects
 from koordlite.ports import Clock, ClusterView, Files

@@ -9,7 +9,7 @@ from typing import ClassVar
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import ForeignWrite
+from koordlite.model.status import ForeignWrite
 from koordlite.model.wire.objects import NodeObject, NRTObject
 
 

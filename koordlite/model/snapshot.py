@@ -30,7 +30,7 @@ from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 

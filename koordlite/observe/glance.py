@@ -17,7 +17,7 @@ from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import FreshUse
 
 
 def fresh_others_milli(usage: Usage, fresh: FreshUse) -> int | None:

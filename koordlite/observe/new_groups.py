@@ -18,7 +18,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.group_notices import GroupNotices
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.reaction import Beginning
+from koordlite.model.status import Beginning
 from koordlite.ports import Clock
 
 LOOKS_SECONDS = (0.0, 0.03, 0.08, 1.05)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from koordlite.host import pause_file
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.status.pause import ANNOTATION, Pause, together
+from koordlite.model.status import PAUSE_ANNOTATION, Pause, combined_pause
 
 
 class Pauses:
@@ -34,9 +34,9 @@ class Pauses:
         except InputError as error:
             problems += error.problems
         self.problems = tuple(problems)
-        return together(*(each for each in (self._command, self._annotation) if each and each.holds(wall)))
+        return combined_pause(*(each for each in (self._command, self._annotation) if each and each.holds(wall)))
 
 
 def _annotated(annotations: Mapping[str, str], owner: str) -> Pause | None:
-    text = annotations.get(ANNOTATION)
-    return None if text is None else pause_file.parse(text, owner=owner, field=ANNOTATION, by="annotation")
+    text = annotations.get(PAUSE_ANNOTATION)
+    return None if text is None else pause_file.parse(text, owner=owner, field=PAUSE_ANNOTATION, by="annotation")

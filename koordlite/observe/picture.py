@@ -28,7 +28,7 @@ from koordlite.model.settings import MetricsSettings
 from koordlite.model.slo import settings as slo
 from koordlite.model.slo import without_effect
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import FreshUse
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.observe import (

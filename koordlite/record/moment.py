@@ -9,7 +9,7 @@ import msgspec
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):

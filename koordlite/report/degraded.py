@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from koordlite.changes import eviction
 from koordlite.model.decision import Decision, Lacking
 from koordlite.model.snapshot import OF_OUR_REPORTS, Snapshot
-from koordlite.model.status.outcome import AppliedStep
-from koordlite.model.status.reaction import Reaction
+from koordlite.model.status import AppliedStep, Reaction
 
 
 def refusals(applied: Iterable[AppliedStep]) -> str:

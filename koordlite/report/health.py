@@ -12,7 +12,7 @@ import msgspec
 
 from koordlite.model.decision import Lacking
 from koordlite.model.snapshot import OF_OUR_REPORTS
-from koordlite.model.status.faults import Faults
+from koordlite.model.status import Faults
 from koordlite.report.tick import Tick
 
 LATE_PERIODS = 3

@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.explain import who_changed
 from koordlite.report.explain.who_changed import Mark
 from koordlite.report.news import News

@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.history import DecisionEvent, Row
 from koordlite.report.tick import Tick
 

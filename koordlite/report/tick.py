@@ -13,11 +13,7 @@ from koordlite.model.picture.pressure import Pressure
 from koordlite.model.picture.usage import Use
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.faults import Faults
-from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
-from koordlite.model.status.pause import Pause
-from koordlite.model.status.reaction import Reaction
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, Pause, Reaction, WatchState
 from koordlite.report import present, resctrl_use, would
 from koordlite.report.present import CPUCell
 from koordlite.report.resctrl_use import OwnedUse

@@ -13,10 +13,7 @@ from koordlite.model import printable
 from koordlite.model.picture.pressure import Pressure
 from koordlite.model.place import Place
 from koordlite.model.snapshot import OF_OUR_REPORTS
-from koordlite.model.status.outcome import FileTrouble
-from koordlite.model.status.pause import Pause
-from koordlite.model.status.reaction import Beginning, Reaction
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import Beginning, FileTrouble, Pause, Reaction, WatchState
 from koordlite.report import units
 from koordlite.report.past import Remembered
 from koordlite.report.present import CPUCell

@@ -14,7 +14,7 @@ from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.sources import TOPOLOGY_PATHS, config_map
 from koordlite.kube.watch.watcher import Watching
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.scheduler import policies

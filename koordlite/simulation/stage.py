@@ -13,7 +13,7 @@ from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model import cpuset
 from koordlite.model.errors import InputError
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 from koordlite.ports import ClusterView
 from koordlite.sandbox import Sandbox
 from koordlite.sandbox.cluster import scenario, scenario_objects

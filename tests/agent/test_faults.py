@@ -14,7 +14,7 @@ from koordlite.cli import run as cli_run
 from koordlite.fault_guard import ROUNDS, FaultGuard
 from koordlite.host import pause_file
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 from koordlite.observe import Observer
 from koordlite.observe.picture import Recall
 from koordlite.report import health

@@ -13,8 +13,7 @@ from emulated import Emulated
 
 from koordlite.agent import Agent
 from koordlite.host import pause_file
-from koordlite.model.status.pause import ANNOTATION, Pause
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import PAUSE_ANNOTATION, FreshUse, Pause
 
 START = 1_767_225_600.0
 """The sandbox's first second."""
@@ -34,7 +33,7 @@ def by_command(node: Emulated, release: bool, *, seconds: float = 20.0) -> None:
 
 def annotate(node: Emulated, text: str) -> None:
     amounts = {"capacity": {"cpu": "4", "memory": "8Gi"}, "allocatable": {"cpu": "4", "memory": "8Gi"}}
-    node._write("node", "v1", "Node", {"name": "node-a", "annotations": {ANNOTATION: text}}, status=amounts)
+    node._write("node", "v1", "Node", {"name": "node-a", "annotations": {PAUSE_ANNOTATION: text}}, status=amounts)
 
 
 def by_annotation(node: Emulated, release: bool) -> None:
@@ -186,7 +185,7 @@ def test_an_annotation_that_cannot_be_read_is_a_problem_and_pauses_nothing(
     with small.journal() as journal:
         tick = small.ticks(small.agent(journal), 1)[0]
     assert tick.status == "enforcing"
-    problem = next(each for each in tick.problems if each.field == ANNOTATION)
+    problem = next(each for each in tick.problems if each.field == PAUSE_ANNOTATION)
     assert problem.object == "node/node-a"
     assert why in problem.why
 
@@ -199,7 +198,7 @@ def test_a_good_pause_outlives_a_spoiled_one_until_it_ends(small: Emulated) -> N
         annotate(small, "{")
         ticks = small.ticks(agent, 25)
     assert [tick.status for tick in (ticks[1], ticks[-1])] == ["paused", "enforcing"]
-    assert all(any(each.field == ANNOTATION for each in tick.problems) for tick in ticks[1:])
+    assert all(any(each.field == PAUSE_ANNOTATION for each in tick.problems) for tick in ticks[1:])
 
 
 def test_a_spoiled_file_is_a_problem(small: Emulated) -> None:

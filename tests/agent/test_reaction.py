@@ -11,7 +11,7 @@ from emulated import Emulated
 
 from koordlite.formulas.cpu.reaction import CONFIRM_SECONDS
 from koordlite.host.sentinel import Sentinel
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import FreshUse
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 from koordlite.wake import Waker

@@ -14,7 +14,7 @@ from koordlite import reflex
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 BAND_PERCENT = 1.0
 

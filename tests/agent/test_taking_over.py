@@ -11,7 +11,7 @@ from emulated import Emulated
 from koordlite.agent import Agent
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import ClusterChange
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 from koordlite.ports import ClusterView
 
 

@@ -18,7 +18,7 @@ from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found
 from koordlite.model.picture.run_state import RunState
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 

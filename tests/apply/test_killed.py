@@ -17,7 +17,7 @@ from koordlite.apply import restore
 from koordlite.host.journal import file
 from koordlite.host.journal.journal import Journal
 from koordlite.model.settings import Mode
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 Make = Callable[..., Emulated]
 Steps = tuple[AppliedStep, ...]

@@ -16,7 +16,7 @@ from emulated import Emulated
 from koordlite import changes
 from koordlite.apply import Applier, kinds, restore, undo_list
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import FileTrouble
+from koordlite.model.status import FileTrouble
 from koordlite.observe import Observer
 from koordlite.plan import Plan, order
 

@@ -17,7 +17,7 @@ from koordlite.model.picture.run_state import RunState
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.observe.wants import Wants
 from koordlite.plan import Plan

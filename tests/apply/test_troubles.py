@@ -15,7 +15,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
-from koordlite.model.status.outcome import AppliedStep, FileTrouble
+from koordlite.model.status import AppliedStep, FileTrouble
 
 PLACE = changes.parse("kubepods/besteffort/cpu.quota")
 BUSY = "EBUSY: Device or resource busy (/sys/fs/cgroup)"

@@ -21,7 +21,7 @@ from apibench import BATCH, opened, until
 
 from koordlite.host import pause_file
 from koordlite.host.journal.journal import Journal
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 from koordlite.report import view
 from koordlite.report.metrics import pause as metrics
 from koordlite.report.tick import Tick

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koordlite.formulas.cpu import reaction
 from koordlite.host import sentinel
 from koordlite.host.sentinel import OpenCounter, UsageSample
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import FreshUse
 
 
 @pytest.mark.parametrize(

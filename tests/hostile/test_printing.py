@@ -26,9 +26,7 @@ from koordlite.kube.publish.events import Events
 from koordlite.model import printable
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
-from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
-from koordlite.model.status.pause import Pause
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite, Pause, WatchState
 from koordlite.report.explain import subject
 from koordlite.report.history import DecisionEvent, History
 from koordlite.report.html import run_report as run_page

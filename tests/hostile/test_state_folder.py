@@ -13,7 +13,7 @@ from koordlite.host import good_settings, pause_file
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import InputError, JournalError
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 
 BOOT = "b"
 NOBODY = 65534

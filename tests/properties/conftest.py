@@ -17,7 +17,7 @@ from koordlite.apply import restore
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.report.tick import Tick
 from koordlite.sandbox.chaos import Chaos, Rates
 from koordlite.sandbox.machine.tree import Tree

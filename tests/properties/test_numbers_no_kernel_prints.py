@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from koordlite.apply import restore
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import FreshUse
 from koordlite.ports import Files
 from koordlite.report.metrics.collector import Metrics
 

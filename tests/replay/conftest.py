@@ -12,7 +12,7 @@ import pytest
 from emulated import RESCTRL, Emulated
 
 from koordlite.agent import Agent
-from koordlite.model.status.reaction import FreshUse
+from koordlite.model.status import FreshUse
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head

@@ -11,7 +11,7 @@ import pytest
 import slices
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.record import onefile
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record

@@ -23,7 +23,7 @@ from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.report.history import History
 from koordlite.report.present import CPUCell

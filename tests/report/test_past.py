@@ -9,7 +9,7 @@ from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report import past as pasts
 from koordlite.report.history import History
 from koordlite.report.past import ForeignWrites, Past

@@ -16,7 +16,7 @@ from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.report import pod_rows, pods, tick
 from koordlite.report.history import DecisionEvent
 from koordlite.report.pod_rows import PodRow

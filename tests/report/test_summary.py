@@ -6,7 +6,7 @@ import pytest
 
 from koordlite import changes
 from koordlite.model.decision import Decision
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.summary import Totals
 from koordlite.report.terminal import text
 from koordlite.report.tick import Tick

@@ -21,7 +21,7 @@ from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.report import tick
 
 ROOT, POD = "kubepods/besteffort", "kubepods/besteffort/podb1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 from koordlite.report import view
 
 

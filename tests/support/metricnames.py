@@ -24,8 +24,7 @@ from koordlite.formulas.reservation.placeholder import Settings as Placeholders
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.transport import Transport
 from koordlite.model.decision import Decision
-from koordlite.model.status.outcome import AppliedStep
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import AppliedStep, WatchState
 from koordlite.model.topology import Topology
 from koordlite.observe import numa_counters
 from koordlite.report.metrics.collector import Metrics as AgentMetrics

@@ -17,7 +17,7 @@ from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.picture.blocks import BlockField
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 
 class BlockDevice(Kind[BlockChange, FileEntry]):

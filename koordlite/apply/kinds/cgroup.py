@@ -23,7 +23,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup, Found
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 _LISTS = ("cpuset.cpus", "cpuset.mems")
 _SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager", "numaAffinity")

@@ -15,7 +15,7 @@ from koordlite.model.picture.core_sched import NO_COOKIE
 from koordlite.model.picture.groups import Found
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.ports import CookieHelper
 
 _AT_ONCE = 32

@@ -7,7 +7,7 @@ from typing import Never
 
 from koordlite.apply.kind import Kind, Work
 from koordlite.changes.eviction import PLACE, EvictPod
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 
 class Eviction(Kind[EvictPod, Never]):

@@ -9,7 +9,7 @@ from koordlite.apply.kind import Work
 from koordlite.apply.resctrl_kind import ResctrlKind
 from koordlite.changes.resctrl_return import PLACE, ResctrlReturn
 from koordlite.model.errors import JournalError
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 
 class GroupReturn(ResctrlKind[ResctrlReturn, Never]):

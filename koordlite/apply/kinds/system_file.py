@@ -11,7 +11,7 @@ from koordlite.host import system_files
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.picture.groups import Found
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 
 _GROUP = "system"
 """What stands in place of a cgroup in the entries."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.model.status.request_times import Question, Times
+from koordlite.model.status import RequestHistogram, RequestKind
 
 NO_ANSWER = "none"
 """In place of a status code."""
@@ -19,7 +19,7 @@ class RequestTimes:
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now, self._lock = now, threading.Lock()
-        self._held: dict[Question, Times] = {}
+        self._held: dict[RequestKind, RequestHistogram] = {}
 
     @contextlib.contextmanager
     def measured(self, verb: str, path: str) -> Iterator[None]:
@@ -35,10 +35,10 @@ class RequestTimes:
             raise
         finally:
             with self._lock:
-                held = self._held.get((verb, path, code), Times())
+                held = self._held.get((verb, path, code), RequestHistogram())
                 self._held[verb, path, code] = held.plus(self._now() - began)
 
-    def all(self) -> Mapping[Question, Times]:
+    def all(self) -> Mapping[RequestKind, RequestHistogram]:
         """Counted so far."""
         with self._lock:
             return dict(self._held)

@@ -19,7 +19,7 @@ from koordlite.kube.client.backoff import Uniform
 from koordlite.kube.client.outage import LONGEST_SECONDS
 from koordlite.kube.watch.store import Store
 from koordlite.model.errors import UNREADABLE, Problem
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from koordlite.kube.client.access import Api, ApiError, Stream
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.client.outage import LINE_SECONDS
 from koordlite.kube.watch.reflector import Ask, Reflector, View
-from koordlite.model.status.watch import WatchState
+from koordlite.model.status import WatchState
 from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)

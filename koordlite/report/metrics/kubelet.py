@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordlite.model.status.request_times import BUCKETS_SECONDS, Question, Times
+from koordlite.model.status import REQUEST_BUCKETS_SECONDS, RequestHistogram, RequestKind
 
 
 class KubeletMetrics(Collector):
     """One family; a question that was never asked has no series."""
 
-    def __init__(self, times: Callable[[], Mapping[Question, Times]]) -> None:
+    def __init__(self, times: Callable[[], Mapping[RequestKind, RequestHistogram]]) -> None:
         """`times` gives what was counted so far; asked at each scrape."""
         self._times = times
 
@@ -24,7 +24,7 @@ class KubeletMetrics(Collector):
             "How long kubelet took to answer",
             labels=("verb", "path", "code"),
         )
-        bounds = [*map(repr, BUCKETS_SECONDS), "+Inf"]
+        bounds = [*map(repr, REQUEST_BUCKETS_SECONDS), "+Inf"]
         for question, times in sorted(self._times().items()):
             family.add_metric(question, list(zip(bounds, times.counts, strict=True)), times.seconds)
         yield family

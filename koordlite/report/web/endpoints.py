@@ -30,7 +30,7 @@ from prometheus_client import CollectorRegistry, exposition
 
 from koordlite import threads
 from koordlite.model import printable
-from koordlite.model.status.faults import Faults
+from koordlite.model.status import Faults
 from koordlite.report import health, pods
 from koordlite.report.json import run_report
 from koordlite.report.json.answer import Answer

@@ -12,7 +12,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.report.explain.subject import explain
 from koordlite.report.past import Past, Remembered
 from koordlite.report.tick import Tick

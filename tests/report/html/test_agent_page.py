@@ -13,7 +13,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.settings import Mode
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 from koordlite.report.history import DecisionEvent, History
 from koordlite.report.html import agent_page, live
 from koordlite.report.html import filter as filters

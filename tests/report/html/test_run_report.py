@@ -12,7 +12,7 @@ import pytest
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.history import History
 from koordlite.report.html import decisions, node_parts, page, run_report
 from koordlite.report.html import filter as filters

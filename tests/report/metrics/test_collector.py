@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from koordlite import changes
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.tick import Tick
 

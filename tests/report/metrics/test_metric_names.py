@@ -28,7 +28,7 @@ from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.slo.settings import HostApplication
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.metrics.kubelet import KubeletMetrics
 from koordlite.report.tick import Tick

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from koordlite import changes
-from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status import AppliedStep
 from koordlite.report.history import History
 from koordlite.report.terminal import screen
 from koordlite.report.terminal.live import LiveView

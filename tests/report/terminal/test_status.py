@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from koordlite.model.decision import Decision
-from koordlite.model.status.pause import Pause
+from koordlite.model.status import Pause
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 

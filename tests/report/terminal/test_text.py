@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from koordlite import changes
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.history import History
 from koordlite.report.terminal import status, text
 from koordlite.report.tick import Tick

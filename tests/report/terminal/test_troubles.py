@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koordlite import changes
-from koordlite.model.status.outcome import FileTrouble
+from koordlite.model.status import FileTrouble
 from koordlite.report import view
 from koordlite.report.json import run_report
 from koordlite.report.terminal import status

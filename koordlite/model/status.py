@@ -1,0 +1,193 @@
+"""State of the running agent for reports, pages and metrics: writes, faults, pauses, reaction, requests, watches."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from koordlite.model.errors import Problem
+from koordlite.model.place import Place
+
+
+class AppliedStep(msgspec.Struct, frozen=True):
+    """One write that was tried."""
+
+    place: Place
+    """`Change.place` of what was written."""
+    value: str
+    """What was written, as the change words it."""
+    ok: bool = True
+    error: str = ""
+    """The refusal: errno name and the kernel's own words; empty when it went well."""
+    seconds: float = 0.0
+    """How long the write took."""
+
+
+class ForeignWrite(msgspec.Struct, frozen=True):
+    """A value of ours that another program changed."""
+
+    place: Place
+    ours: str
+    found: str
+
+
+class FileTrouble(msgspec.Struct, frozen=True):
+    """What stands between us and one place, counted since the start of this run."""
+
+    place: Place
+    refused: int
+    """Writes that the kernel or the cluster refused."""
+    last_error: str
+    """The last refusal, in its own words; empty without one."""
+    foreign: int
+    """How often another program changed what we wrote, as long as the fight goes on."""
+    kept_off_seconds: float
+    """How long until it is corrected the next time, 0 when nothing keeps us from it."""
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """What the loop has survived in this run."""
+
+    total: int = 0
+    in_a_row: int = 0
+    """Rounds that ended so, up to and with this one; 0 when this round is well."""
+    place: str = ""
+    """Module and line of the last one."""
+    error: str = ""
+    """What the last one was: the name of the exception, and its words."""
+
+    @property
+    def why(self) -> str:
+        """Why this round has no result, in words; empty when it is well."""
+        if not self.in_a_row:
+            return ""
+        again = f", {self.in_a_row} rounds in a row" if self.in_a_row > 1 else ""
+        return f"a fault of the program itself ended the round{again}: {self.error} at {self.place}"
+
+    def problem(self, program: str) -> Problem:
+        """The last one as something that its reader can act on."""
+        do = "what is in force stays and the next round is tried; report it with the traceback in the log"
+        return Problem(program, self.place, self.error, "a fault of the program itself ended the round", do)
+
+
+PAUSE_ANNOTATION = "agent.koordlite.io/pause"
+"""On the Node: a JSON object with `until` (RFC 3339), `because`, and `inForce`: keep or release."""
+
+PauseSource = Literal["command", "annotation"]
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing is written until it ends: decisions are made and reported as in mode observe."""
+
+    until: float
+    """When it ends by itself, in seconds since the epoch."""
+    because: str
+    """The reason given with the request."""
+    release: bool = False
+    """Whether what is in force is given back. Otherwise it stays as it stands."""
+    by: PauseSource = "command"
+    """Who asked: `koordlite pause` on this machine, or the annotation of the Node."""
+
+    def holds(self, wall: float) -> bool:
+        """Whether it has not ended at `wall`, in seconds since the epoch."""
+        return wall < self.until
+
+
+def combined_pause(*asked: Pause | None) -> Pause | None:
+    """What holds when several were asked for: the one that ends last, and a release where any of them says so."""
+    found = [pause for pause in asked if pause is not None]
+    if not found:
+        return None
+    last = max(found, key=lambda pause: pause.until)
+    return msgspec.structs.replace(last, release=any(pause.release for pause in found))
+
+
+ReactionWay = Literal["tick", "sentinel", "triggers"]
+"""tick: not at all; sentinel: it samples CPU time; triggers: the kernel reports pressure, then it samples."""
+ReactionSetting = Literal["off", "automatic", "required"]
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """How the agent learns of groups that are made between two ticks, and how often it did."""
+
+    watched: int = 0
+    """Groups below which new ones are reported."""
+    why: str = ""
+    """Why none is watched, or not all."""
+    rounds: int = 0
+    """Rounds before their time about new groups."""
+    overflows: int = 0
+    """How often the kernel lost reports, and a whole tick followed at once."""
+
+
+class Reaction(msgspec.Struct, frozen=True):
+    """What wakes the agent besides the tick, what that costs, and how often it happened in this run."""
+
+    way: ReactionWay = "tick"
+    why: str = ""
+    """Why it is this way and no better one."""
+    missing: bool = False
+    """It is required and not possible."""
+    hertz: float = 0.0
+    """Samples a second at present; 0 while nothing is watched."""
+    cost_seconds: float = 0.0
+    """CPU time the samples have cost in this run."""
+    cost_percent: float = 0.0
+    """The same as percent of one core, over the time something was watched."""
+    samples: int = 0
+    pressure: int = 0
+    """How often the kernel reported pressure."""
+    surges: int = 0
+    """How often a surge of latency-sensitive use led to a round before its time."""
+    beginning: Beginning = msgspec.field(default_factory=Beginning)
+
+
+class FreshUse(msgspec.Struct, frozen=True):
+    """CPU use over some hundredths of a second, in millicores."""
+
+    node: int | None
+    """None where the kernel has no exact counter of the whole node (cgroup v2)."""
+    pods: int
+    best_effort: int
+
+
+REQUEST_BUCKETS_SECONDS = tuple(0.001 * 4**k for k in range(7))
+"""Koordinator's of kubelet_request_duration_seconds."""
+RequestKind = tuple[str, str, str]
+"""Verb, path, code."""
+
+
+class RequestHistogram(msgspec.Struct, frozen=True):
+    """Requests of one kind: how many took at most so long, bucket by bucket and all, and their sum in seconds."""
+
+    counts: tuple[int, ...] = (0,) * (len(REQUEST_BUCKETS_SECONDS) + 1)
+    seconds: float = 0.0
+
+    def plus(self, seconds: float) -> RequestHistogram:
+        """With one more."""
+        bounds = (*REQUEST_BUCKETS_SECONDS, float("inf"))
+        return RequestHistogram(
+            tuple(n + (seconds <= b) for n, b in zip(self.counts, bounds, strict=True)), self.seconds + seconds
+        )
+
+
+class WatchState(msgspec.Struct, frozen=True, kw_only=True):
+    """One list that is kept up to date."""
+
+    name: str
+    """What is watched: `node`, `pods`, `config`, `topology`."""
+    age_seconds: float | None
+    """Time since the server last vouched for what is held; None when it never did."""
+    resource_version: str = ""
+    """How far the watch has come, in the server's counting."""
+    objects: int = 0
+    relists: int = 0
+    """How often the whole list had to be read again after the first time."""
+    requests: int = 0
+    error: str = ""
+    """What was wrong with the last request; empty when nothing was."""
+    absent: bool = False
+    """The server does not know this kind of object: its CRD is not installed."""
+    denied: bool = False
+    """The server refused the last request to this identity (401 or 403)."""

@@ -1,1 +1,0 @@
-"""What the agent reports about itself."""
