@@ -18,7 +18,7 @@ from koordlite.host.journal.journal import Journal, damaged
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
 from koordlite.model.errors import JournalError, KoordliteError
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.model.place import Place
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot

@@ -10,8 +10,7 @@ from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import PodView
 from koordlite.model import keys
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import amounts as admission
 from koordlite.numa.nrt import filter as nrt

@@ -8,7 +8,7 @@ from descheduler.picture import amounts
 from descheduler.picture.cluster import Usage
 from koordlite.model import times
 from koordlite.model.errors import Problem
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import parse_resources
 from koordlite.model.wire import metrics
 
 SOURCE = "NodeMetric"

@@ -15,9 +15,8 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
-from koordlite.model.resources import parse_resources
 
 Amounts = Mapping[str, Quantity]
 _SINGLE = "single-numa-node"

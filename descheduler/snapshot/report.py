@@ -16,7 +16,7 @@ from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
 from koordlite.numa.koordinator import node_report
 from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
-from koordlite.numa.nrt import zones
+from koordlite.numa.nrt import reader
 from koordlite.numa.nrt.reader import Reader
 
 
@@ -52,7 +52,7 @@ def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | 
     # Koordinator's rules, and kubelet's `restricted`, go through sets of NUMA nodes.
     is_searched = len(known.nodes) <= defaults.NUMA_NODES
     if not is_searched and (policy.policy == "restricted" or known.topology.cpus):
-        zones.numa_nodes(obj.zones, known.owner, problems)
+        reader.numa_nodes(obj.zones, known.owner, problems)
     found = Report(
         topology=known.topology,
         zones=known.available,

@@ -16,7 +16,7 @@ from descheduler.utilization.load_args import Pool
 from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
 from koordlite.model.pod.qos import PriorityClass
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import parse_resources
 
 Kind = Literal["high", "prodHigh", "low", "prodLow", "bothLow", ""]
 _MEMORY = "memory"

@@ -19,8 +19,7 @@ from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change
 from koordlite.model.entry import Entry
 from koordlite.model.errors import JournalError
-from koordlite.model.picture.groups import Found
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import Found, RunState
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.plan import Plan

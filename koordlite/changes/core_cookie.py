@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.model.change import KernelChange
 from koordlite.model.entry import Entry
-from koordlite.model.picture.core_sched import NO_COOKIE
+from koordlite.model.picture.groups import NO_COOKIE
 from koordlite.model.place import Place, PlaceKind
 
 _WORD = "core_sched_cookie"

@@ -31,7 +31,7 @@ from koordlite.threads import Worker
 
 if TYPE_CHECKING:
     from koordlite.http.server import Server
-    from koordlite.model.picture.numa_counters import NumaCounters
+    from koordlite.model.picture.usage import NumaCounters
     from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.web.numa_history import NumaHistory
 

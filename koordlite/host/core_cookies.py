@@ -11,7 +11,7 @@ import errno
 from collections.abc import Collection, Iterator, Mapping
 
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
-from koordlite.model.picture.core_sched import NO_COOKIE, TaskCookie
+from koordlite.model.picture.groups import NO_COOKIE, TaskCookie
 from koordlite.ports import CookieHelper, CoreScheduling, Files
 
 PASSES = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from koordlite.host import kernel_number
-from koordlite.model.picture.pressure import Pressure, Stall
+from koordlite.model.picture.usage import Pressure, Stall
 
 _LINE = re.compile(
     rb"(some|full) avg10=(\d{1,3}\.\d+) avg60=(\d{1,3}\.\d+) avg300=(\d{1,3}\.\d+) total=(\d+)",

@@ -9,9 +9,8 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.reading import given
-from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 
 

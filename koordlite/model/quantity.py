@@ -9,8 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Literal
+
+from koordlite.model import keys
+from koordlite.model.errors import Problem
 
 NANO = 10**9
 _BEYOND = 10**100
@@ -114,3 +118,32 @@ def _print_decimal(nano: int, *, exponent: bool) -> str:
     if exponent:
         return f"{nano}e{power}" if power else str(nano)
     return f"{nano}{ {p: s for s, p in _DECIMAL.items()}[power] }"
+
+
+def parse_resources(
+    texts: Mapping[str, str | int | float] | None, owner: str, field: str, problems: list[Problem]
+) -> dict[str, Quantity]:
+    """Quantities by resource name; one that cannot be read is left out and added to `problems`.
+
+    A deprecated name of an extended resource becomes the one of today, which wins where both are given.
+    """
+    parsed: dict[str, Quantity] = {}
+    for resource, text in (texts or {}).items():
+        try:
+            parsed[resource] = Quantity.parse(text)
+        except ValueError as error:
+            do = "write a quantity; counted as 0"
+            problems.append(Problem(owner, f"{field}.{resource}", str(text), str(error), do))
+    for old, new in keys.DEPRECATED_RESOURCES.items():
+        if old in parsed:
+            amount = parsed.pop(old)
+            parsed.setdefault(new, amount)
+    return parsed
+
+
+def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Add `more` to `into`, key by key."""
+    for name, amount in more.items():
+        held = into.get(name)
+        into[name] = Quantity(held.nano + amount.nano, held.format) if held else amount
+    return into

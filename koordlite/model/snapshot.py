@@ -15,17 +15,12 @@ from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.affinity import AffinityState
 from koordlite.model.picture.blocks import Blocks
-from koordlite.model.picture.core_sched import CoreSched
 from koordlite.model.picture.crane import CraneState
-from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
-from koordlite.model.picture.hardware_counts import HardwareCounts
+from koordlite.model.picture.groups import Cgroup, CoreSched, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
-from koordlite.model.picture.node_windows import NodeWindow, NumaUse
-from koordlite.model.picture.prediction import Prediction
-from koordlite.model.picture.pressure import Pressure
 from koordlite.model.picture.published import Published
-from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.picture.usage import HardwareCounts, NodeWindow, NumaUse, Prediction, Pressure, Usage, Use
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.host.core_cookies import Cookies
-from koordlite.model.picture.core_sched import CoreSched, TaskCookie
-from koordlite.model.picture.groups import PodGroups
+from koordlite.model.picture.groups import CoreSched, PodGroups, TaskCookie
 from koordlite.observe.rotation import Rotation
 
 READS = "core_sched"

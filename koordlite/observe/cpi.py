@@ -15,7 +15,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.perf_events import CgroupCounters, Reading
 from koordlite.model.errors import HardwareAbsent, Problem
-from koordlite.model.picture.hardware_counts import HardwareCounts
+from koordlite.model.picture.usage import HardwareCounts
 from koordlite.model.settings import MetricsSettings
 from koordlite.threads import Worker
 from koordlite.unchanged import kept_if_equal

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable
 from koordlite.model import duration
-from koordlite.model.picture.node_windows import NodeWindow, Spread
-from koordlite.model.picture.usage import Usage
+from koordlite.model.picture.usage import NodeWindow, Spread, Usage
 from koordlite.observe.history import History
 from koordlite.observe.windows import NODE_PERCENTS
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from koordlite.host import numa_memory, procfs
-from koordlite.model.picture.numa_counters import NumaCounters
+from koordlite.model.picture.usage import NumaCounters
 from koordlite.model.topology import NUMANode, Topology
 from koordlite.ports import Files
 

@@ -11,8 +11,7 @@ import msgspec
 from koordlite.formulas import measured
 from koordlite.host import numa_memory, procfs
 from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.model.picture.node_windows import NumaUse
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import NumaUse, Use
 from koordlite.model.topology import Topology
 from koordlite.ports import Files
 

@@ -16,11 +16,9 @@ from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.picture.core_sched import CoreSched
-from koordlite.model.picture.groups import Cgroup, PodGroups
+from koordlite.model.picture.groups import Cgroup, CoreSched, PodGroups, RunState
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import OtherWriter, Published
-from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod

@@ -14,8 +14,7 @@ from koordlite.formulas.allocatable.prediction import PROD
 from koordlite.host import predictions
 from koordlite.model import times
 from koordlite.model.errors import UNREADABLE, InputError, Problem
-from koordlite.model.picture.prediction import Prediction
-from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.picture.usage import Prediction, Usage, Use
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot

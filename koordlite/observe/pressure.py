@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from koordlite.host import psi
 from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.model.picture.pressure import Pressure
+from koordlite.model.picture.usage import Pressure
 from koordlite.observe.rotation import Rotation
 from koordlite.ports import Files
 

@@ -17,8 +17,7 @@ import msgspec
 
 from koordlite.model.snapshot import Snapshot
 from koordlite.record import codec, schema
-from koordlite.record.damage import Damage, RecordError
-from koordlite.record.moment import Moment
+from koordlite.record.moment import Damage, Moment, RecordError
 
 _SEEN = "seen."
 _MARK_BYTES = 16

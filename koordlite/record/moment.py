@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.decision import Decision
+from koordlite.model.errors import KoordliteError
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
@@ -34,3 +35,11 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """A pause held, so nothing was written. In records that do not say it, none did."""
     released: bool = False
     """The pause, or its end, gave back what was in force."""
+
+
+class RecordError(KoordliteError):
+    """A file is no record, or none that this version can read."""
+
+
+class Damage(RecordError):
+    """A part of a record that cannot be understood; what stands before it is whole."""

@@ -10,8 +10,7 @@ import msgspec
 
 from koordlite.model.errors import Problem
 from koordlite.record import segment
-from koordlite.record.damage import Damage, RecordError
-from koordlite.record.moment import Moment
+from koordlite.record.moment import Damage, Moment, RecordError
 from koordlite.record.segment import Head, Parser
 
 SUFFIX = ".piece"

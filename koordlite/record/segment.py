@@ -18,8 +18,7 @@ import zstandard
 
 from koordlite.model.errors import UNREADABLE
 from koordlite.record import difference
-from koordlite.record.damage import Damage, RecordError
-from koordlite.record.moment import Moment
+from koordlite.record.moment import Damage, Moment, RecordError
 
 MARK = b"koordlite-record"
 VERSION = 2

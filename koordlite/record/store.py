@@ -12,8 +12,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from koordlite.record.damage import RecordError
-from koordlite.record.moment import Moment
+from koordlite.record.moment import Moment, RecordError
 from koordlite.record.reader import SUFFIX, pieces
 from koordlite.record.segment import Head, Writer
 

@@ -9,8 +9,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.picture.pressure import Pressure
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import Pressure, Use
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, Pause, Reaction, WatchState

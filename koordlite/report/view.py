@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model import printable
-from koordlite.model.picture.pressure import Pressure
+from koordlite.model.picture.usage import Pressure
 from koordlite.model.place import Place
 from koordlite.model.snapshot import OF_OUR_REPORTS
 from koordlite.model.status import Beginning, FileTrouble, Pause, Reaction, WatchState

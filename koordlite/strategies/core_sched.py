@@ -24,8 +24,7 @@ from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
 from koordlite.model.errors import clipped
-from koordlite.model.picture.core_sched import TaskCookie
-from koordlite.model.picture.groups import Cgroup, PodGroups
+from koordlite.model.picture.groups import Cgroup, PodGroups, TaskCookie
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings

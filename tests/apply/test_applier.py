@@ -20,7 +20,7 @@ from koordlite.host.journal.journal import FileEntry
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import JournalError
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan

@@ -16,7 +16,7 @@ from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.host.block import files as block_files
 from koordlite.model.picture.blocks import ROOT, BlockField
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 

@@ -16,8 +16,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import Found
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import Found, RunState
 from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan

@@ -13,7 +13,7 @@ from koordlite.apply import Applier, restore, writer
 from koordlite.apply.kinds import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot

@@ -17,7 +17,7 @@ from koordlite.changes.zone_resource import ZoneAmount, ZoneResourceChange
 from koordlite.changes.zones import ZonesChange
 from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.observe import Observer
 from koordlite.plan import Plan

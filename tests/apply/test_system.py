@@ -12,7 +12,7 @@ from koordlite.apply import Applier, restore
 from koordlite.changes.oom_score import OOMScoreChange
 from koordlite.changes.system_file import SystemFileChange
 from koordlite.host import procfs, system_files
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 

@@ -15,7 +15,7 @@ from koordlite.host.journal import journal
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan

@@ -7,7 +7,7 @@ from emulated import Emulated
 
 from koordlite.agent import Agent
 from koordlite.apply import Applier, Watching
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import RunState
 
 
 def test_it_has_what_the_agent_asks_of_an_applier() -> None:

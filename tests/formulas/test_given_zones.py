@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 
 from koordlite.formulas.topology import given_zones, zones
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.pod_resources import Devices, Given, MemoryBlock
+from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock
 from koordlite.model.topology import NUMANode
 
 GIB = 2**30

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from koordlite.formulas.allocatable import histogram, prediction
 from koordlite.formulas.allocatable.histogram import CPU, MEMORY
-from koordlite.model.picture.prediction import Prediction
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import Prediction, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity

@@ -14,7 +14,7 @@ from koordlite.kube.kubelet.checkpoint_notices import CheckpointNotices
 from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.state import KubeletState
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.pod_resources import Given, PodGiven
+from koordlite.model.picture.kubelet import Given, PodGiven
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 LONG = 30.0

@@ -15,7 +15,7 @@ from koordlite.kube.kubelet import checkpoints, configz, given_out, pod_resource
 from koordlite.kube.kubelet.configz import KubeletConfig
 from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.pod_resources import Devices, Given, KubeletResources, MemoryBlock, PodGiven
+from koordlite.model.picture.kubelet import Devices, Given, KubeletResources, MemoryBlock, PodGiven
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 # Static CPU and memory managers, CPU 0 of 2 reserved: List and GetAllocatableResources as they came.

@@ -20,9 +20,8 @@ from koordlite.model.duration import SECOND
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.picture.node_windows import NodeWindow, NumaUse, Spread
 from koordlite.model.picture.published import Published
-from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.picture.usage import NodeWindow, NumaUse, Spread, Usage, Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO, Colocation, HostApplication

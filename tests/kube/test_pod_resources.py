@@ -16,7 +16,7 @@ from koordlite.kube.kubelet import checkpoints, pod_resources, protobuf
 from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.picture.pod_resources import Devices, Given, MemoryBlock, PodGiven
+from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock, PodGiven
 
 CAPTURES = os.environ.get("KUBELET_CAPTURES", "")
 needs_captures = pytest.mark.skipif(not CAPTURES, reason="KUBELET_CAPTURES does not name a folder of captures")

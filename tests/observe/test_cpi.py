@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from koordlite.host import perf_events
 from koordlite.host.perf_events import CgroupCounters, Reading
 from koordlite.model.errors import HardwareAbsent
-from koordlite.model.picture.hardware_counts import HardwareCounts
+from koordlite.model.picture.usage import HardwareCounts
 from koordlite.model.settings import MetricsSettings
 from koordlite.observe import Observer, cpi
 from koordlite.observe.cpi import Counters, CPIReader

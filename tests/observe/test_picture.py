@@ -12,8 +12,7 @@ from koordlite import changes
 from koordlite.formulas.cpu import host_place
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import Found
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import Found, RunState
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import settings as slo
 from koordlite.model.slo.settings import HostApplication

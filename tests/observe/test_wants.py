@@ -9,8 +9,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite import changes, strategies
-from koordlite.model.picture.groups import Found
-from koordlite.model.picture.run_state import RunState
+from koordlite.model.picture.groups import Found, RunState
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot

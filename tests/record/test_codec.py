@@ -16,15 +16,14 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.picture.pressure import Pressure, Stall
+from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import ClusterView
 from koordlite.record import codec, difference, schema
-from koordlite.record.damage import Damage, RecordError
-from koordlite.record.moment import Moment
+from koordlite.record.moment import Damage, Moment, RecordError
 
 NUMBERS = st.integers(min_value=-(2**70), max_value=2**70)
 FLOATS = st.floats(allow_nan=False)
@@ -130,7 +129,7 @@ def test_an_object_of_a_foreign_class_is_refused_when_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("hint", "written", "why"),
     [
-        (Stall, {"avg10": 1.0, "colour": 3}, "pressure.Stall has no field colour"),
+        (Stall, {"avg10": 1.0, "colour": 3}, "usage.Stall has no field colour"),
         (CgroupChange, {"group": "g", "field": "cpu.quota"}, "cgroup.CgroupChange lacks value"),
         (tuple[Decision, ...], [{"subject": "node", "changes": [["cgroup.Gone", {}]]}], "no class cgroup.Gone"),
     ],

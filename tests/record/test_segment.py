@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordlite.record import codec, segment
-from koordlite.record.damage import Damage, RecordError
-from koordlite.record.moment import Moment
+from koordlite.record.moment import Damage, Moment, RecordError
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head, Parser, Writer
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koordlite.record.damage import RecordError
-from koordlite.record.moment import Moment
+from koordlite.record.moment import Moment, RecordError
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
 from koordlite.record.store import Recorder

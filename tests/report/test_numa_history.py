@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.model.picture.numa_counters import NumaCounters
+from koordlite.model.picture.usage import NumaCounters
 from koordlite.report.web.numa_history import EVERY_SECONDS, SECONDS, NumaHistory
 
 

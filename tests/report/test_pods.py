@@ -12,7 +12,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup, PodGroups
-from koordlite.model.picture.pressure import Pressure, Stall
+from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot

@@ -18,8 +18,7 @@ from koordlite.kube.publish import topology_patch
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.picture.pod_resources import Devices, Given, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import Devices, Given, Kubelet, KubeletResources, PodGiven
 from koordlite.model.picture.published import OtherWriter, Published
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import objects

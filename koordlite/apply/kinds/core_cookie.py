@@ -11,8 +11,7 @@ from koordlite.apply.kind import Kind, Undoing, Work
 from koordlite.changes.core_cookie import COOKIE, PLACE, CookieMade, CoreCookieChange, cookie_of
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
-from koordlite.model.picture.core_sched import NO_COOKIE
-from koordlite.model.picture.groups import Found
+from koordlite.model.picture.groups import NO_COOKIE, Found
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from koordlite.formulas.allocatable import allocatable
-from koordlite.model.picture.prediction import Prediction
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import Prediction, Use
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.pod.values import Pod
 

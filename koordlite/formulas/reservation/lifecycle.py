@@ -17,8 +17,7 @@ from koordlite.formulas.reservation.reserve_pod import template_requests
 from koordlite.model import duration, keys, times
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import parse_reservation
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import add_resources, parse_resources
+from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import (
     AVAILABLE,

@@ -12,8 +12,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.pod.pod_reader import effective_requests
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.wire.objects import PodSpec
 from koordlite.model.wire.reservation import AVAILABLE, FAILED, SUCCEEDED, ReservationObject
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.model.cpuset import union
-from koordlite.model.picture.pod_resources import Devices, Given, MemoryBlock
+from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock
 from koordlite.model.quantity import Format, Quantity
 from koordlite.model.topology import NUMANode
 

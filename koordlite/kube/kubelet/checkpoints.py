@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from koordlite.model.errors import UNREADABLE, InputError, Problem
-from koordlite.model.picture.pod_resources import Devices, MemoryBlock
+from koordlite.model.picture.kubelet import Devices, MemoryBlock
 
 T = TypeVar("T")
 ByContainer = Mapping[tuple[str, str], tuple[T, ...]]

@@ -9,8 +9,7 @@ import msgspec
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import add_resources
+from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.topology import Topology
 from koordlite.numa.koordinator import packed
 

@@ -17,8 +17,7 @@ from koordlite.kube.kubelet.configz import STATIC, CPUManagerState
 from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.picture.pod_resources import Devices, Given, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import Devices, Given, Kubelet, KubeletResources, PodGiven
 from koordlite.model.topology import Topology
 
 PERIOD_SECONDS = 60.0

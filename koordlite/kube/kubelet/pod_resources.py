@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from koordlite.kube.kubelet import protobuf
 from koordlite.kube.kubelet.protobuf import Value
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.pod_resources import Devices, Given, MemoryBlock, PodGiven
+from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock, PodGiven
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 TIMEOUT_SECONDS = 5.0

@@ -22,8 +22,7 @@ from koordlite.kube.kubelet.http import KubeletHttp
 from koordlite.kube.watch.store import Store
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.nrt import Device
-from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.picture.pod_resources import Devices, KubeletResources
+from koordlite.model.picture.kubelet import Devices, Kubelet, KubeletResources
 from koordlite.model.status import WatchState
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire

@@ -13,8 +13,7 @@ from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.kube.client import micro_time
 from koordlite.model import duration, keys
-from koordlite.model.picture.node_windows import Spread
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import Spread, Use
 from koordlite.model.slo import settings
 from koordlite.model.slo.settings import Colocation
 from koordlite.model.snapshot import Snapshot, has_node

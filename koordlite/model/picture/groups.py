@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.place import Place
 
 
 class Cgroup(msgspec.Struct, frozen=True):
@@ -86,3 +87,37 @@ class Found(msgspec.Struct, frozen=True):
 
     value: CPUSet | int
     strategy: str
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of the same names in `Snapshot` say what each is; `last_sync` is in `Snapshot.published`."""
+
+    ours: frozenset[Place] = frozenset()
+    found: Mapping[Place, Found] = msgspec.field(default_factory=dict)
+    last_sync: Mapping[Place, float] = msgspec.field(default_factory=dict)
+    remembered: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    refused_writes: Mapping[Place, str] = msgspec.field(default_factory=dict)
+    evicted: Mapping[str, float] = msgspec.field(default_factory=dict)
+    refused_evictions: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+NO_COOKIE = 0
+"""The cookie of a task that nobody gave one: it shares a core with others that have none."""
+NOT_READ = "no strategy asked for it"
+
+
+class TaskCookie(msgspec.Struct, frozen=True):
+    """A process and its cookie."""
+
+    pid: int
+    cookie: int | None
+    """None where the kernel does not let us look."""
+
+
+class CoreSched(msgspec.Struct, frozen=True):
+    """The cookies of processes in containers."""
+
+    missing: str = NOT_READ
+    """Why there are none to be seen; empty while there are."""
+    tasks: Mapping[str, tuple[TaskCookie, ...]] = msgspec.field(default_factory=dict)
+    """By group of a container, each at most `observe.core_cookies.SECONDS` old."""

@@ -1,4 +1,4 @@
-"""Who used how much. CPU is in millicores, memory in bytes."""
+"""Measured use of the node, pods and NUMA nodes: millicores, bytes of memory; pressure, counters, predictions."""
 
 from __future__ import annotations
 
@@ -42,3 +42,91 @@ class Usage(msgspec.Struct, frozen=True):
         if self.node is None or self.best_effort_cpu is None:
             return None
         return max(0, self.node.cpu - self.best_effort_cpu)
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """How use was distributed over a time."""
+
+    mean: Use
+    percentiles: Mapping[int, Use]
+    """Percent → what so many percent of the samples do not exceed."""
+
+
+class NodeWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """One duration of `metricAggregatePolicy`."""
+
+    length_ns: int
+    node: Spread | None
+    """None while the samples cover less than half of the time."""
+    system: Spread | None
+    """Use beside pods and host applications; None as `node`."""
+
+
+class NumaUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Means of one NUMA node over the aggregation time."""
+
+    node: Use
+    system_memory: int | None
+    """Bytes in use on it beside pods; None where the kernel does not say what pods have there."""
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """Peaks: the 95th percentile of CPU and the 98th of memory, without a margin."""
+
+    pods: Mapping[str, Use]
+    """By pod uid, of those that are known for long enough."""
+    prod: Use | None
+    """Of all prod pods together; None until that is known for long enough."""
+    system: Use | None
+    """Of everything outside pods; None as `prod`."""
+    known_seconds: float
+    """For how long the node has been observed."""
+    margin_percent: int
+    """What is added to a peak before it is offered."""
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """Part of the time that was lost, in percent of the last 10, 60 and 300 seconds, and in µs since the start."""
+
+    avg10: float
+    avg60: float
+    avg300: float
+    total_us: int
+
+
+class Pressure(msgspec.Struct, frozen=True):
+    """One pressure file: `some` task waited, or all of them did (`full`)."""
+
+    some: Stall
+    full: Stall | None
+    """None where the kernel does not say: for CPU before Linux 5.13."""
+
+
+class HardwareCounts(msgspec.Struct, frozen=True):
+    """Counts of one window of time on all CPUs. Cycles per instruction rise when others slow the work down."""
+
+    cycles: int
+    instructions: int
+
+
+class NumaCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """What is None or missing could not be read."""
+
+    node: int
+    used_seconds: float | None = None
+    """CPU time used since boot: user, nice, system and interrupts, over the CPUs that are online."""
+    idle_seconds: float | None = None
+    """CPU time not used since boot: idle, and waiting for disks."""
+    memory_total: int | None = None
+    """Bytes."""
+    memory_used: int | None = None
+    """Bytes in use, without page cache and what else the kernel can take back."""
+    huge_pages_used: Mapping[int, int] = msgspec.field(default_factory=dict)
+    """Pages in use by the size of one in bytes."""
+
+    @property
+    def memory_free(self) -> int | None:
+        """Bytes that are not in use, page cache included."""
+        if self.memory_total is None or self.memory_used is None:
+            return None
+        return max(0, self.memory_total - self.memory_used)

@@ -12,9 +12,8 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.pod import crane, qos, resource_spec
 from koordlite.model.pod.values import Amounts, ContainerInfo, Pod, ResourceStatus
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.reading import given
-from koordlite.model.resources import add_resources, parse_resources
 from koordlite.model.wire import objects
 
 LONGEST_ANNOTATION = 4096

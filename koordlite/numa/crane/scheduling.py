@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.model.pod.crane import encode_result
-from koordlite.model.quantity import NANO, Quantity
-from koordlite.model.resources import add_resources, parse_resources
+from koordlite.model.quantity import NANO, Quantity, add_resources, parse_resources
 from koordlite.model.wire.crane import SINGLE_NUMA, STATIC, TopologyObject, Zone, numa_node
 from koordlite.numa.crane import containers
 from koordlite.numa.crane.containers import Container

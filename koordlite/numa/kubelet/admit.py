@@ -14,10 +14,9 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.numa.kubelet import device_manager, hints, merge
 from koordlite.numa.kubelet import memory_manager as memory
 from koordlite.numa.kubelet.device_manager import Held
-from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.hints import AFFINITY, Hint, Hints, Refused, no_affinity
 from koordlite.numa.kubelet.memory_state import Blocks
 from koordlite.numa.kubelet.node import NodeState
-from koordlite.numa.kubelet.refusal import AFFINITY, Refused, no_affinity
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 
 Evidence = Mapping[str, int | str]

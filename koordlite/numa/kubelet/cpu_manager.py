@@ -15,9 +15,8 @@ from koordlite.numa.kubelet import hints
 from koordlite.numa.kubelet.cpu_distribute import take_distributed
 from koordlite.numa.kubelet.cpu_options import DEFAULT, CPUOptions
 from koordlite.numa.kubelet.cpu_take import take_packed
-from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.hints import SMT, Hint, Hints, Refused, unexpected
 from koordlite.numa.kubelet.machine import Machine
-from koordlite.numa.kubelet.refusal import SMT, Refused, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 
 Assigned = Mapping[str, Mapping[str, CPUSet]]

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Set
 import msgspec
 
 from koordlite.numa.kubelet import hints
-from koordlite.numa.kubelet.hints import Hint, Hints
-from koordlite.numa.kubelet.refusal import unexpected
+from koordlite.numa.kubelet.hints import Hint, Hints, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 
 Devices = Mapping[str, frozenset[int]]

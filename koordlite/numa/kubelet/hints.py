@@ -1,4 +1,4 @@
-"""Topology hints: which NUMA nodes could serve a request. A mask is an int with one bit for each node id, 0 to 63."""
+"""Topology hints of managers, and refusals in kubelet's words. A mask is an int with one bit a node id, 0 to 63."""
 
 from __future__ import annotations
 
@@ -42,3 +42,26 @@ def subsets(nodes: Iterable[int]) -> Iterator[tuple[tuple[int, ...], int]]:
     for size in range(1, len(ordered) + 1):
         for chosen in itertools.combinations(ordered, size):
             yield chosen, mask_of(chosen)
+
+
+AFFINITY = "TopologyAffinityError"
+SMT = "SMTAlignmentError"
+UNEXPECTED = "UnexpectedAdmissionError"
+
+
+class Refused(Exception):
+    """A manager refuses: `reason` and `message` are those of the pod's status."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+def unexpected(error: str) -> Refused:
+    """An allocation that failed although the topology manager had admitted it."""
+    return Refused(UNEXPECTED, f"Allocate failed due to {error}, which is unexpected")
+
+
+def no_affinity() -> Refused:
+    """The topology manager's own refusal."""
+    return Refused(AFFINITY, "Resources cannot be allocated with Topology locality")

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.numa.kubelet import hints
-from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.hints import Hint, Hints, unexpected
 from koordlite.numa.kubelet.memory_state import Block, Blocks, MemoryState
-from koordlite.numa.kubelet.refusal import unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, Counts, PodAsk
 
 Reusable = Mapping[tuple[int, str], int]

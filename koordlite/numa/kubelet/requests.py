@@ -13,8 +13,7 @@ import msgspec
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.quantity import NANO
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import NANO, parse_resources
 from koordlite.model.wire import objects
 
 Kind = Literal["app", "init", "sidecar"]

@@ -6,21 +6,20 @@ A part that cannot be read counts as not there and becomes a problem of the obje
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from koordlite.model import cpuset, defaults, keys, nrt
 from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.defaults import MOST_NUMA_NODES, NUMA_NODES
 from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.node import Reservation, SystemQoS, parse_reservation, parse_system_qos
 from koordlite.model.nrt import CPUManagerPolicy, Placement, PodCPUAlloc
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
-from koordlite.numa.nrt import policy, zones
-from koordlite.numa.nrt.policy import ReportedPolicy
 
 T = TypeVar("T")
 NO_TOPOLOGY = Topology((), ())
@@ -40,13 +39,13 @@ class Reader:
     @functools.cached_property
     def nodes(self) -> Mapping[int, objects.Zone]:
         """The zones of NUMA nodes by id, ascending."""
-        return zones.numa_nodes(self._obj.zones, self.owner, self.problems, most=self._most)
+        return numa_nodes(self._obj.zones, self.owner, self.problems, most=self._most)
 
     @functools.cached_property
     def policy(self) -> ReportedPolicy:
         """Kubelet's topology manager, from the attributes where there are any, else from the old list."""
-        said = policy.by_attributes(self._obj.attributes or ())
-        return said.over(policy.by_policies(self._obj.topology_policies or ()))
+        said = by_attributes(self._obj.attributes or ())
+        return said.over(by_policies(self._obj.topology_policies or ()))
 
     @functools.cached_property
     def available(self) -> dict[int, dict[str, Quantity]]:
@@ -206,3 +205,77 @@ def read_ratios(text: str, owner: str) -> Mapping[str, float] | None:
         why = f"{wild}: no node sells a resource more than {_MOST_TIMES} times"
         raise InputError(Problem(owner, keys.AMPLIFICATION_RATIO, text, why, _SKIPPED))
     return ratios
+
+
+_DO = "its reporter has to write it again; the node's NUMA nodes count as unknown until then"
+
+
+def numa_nodes(
+    zones: Iterable[objects.Zone] | None, owner: str, problems: list[Problem], *, most: int = NUMA_NODES
+) -> dict[int, objects.Zone]:
+    """The zones of type Node that are called `node-<id>`, by id, ascending. Of two with one name the first counts; more
+    than `most` are not used at all. Either is a problem of `owner`."""
+    found: dict[int, objects.Zone] = {}
+    for zone in zones or ():
+        number = nrt.numa_node_of_zone(zone.name) if zone.type == "Node" else None
+        if number is None:
+            continue
+        if number in found:
+            problems.append(Problem(owner, "zones", zone.name, "two zones have this name", _DO))
+        else:
+            found[number] = zone
+    if len(found) > most:
+        why = f"there are more NUMA nodes than the {most} that are judged here"
+        do = f"raise --max-numa-nodes (at most {MOST_NUMA_NODES}) where the machine has so many; they count as unknown"
+        problems.append(Problem(owner, "zones", str(len(found)), why, do))
+        return {}
+    return dict(sorted(found.items()))
+
+
+_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+_SCOPES = ("container", "pod")
+_MOST_NODES = 1024
+
+
+class ReportedPolicy(msgspec.Struct, frozen=True):
+    """What one source says; empty or None where it says nothing that can be read."""
+
+    policy: str = ""
+    scope: str = ""
+    max_numa_nodes: int | None = None
+
+    def over(self, other: ReportedPolicy) -> ReportedPolicy:
+        """This, with what it leaves open from `other`."""
+        return ReportedPolicy(
+            self.policy or other.policy, self.scope or other.scope, self.max_numa_nodes or other.max_numa_nodes
+        )
+
+
+DEFAULT = ReportedPolicy("none", "container", 8)
+"""Kubelet's own defaults."""
+
+
+def by_attributes(attributes: Iterable[Mapping[str, str]]) -> ReportedPolicy:
+    """What the attributes say; a word or number that kubelet does not know counts as not given."""
+    values = {a.get("name", ""): a.get("value", "") for a in attributes}
+    policy, scope = values.get("topologyManagerPolicy", ""), values.get("topologyManagerScope", "")
+    return ReportedPolicy(
+        policy if policy in _POLICIES else "",
+        scope if scope in _SCOPES else "",
+        _count(values.get("topologyManagerMaxNUMANodes", "")),
+    )
+
+
+def by_policies(words: Sequence[str]) -> ReportedPolicy:
+    """What the first word of `topologyPolicies` says; the others are not looked at."""
+    if not words or (words[0] not in _NOTHING and nrt.kubelet_topology_manager(words[0])[0] == "none"):
+        return ReportedPolicy()
+    return ReportedPolicy(*nrt.kubelet_topology_manager(words[0]))
+
+
+_NOTHING = ("None",)
+
+
+def _count(text: str) -> int | None:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
+    return min(number, _MOST_NODES) if number > 1 else None

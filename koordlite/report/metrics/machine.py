@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from koordlite.model.picture.pressure import Pressure, Stall
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import Pressure, Stall, Use
 from koordlite.report.tick import Tick
 
 _STALLED = ("node", "subject", "resource", "degree")

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from koordlite.model.cpuset import CPUSet, union
-from koordlite.model.picture.numa_counters import NumaCounters
+from koordlite.model.picture.usage import NumaCounters
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import NUMANode, Topology

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import Metric
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.numa_counters import NumaCounters
+from koordlite.model.picture.usage import NumaCounters
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.report.metrics.families import Sample, gauge

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 from koordlite.changes import cgroup as cgroup_change
 from koordlite.changes import core_cookie
 from koordlite.model import keys
-from koordlite.model.picture.pressure import Pressure, Stall
+from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot

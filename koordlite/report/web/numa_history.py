@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from koordlite.model.picture.numa_counters import NumaCounters
+from koordlite.model.picture.usage import NumaCounters
 
 SECONDS, EVERY_SECONDS = 3600, 30.0
 _Sample = tuple[float, float, dict[int, NumaCounters]]

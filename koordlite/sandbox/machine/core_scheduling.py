@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Iterator
 
-from koordlite.model.picture.core_sched import NO_COOKIE
+from koordlite.model.picture.groups import NO_COOKIE
 from koordlite.sandbox.machine.processes import Process, Processes
 
 _SPREAD = 0x9E37_79B9_7F4A_7C15

@@ -8,8 +8,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.pod.crane import boolean
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.wire import crane as wire
 from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling

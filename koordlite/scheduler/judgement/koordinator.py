@@ -11,8 +11,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import add_resources
+from koordlite.model.quantity import Quantity, add_resources
 from koordlite.numa.koordinator import annotations as notes
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk

@@ -14,7 +14,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import filter as nrt
 

@@ -15,9 +15,9 @@ from koordlite.model import defaults, keys
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
-from koordlite.numa.nrt import fingerprint, placement, policy
+from koordlite.numa.nrt import fingerprint, placement
 from koordlite.numa.nrt.filter import Amounts, Zones
-from koordlite.numa.nrt.reader import Reader
+from koordlite.numa.nrt.reader import DEFAULT, Reader
 
 Container = tuple[str, str, str]
 """Namespace, pod, container."""
@@ -87,7 +87,7 @@ def of_object(obj: objects.NRTObject, max_numa_nodes: int = defaults.NUMA_NODES)
     attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
     annotations, problems = obj.metadata.annotations or {}, list[Problem]()
     reader = Reader(obj, problems, max_numa_nodes=max_numa_nodes)
-    said, owner = reader.policy.over(policy.DEFAULT), reader.owner
+    said, owner = reader.policy.over(DEFAULT), reader.owner
     kept = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
     available, totals = _columns(reader.nodes, owner, problems)
     return Report(

@@ -15,8 +15,7 @@ from koordlite.formulas.reservation import capacity as capacities
 from koordlite.formulas.reservation import lifecycle
 from koordlite.formulas.reservation.capacity import NodeCapacity
 from koordlite.model import node_selectors
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import add_resources
+from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire.objects import PodSpec
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.numa.koordinator.amounts import ZERO, left

@@ -11,8 +11,7 @@ from koordlite.formulas.reservation import capacity, hand_over, matching, owners
 from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model import node_selectors
 from koordlite.model.errors import InputError
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import add_resources
+from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.numa.koordinator.amounts import added, left

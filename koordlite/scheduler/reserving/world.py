@@ -12,8 +12,7 @@ from koordlite.formulas.reservation import capacity, hand_over, placeholder
 from koordlite.formulas.reservation.capacity import NodeCapacity
 from koordlite.model import keys, times
 from koordlite.model.pod.pod_reader import effective_requests
-from koordlite.model.quantity import Quantity
-from koordlite.model.resources import add_resources, parse_resources
+from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import AVAILABLE, HandOverText, ReservationObject
 

@@ -9,7 +9,7 @@ from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.topology import given_zones, topology_diff, zones
 from koordlite.formulas.topology.given_zones import Amounts
 from koordlite.model import keys
-from koordlite.model.picture.pod_resources import Given, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import Given, KubeletResources, PodGiven
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity

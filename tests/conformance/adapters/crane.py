@@ -10,7 +10,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.pod import crane
-from koordlite.model.resources import parse_resources
+from koordlite.model.quantity import parse_resources
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import TopologyObject, Zone
 from koordlite.numa.crane import scheduling, zones

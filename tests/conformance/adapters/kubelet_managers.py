@@ -15,11 +15,10 @@ from koordlite.numa.kubelet.cpu_distribute import take_distributed
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_options import CPUOptions
 from koordlite.numa.kubelet.cpu_take import take_packed
-from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.hints import Hint, Hints, Refused
 from koordlite.numa.kubelet.machine import Machine
 from koordlite.numa.kubelet.memory_manager import MemoryPolicy
 from koordlite.numa.kubelet.memory_state import Block, MemoryNode, MemoryState, Table
-from koordlite.numa.kubelet.refusal import Refused
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from tests.conformance.adapters import adapter
 

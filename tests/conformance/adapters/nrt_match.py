@@ -8,7 +8,7 @@ from typing import Any
 from koordlite.model import nrt as reports
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
-from koordlite.numa.nrt import policy
+from koordlite.numa.nrt import reader
 from koordlite.numa.nrt import score as nrt_score
 from tests.conformance.adapters import adapter
 
@@ -44,14 +44,14 @@ def scores(given: Any, expect: Any) -> tuple[Any, Any]:
 def filtered(given: Any) -> Any:
     """What the filter answers to a case."""
     report = given.get("nrt")
-    words = policy.by_policies((report or {}).get("topologyPolicies") or ())
-    said = policy.by_attributes((report or {}).get("attributes") or ()).over(words)
+    words = reader.by_policies((report or {}).get("topologyPolicies") or ())
+    said = reader.by_attributes((report or {}).get("attributes") or ()).over(words)
     asked = asked_by(given["pod"], guaranteed=given["pod"]["qosClass"] == "Guaranteed")
     best_effort = given["pod"]["qosClass"] == "BestEffort" and nrt_filter.only_native(asked)
     if report is None or best_effort or said.policy != "single-numa-node":
         return {"code": "Success"}
     allocatable = amounts({"pods": "110", **given["nodeAllocatable"]})
-    scope = said.over(policy.DEFAULT).scope
+    scope = said.over(reader.DEFAULT).scope
     fit = nrt_filter.align(asked, zones=zones_of(report), allocatable=allocatable, scope=scope)
     return {"code": "Unschedulable", "message": fit.why_not} if fit.why_not else {"code": "Success"}
 

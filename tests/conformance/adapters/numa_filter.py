@@ -7,8 +7,7 @@ from typing import Any
 
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
-from koordlite.numa.nrt import fingerprint
-from koordlite.numa.nrt import policy as topology_manager
+from koordlite.numa.nrt import fingerprint, reader
 from tests.conformance import numa_zones
 from tests.conformance.adapters import adapter, nrt_match, shapes
 
@@ -34,7 +33,7 @@ def _container(given: Any) -> Any:
 
 @adapter("nrt.topology_manager_config")
 def configuration(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _config(_told(given).over(topology_manager.DEFAULT)), expect
+    return _config(_told(given).over(reader.DEFAULT)), expect
 
 
 @adapter("nrt.topology_manager_config_partial")
@@ -42,12 +41,12 @@ def part_of_configuration(given: Any, expect: Any) -> tuple[Any, Any]:
     return {key: value for key, value in _config(_told(given)).items() if value}, expect
 
 
-def _told(given: Any) -> topology_manager.Told:
-    by_policies = topology_manager.by_policies(given.get("topologyPolicies") or ())
-    return topology_manager.by_attributes(given.get("attributes") or ()).over(by_policies)
+def _told(given: Any) -> reader.Told:
+    by_policies = reader.by_policies(given.get("topologyPolicies") or ())
+    return reader.by_attributes(given.get("attributes") or ()).over(by_policies)
 
 
-def _config(told: topology_manager.Told) -> dict[str, Any]:
+def _config(told: reader.Told) -> dict[str, Any]:
     return {"policy": told.policy, "scope": told.scope, "maxNUMANodes": told.max_numa_nodes}
 
 

@@ -15,7 +15,7 @@ import zstandard
 from emulated import Emulated
 
 from koordlite.record import segment
-from koordlite.record.damage import RecordError
+from koordlite.record.moment import RecordError
 from koordlite.record.reader import Record
 from koordlite.record.segment import FRAME_HEAD_BYTES, MARK, Head, Writer
 from koordlite.replay import again, compare

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.numa.nrt import policy as topology_manager
-from koordlite.numa.nrt.policy import DEFAULT
-from koordlite.numa.nrt.policy import ReportedPolicy as Policy
+from koordlite.numa.nrt import reader
+from koordlite.numa.nrt.reader import DEFAULT
+from koordlite.numa.nrt.reader import ReportedPolicy as Policy
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from koordlite.numa.nrt.policy import ReportedPolicy as Policy
     ],
 )
 def test_attributes_say_what_can_be_read(attributes: dict[str, str], told: Policy) -> None:
-    found = topology_manager.by_attributes([{"name": n, "value": v} for n, v in attributes.items()])
+    found = reader.by_attributes([{"name": n, "value": v} for n, v in attributes.items()])
     assert found == told
 
 
@@ -35,7 +35,7 @@ def test_attributes_say_what_can_be_read(attributes: dict[str, str], told: Polic
     ],
 )
 def test_the_older_list(words: list[str], told: Policy) -> None:
-    assert topology_manager.by_policies(words) == told
+    assert reader.by_policies(words) == told
 
 
 def test_each_part_comes_from_the_first_source_that_has_it() -> None:

@@ -12,8 +12,7 @@ import pytest
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Layout, MemoryPlace, PodGroups
-from koordlite.model.picture.kubelet import Kubelet, PodCPUs
-from koordlite.model.picture.pod_resources import Given, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import Given, Kubelet, KubeletResources, PodCPUs, PodGiven
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage
 from koordlite.model.pod.qos import KubeQoS, QoSClass

@@ -11,7 +11,7 @@ import pytest
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.picture.pressure import Pressure, Stall
+from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.settings import Mode
 from koordlite.model.status import Pause
 from koordlite.report.history import DecisionEvent, History

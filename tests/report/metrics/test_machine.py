@@ -7,8 +7,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from koordlite import changes
-from koordlite.model.picture.pressure import Pressure, Stall
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import Pressure, Stall, Use
 from koordlite.model.status import AppliedStep
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.tick import Tick

@@ -19,13 +19,8 @@ from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.model.decision import Decision
-from koordlite.model.picture.core_sched import CoreSched, TaskCookie
-from koordlite.model.picture.groups import Found, Process
-from koordlite.model.picture.hardware_counts import HardwareCounts
-from koordlite.model.picture.node_windows import NumaUse
-from koordlite.model.picture.prediction import Prediction
-from koordlite.model.picture.pressure import Pressure, Stall
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.groups import CoreSched, Found, Process, TaskCookie
+from koordlite.model.picture.usage import HardwareCounts, NumaUse, Prediction, Pressure, Stall, Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.status import AppliedStep

@@ -14,7 +14,7 @@ from koordlite.cli import numa_exporter
 from koordlite.config import NumaExporter
 from koordlite.host.files import RealFiles
 from koordlite.model.errors import InputError
-from koordlite.model.picture.numa_counters import NumaCounters
+from koordlite.model.picture.usage import NumaCounters
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.observe import numa_counters

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from koordlite.model.picture.pressure import Pressure, Stall
+from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal import screen
 from koordlite.report.tick import Tick
