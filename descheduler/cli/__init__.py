@@ -84,25 +84,25 @@ def _plan(command: argparse.ArgumentParser) -> None:
 
 def _run_plan(args: argparse.Namespace) -> int:
     with source.no_collection():
-        code = _planned(args)
+        if args.limit is not None and args.limit < 0:
+            raise InputError(Problem("command line", "--limit", str(args.limit), "it is negative", "write 0 or more"))
+        plan = source.make(args)
+        if args.output == "text":
+            _print_text(plan, args)
+        else:
+            commandline.print_long(_rendered(plan, args.output))
+        if args.report:
+            from descheduler.serve import report_folder as folder
+
+            folder.Folder(pathlib.Path(args.report)).write(plan)
+            for name in folder.NAMES:
+                print(printable.lines(f"wrote {pathlib.Path(args.report) / name}"), file=sys.stderr)
+        if args.output != "text":  # The text has them itself.
+            for problem in plan.view.problems:
+                print(printable.lines(f"descheduler: {problem}"), file=sys.stderr)
+        code = FOUND if args.fail_on_findings and plan.outcomes else 0
         gc.freeze()  # The process ends now: to search what is left of the plan would take a twentieth of all its time.
         return code
-
-
-def _planned(args: argparse.Namespace) -> int:
-    if args.limit is not None and args.limit < 0:
-        raise InputError(Problem("command line", "--limit", str(args.limit), "it is negative", "write 0 or more"))
-    plan = source.make(args)
-    if args.output == "text":
-        _print_text(plan, args)
-    else:
-        commandline.print_long(_rendered(plan, args.output))
-    if args.report:
-        _write_reports(plan, args.report)
-    if args.output != "text":  # The text has them itself.
-        for problem in plan.view.problems:
-            print(printable.lines(f"descheduler: {problem}"), file=sys.stderr)
-    return FOUND if args.fail_on_findings and plan.outcomes else 0
 
 
 def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
@@ -133,14 +133,6 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
 def _columns() -> int:
     """Of the terminal; 100 where there is none, so that files are the same everywhere."""
     return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-
-
-def _write_reports(plan: EvictionPlan, path: str) -> None:
-    from descheduler.serve import report_folder as folder
-
-    folder.Folder(pathlib.Path(path)).write(plan)
-    for name in folder.NAMES:
-        print(printable.lines(f"wrote {pathlib.Path(path) / name}"), file=sys.stderr)
 
 
 def _run_explain(args: argparse.Namespace) -> int:

@@ -111,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
     from descheduler.cli.source import PictureSource
     from descheduler.policy import reader
     from descheduler.policy.watched_file import PolicyFile
+    from descheduler.serve.log import line
     from descheduler.serve.loop import Loop
     from koordlite.clock import RealClock
     from koordlite.fault_guard import FaultGuard
@@ -131,7 +132,8 @@ def run(args: argparse.Namespace) -> int:
     pictures = PictureSource(
         args, kubeconfig=reader.kubeconfig(policy.document), again=bool(interval), watch=args.watch == "auto"
     )
-    _log_notices(policy.notices)
+    for notice in policy.notices:
+        LOG.warning("%s", line(event="policy", result="note", text=str(notice)))
     with contextlib.ExitStack() as stack:
         stack.callback(pictures.close)
         leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))
@@ -188,13 +190,6 @@ def _start_log(args: argparse.Namespace) -> None:
     logging.getLogger("urllib3").setLevel(logging.INFO)
     for notice in upstream.notices(args):
         LOG.warning("%s", line(event="options", result="note", text=notice))
-
-
-def _log_notices(notices: list[Problem]) -> None:
-    from descheduler.serve.log import line
-
-    for notice in notices:
-        LOG.warning("%s", line(event="policy", result="note", text=str(notice)))
 
 
 @contextlib.contextmanager

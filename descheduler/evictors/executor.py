@@ -16,7 +16,7 @@ from descheduler.evictors.eviction_api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
 from descheduler.migration import job_requests, progress
-from descheduler.plan import Attempt, EvictionPlan, Outcome
+from descheduler.plan import Attempt, EvictionPlan
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration
 from koordlite.threads import Worker
@@ -61,12 +61,6 @@ class PlanExecutor:
     def __call__(self, plan: EvictionPlan) -> tuple[Attempt, ...]:
         """Carry the plan out; attempts come in the plan's order."""
         closed = cordons.close(plan, self._api, self._tell)
-        attempts = self._attempted(plan)
-        cordons.settle(closed, plan, attempts, self._api, self._tell)
-        deletion_costs.write(plan, self._api, self._tell, stopped=self._stopping)
-        return attempts
-
-    def _attempted(self, plan: EvictionPlan) -> tuple[Attempt, ...]:
         with self._lock:
             self._follow(plan.migration)
             found = {attempt.uid: attempt for attempt in self._asked(plan)}
@@ -76,7 +70,10 @@ class PlanExecutor:
             msgspec.structs.replace(plan, evict=direct), self._api, self._wait, stopped=self._stopping
         )
         found |= {attempt.uid: attempt for attempt in asked}
-        return tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)
+        attempts = tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)
+        cordons.settle(closed, plan, attempts, self._api, self._tell)
+        deletion_costs.write(plan, self._api, self._tell, stopped=self._stopping)
+        return attempts
 
     def _follow(self, rules: Rules) -> None:
         """Controllers for the profiles of the policy as it is; the first one takes care of jobs that people make."""
@@ -99,7 +96,9 @@ class PlanExecutor:
             try:
                 yield from controller.ask(outcomes, plan.view, self._wall())
             except (ApiError, ApiUnreachable) as error:
-                yield from (_failed(outcome, str(error)) for outcome in outcomes)
+                yield from (
+                    Attempt(outcome.pod.key, "Failed", {}, text=str(error), uid=outcome.pod.uid) for outcome in outcomes
+                )
 
     def moving(self) -> Mapping[str, str]:
         """Where the jobs stand that have not ended, by uid of their pods. Empty, and reported, when that cannot be
@@ -157,7 +156,3 @@ class PlanExecutor:
                 self._thread.beat(pause + WORK_SECONDS)
             self._woken.wait(pause)
             self._woken.clear()
-
-
-def _failed(outcome: Outcome, text: str) -> Attempt:
-    return Attempt(outcome.pod.key, "Failed", {}, text=text, uid=outcome.pod.uid)

@@ -51,7 +51,13 @@ class Round:
         self._jobs: dict[str, MigrationJob] = {}
         self._pods: dict[str, PodView] = {}
         self._traffic = Traffic()
-        self._guards = Guards(_bare_view(cluster, args, now), (args.evictor_args(),))
+        # What guards of single pods read beside the pod: the priority that a name stands for.
+        named = args.priority_threshold is not None and bool(args.priority_threshold.name)
+        classes = cluster.priority_classes() if named else {}
+        self._guards = Guards(
+            View(time=times.show(now), time_source="this machine's clock", nodes={}, priority_classes=classes),
+            (args.evictor_args(),),
+        )
 
     def run(self, jobs: Iterable[MigrationJob]) -> list[JobEvent]:
         """Everything that can be done now."""
@@ -202,23 +208,20 @@ class Round:
         assert pod is not None, "a step that evicts has seen the pod"
         self._pace.take(self._now)
         try:
-            self._evict(job, pod)
+            options = job.spec.delete_options or {}
+            way: Mapping[str, Callable[[], None]] = {
+                "Eviction": lambda: self._cluster.evict(job.pod, options),
+                "Delete": lambda: self._cluster.delete_pod(job.pod, options),
+                "SoftEviction": lambda: self._ask_softly(job, pod),
+            }
+            wanted = (labels.get(keys.EVICT_POLICY) for meta in (pod.metadata, job.metadata) if (labels := meta.labels))
+            policy = next((word for word in wanted if word), self._args.eviction_policy)
+            way.get(policy, way[self._args.eviction_policy])()
         except ApiError as error:
             if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or error.other_uid:
                 return  # Gone, or another one: the next round sees it.
             self._pace.refuse(job, error.retry_after_seconds, self._now)
             yield from self._write(job, reconcile.eviction_refused(job, str(error), now=self._now))
-
-    def _evict(self, job: MigrationJob, pod: wire.PodObject) -> None:
-        options = job.spec.delete_options or {}
-        way: Mapping[str, Callable[[], None]] = {
-            "Eviction": lambda: self._cluster.evict(job.pod, options),
-            "Delete": lambda: self._cluster.delete_pod(job.pod, options),
-            "SoftEviction": lambda: self._ask_softly(job, pod),
-        }
-        wanted = (labels.get(keys.EVICT_POLICY) for meta in (pod.metadata, job.metadata) if (labels := meta.labels))
-        policy = next((word for word in wanted if word), self._args.eviction_policy)
-        way.get(policy, way[self._args.eviction_policy])()
 
     def _ask_softly(self, job: MigrationJob, pod: wire.PodObject) -> None:
         """Note on the pod that it should go; whoever watches for that deletes it."""
@@ -232,10 +235,3 @@ class Round:
         }
         text = json.dumps({key: value for key, value in request.items() if value})
         self._cluster.annotate_pod(job.pod, {keys.SOFT_EVICTION: text})
-
-
-def _bare_view(cluster: Cluster, args: MigrationControllerArgs, now: float) -> View:
-    """What guards of single pods read beside the pod: the priority that a name stands for."""
-    named = args.priority_threshold is not None and bool(args.priority_threshold.name)
-    classes = cluster.priority_classes() if named else {}
-    return View(time=times.show(now), time_source="this machine's clock", nodes={}, priority_classes=classes)

@@ -107,7 +107,8 @@ class _Desk(msgspec.Struct):
         for outcome in outcomes:
             attempt = self._attempt(outcome, traffic)
             if attempt.result == "JobCreated":
-                self.jobs.append(_as_job(attempt))
+                # The job that was just made, to be counted with those there are.
+                self.jobs.append(msgspec.convert(attempt.request, MigrationJob))
                 traffic.add(self.jobs[-1], outcome.pod)
             yield attempt
 
@@ -125,21 +126,18 @@ class _Desk(msgspec.Struct):
         if not pod.object.metadata.uid:
             return msgspec.structs.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
         try:
-            return self._asked(outcome, traffic, attempt)
+            refusal = self._refusal(outcome, traffic)
+            if refusal is not None:
+                return msgspec.structs.replace(attempt, text=f"{refusal.reason}: {refusal.text}")
+            if self.of.args.dry_run:
+                return msgspec.structs.replace(attempt, result="WouldEvict")
+            self.cluster.create_job(attempt.request)
+            text = "" if attempt.request["spec"]["mode"] == "EvictDirectly" else "a place is reserved for it first"
+            return msgspec.structs.replace(attempt, result="JobCreated", tries=1, text=text)
         except ApiError as error:
             return msgspec.structs.replace(attempt, result="Failed", text=error.message, tries=1)
         except ApiUnreachable as error:
             return msgspec.structs.replace(attempt, result="Failed", text=str(error), tries=1)
-
-    def _asked(self, outcome: Outcome, traffic: Traffic, attempt: Attempt) -> Attempt:
-        refusal = self._refusal(outcome, traffic)
-        if refusal is not None:
-            return msgspec.structs.replace(attempt, text=f"{refusal.reason}: {refusal.text}")
-        if self.of.args.dry_run:
-            return msgspec.structs.replace(attempt, result="WouldEvict")
-        self.cluster.create_job(attempt.request)
-        text = "" if attempt.request["spec"]["mode"] == "EvictDirectly" else "a place is reserved for it first"
-        return msgspec.structs.replace(attempt, result="JobCreated", tries=1, text=text)
 
     def _refusal(self, outcome: Outcome, traffic: Traffic) -> Refusal | None:
         pod, args = outcome.pod, self.of.args
@@ -152,8 +150,3 @@ class _Desk(msgspec.Struct):
             return refusal
         text = object_limiter.refusal(args, self.jobs, pod=pod, workload=workload, now=self.now)
         return Refusal("ObjectLimiter", text) if text else None
-
-
-def _as_job(attempt: Attempt) -> MigrationJob:
-    """The job that was just made, to be counted with those there are."""
-    return msgspec.convert(attempt.request, MigrationJob)

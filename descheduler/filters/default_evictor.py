@@ -66,7 +66,8 @@ class Guards:
         self._view = view
         every = tuple(every)
         self._first = every[0]
-        asked = [(reason, args) for args in every for reason in _PROTECTIONS if _on(reason, args)]
+        # Can this guard speak at all, with these arguments?
+        asked = [(reason, args) for args in every for reason in _PROTECTIONS if _OPTIONAL.get(reason, _always)(args)]
         questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
         self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
         self._of_pods = [question for question in questions if question[1] in _PERSONAL]
@@ -88,19 +89,16 @@ class Guards:
                 return always
         if EVICT in notes:
             return ()
-        found = self._template_refusals(pod)
-        if self._of_pods:
-            found = sorted(found + self._ask_each(pod, self._of_pods), key=lambda one: one[0])
-        return tuple(dict.fromkeys([refusal for _, refusal in found])) if found else ()
-
-    def _template_refusals(self, pod: PodView) -> _Found:
-        """The key holds all that the protections read, but for those that are `_PERSONAL`."""
+        # The key holds all that the protections read, but for those that are `_PERSONAL`.
         template = pod.template if self._by_labels else pod.template.spec
         key = (template, *_own(pod))
         known = self._shared.get(key)
         if known is None:
             known = self._shared[key] = self._ask_each(pod, self._of_templates)
-        return known
+        found = known
+        if self._of_pods:
+            found = sorted(found + self._ask_each(pod, self._of_pods), key=lambda one: one[0])
+        return tuple(dict.fromkeys([refusal for _, refusal in found])) if found else ()
 
     def _ask_each(self, pod: PodView, questions: Iterable[_Question]) -> _Found:
         found = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]
@@ -118,11 +116,6 @@ def _own(pod: PodView) -> tuple[object, ...]:
     value, notes = pod.pod, pod.pod.annotations
     written = notes.get(PREFER_NO_EVICTION), notes.get(keys.EVICTION_COST)
     return (*written, value.priority, value.phase, EVICT in notes, pod.pod.uid if _special(pod) else "")
-
-
-def _on(reason: str, args: Args) -> bool:
-    """Can this guard speak at all, with these arguments?"""
-    return _OPTIONAL.get(reason, _always)(args)
 
 
 def _always(_args: Args) -> bool:

@@ -60,11 +60,6 @@ class Budget:
                 return reason, words
         return "", ""
 
-    def _replicas(self, pod: PodView) -> int:
-        owners = pod.object.metadata.owner_references or ()
-        chosen = next((o for o in owners if o.controller), owners[0])
-        return self._view.replicas.get(chosen.uid, 0)
-
     def take(self, pod: PodView) -> None:
         """Count the eviction of `pod`."""
         for reason, subject, _limit, _words in self._counters(pod):
@@ -86,7 +81,9 @@ class Budget:
         if not limits.total_first and limits.total is not None:
             yield TOTAL, "", limits.total, of_all
         if limits.per_owner is not None and pod.owner:
-            most = share(limits.per_owner, self._replicas(pod))
+            owners = pod.object.metadata.owner_references or ()
+            chosen = next((o for o in owners if o.controller), owners[0])
+            most = share(limits.per_owner, self._view.replicas.get(chosen.uid, 0))
             given = f"{most}" if most == limits.per_owner else f"{limits.per_owner} ({most})"
             words = f"maxNoOfPodsToEvictPerOwner is {given}, and so many of {pod.owner} go before it"
             yield "LimitPerOwner", pod.owner, most, words

@@ -28,6 +28,7 @@ Port = tuple[str, int, str]
 
 
 _AS_IT_IS = "free capacity"
+_ZERO = Quantity(0)
 
 
 class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
@@ -149,7 +150,8 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
             if pod.single_numa and len(nodes) == 1:
                 held = held or Allocation(uid=pod.uid)
                 (zone,) = nodes
-                amounts = {**_of_zones(pod), **held.zones.get(zone, {})}
+                amounts = {name: amount for name, amount in pod.pod.requests.items() if is_shared(name)}
+                amounts |= held.zones.get(zone, {})
                 held = msgspec.structs.replace(held, zones={**held.zones, zone: amounts})
             if held:
                 yield held
@@ -162,7 +164,9 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         zones: dict[int, Mapping[str, Quantity]] = {n: self._zone(n, by_id.get(n, EMPTY)) for n in numbers}
         for _, bookings in self.arrivals:
             for number, amounts in bookings:
-                zones = {**zones, number: _without(zones[number], amounts)}
+                # What is left of a zone is never below zero; resources it does not list are skipped.
+                zone = zones[number].items()
+                zones[number] = {n: Quantity(max(0, q.nano - amounts.get(n, _ZERO).nano), q.format) for n, q in zone}
         return zones
 
     def _zone(self, number: int, cpus: CPUSet) -> dict[str, Quantity]:
@@ -173,19 +177,14 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         amounts["cpu"] = min(whole, amounts.get("cpu", whole))
         if "memory" in amounts:
             # A report that has the CPU topology is Koordinator's: its `available` does not know of pods.
-            left = amounts["memory"].nano - self._promised_memory(number)
+            promised = sum(
+                pod.pod.request_value("memory")
+                for pod in self.residents
+                if any(c.single_numa and numa.promised_nodes(c, self.node.topology) == {number} for c in pod.containers)
+            )
+            left = amounts["memory"].nano - promised * NANO
             amounts["memory"] = Quantity(max(0, left), amounts["memory"].format)
         return amounts
-
-    def _promised_memory(self, number: int) -> int:
-        """Memory requests of the residents that were promised this one NUMA node."""
-        topology = self.node.topology
-        bound = (
-            pod
-            for pod in self.residents
-            if any(c.single_numa and numa.promised_nodes(c, topology) == {number} for c in pod.containers)
-        )
-        return sum(pod.pod.request_value("memory") for pod in bound) * NANO
 
 
 def _changed(amounts: Mapping[str, int], pod: PodView, sign: int) -> dict[str, int]:
@@ -196,24 +195,12 @@ def _changed(amounts: Mapping[str, int], pod: PodView, sign: int) -> dict[str, i
     return total
 
 
-def _without(zone: Mapping[str, Quantity], taken: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """What is left of a zone, never below zero; resources it does not list are skipped."""
-    nothing = Quantity(0)
-    return {name: Quantity(max(0, q.nano - taken.get(name, nothing).nano), q.format) for name, q in zone.items()}
-
-
-def _of_zones(pod: PodView) -> dict[str, Quantity]:
-    """What a pod takes from its NUMA node."""
-    return {name: amount for name, amount in pod.pod.requests.items() if is_shared(name)}
-
-
 def schedulable_amounts(node: NodeView) -> Mapping[str, Quantity]:
     """What the scheduler may hand out of a node: allocatable less the node reservation."""
-    return node.once(schedulable_amounts, lambda: _schedulable(node))
-
-
-def _schedulable(node: NodeView) -> Mapping[str, Quantity]:
-    return reservation.trim_allocatable(allocatable=node.node.allocatable, written=node.reservation)
+    return node.once(
+        schedulable_amounts,
+        lambda: reservation.trim_allocatable(allocatable=node.node.allocatable, written=node.reservation),
+    )
 
 
 def host_ports(pod: PodView) -> Iterable[Port]:

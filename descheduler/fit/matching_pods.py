@@ -44,17 +44,14 @@ class MatchingPods:
         known, key = self._selected[namespace], label_selectors.key(selector)
         if key not in known:
             index = self._view.indices.get(namespace)
-            known[key] = Selected(selector, {p.pod.uid: p.node for p in index.select(selector)} if index else {})
-            self._file(namespace, known[key])
+            pods = index.select(selector) if index else ()
+            selected = known[key] = Selected(selector, {pod.pod.uid: pod.node for pod in pods})
+            labels = [(namespace, *label) for label in ((selector.match_labels if selector else None) or {}).items()]
+            rarest = min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
+            (self._by_label[rarest] if rarest else self._unlabelled[namespace]).append(selected)
             for pod, node in self._moved[namespace].values():
-                _place(known[key], pod, node)
+                _place(selected, pod, node)
         return known[key]
-
-    def _file(self, namespace: str, selected: Selected) -> None:
-        wanted = (selected.selector.match_labels or {}) if selected.selector else {}
-        labels = [(namespace, *label) for label in wanted.items()]
-        rarest = min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
-        (self._by_label[rarest] if rarest else self._unlabelled[namespace]).append(selected)
 
     def move(self, pod: PodView, node: str) -> None:
         """Note that `pod` is expected on `node`; an empty name is nowhere."""

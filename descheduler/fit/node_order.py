@@ -93,13 +93,11 @@ class Orders:
     def _made(self, eligible: EligibleNodes, key: str) -> _Domains:
         found: _Domains = defaultdict(list)
         for entry in self._sorted(eligible):
-            found[self._value(entry[1], key)].append(entry)
+            value = self._nodes[entry[1]].node.labels.get(key) if key else None
+            found[value].append(entry)
         if len(found) > _MOST_DOMAINS:
             return {value: [] for value in found}
         return found or {None: []}
-
-    def _value(self, name: str, key: str) -> str | None:
-        return self._nodes[name].node.labels.get(key) if key else None
 
     def _sorted(self, eligible: EligibleNodes) -> _Order:
         return sorted((self._fullness(name), name) for name in eligible.names)

@@ -32,7 +32,8 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[s
         return _pieces_anywhere(pod, capacity)
     zones = _nano_zones(capacity.zones)
     if strict is None:
-        found = nrt.align(wanted, zones=zones, allocatable=None, scope=_scope(pod))
+        scope = "pod" if any(c.scope == "pod" for c in pod.containers) else "container"
+        found = nrt.align(wanted, zones=zones, allocatable=None, scope=scope)
     else:
         totals, scope = _nano_zones(capacity.node.zone_totals), capacity.node.topology_scope
         found = admission.align(wanted, strict, zones=zones, at_most=zones, totals=totals, scope=scope)
@@ -57,7 +58,7 @@ def _bookings(found: nrt.Fit, zones: nrt.Zones) -> Iterator[Booking]:
         for node in nodes:
             taken = {name: min(amount, zones[node].get(name, amount)) for name, amount in left.items()}
             left = {name: amount - taken[name] for name, amount in left.items()}
-            yield node, _quantities(taken)
+            yield node, {n: Quantity(nano, "BinarySI" if n == "memory" else "DecimalSI") for n, nano in taken.items()}
 
 
 def concerned(pod: PodView) -> bool:
@@ -111,17 +112,9 @@ def _nano_zones(zones: Mapping[int, Mapping[str, Quantity]]) -> dict[int, dict[s
     return {number: _nano(amounts) for number, amounts in zones.items()}
 
 
-def _quantities(amounts: nrt.Amounts) -> dict[str, Quantity]:
-    return {name: Quantity(nano, "BinarySI" if name == "memory" else "DecimalSI") for name, nano in amounts.items()}
-
-
 def counted_by_admission(pod: PodView) -> bool:
     """Kubelet aligns devices for everybody, CPUs and memory for Guaranteed pods."""
     return pod.pod.kube_qos is KubeQoS.GUARANTEED or any(not nrt.is_shared(name) for name in pod.pod.requests)
-
-
-def _scope(pod: PodView) -> str:
-    return "pod" if any(c.scope == "pod" for c in pod.containers) else "container"
 
 
 def _pieces_anywhere(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple[Booking, ...]]:

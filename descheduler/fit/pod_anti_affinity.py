@@ -67,9 +67,13 @@ class PodAntiAffinity:
 
     def blocked(self, pod: PodView) -> Blocked:
         """Where the pod may not be, by its own terms and by those of others."""
-        against, own = self._rules_against(pod), anti_affinity_terms(pod)
+        near = [held for item in pod.pod.labels.items() for held in self._by_label.get(item, ())]
+        against = [held for held in near + self._unlabelled if self._selects(held, pod)]
         by_others = [(held.term.topology_key, Elsewhere(held.holders, pod.pod.uid)) for held in against]
-        return by_others + [self._by_itself(pod, number, term) for number, term in enumerate(own)]
+        return by_others + [
+            (term.topology_key, Elsewhere(self._selected_by(pod, number, term).up_to_date(), pod.pod.uid))
+            for number, term in enumerate(anti_affinity_terms(pod))
+        ]
 
     def left(self, pod: PodView, node: str) -> None:
         """Note that `pod` is no more on `node`."""
@@ -89,7 +93,14 @@ class PodAntiAffinity:
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = _Held(term, namespace)
-            self._file(held)
+            # Under the label it asks for that fewest others ask for, so that few terms are looked at for a pod.
+            selector = term.label_selector
+            labels = (selector.match_labels or {}).items() if selector else ()
+            wanted = min(labels, key=lambda item: len(self._by_label.get(item, ())), default=None)
+            if wanted:
+                self._by_label[wanted].append(held)
+            else:
+                self._unlabelled.append(held)
         return held
 
     def _hold(self, held: _Held, pods: Iterable[tuple[str, str]]) -> None:
@@ -100,16 +111,6 @@ class PodAntiAffinity:
             if value is not None:
                 held.holders[value].add(uid)
 
-    def _file(self, held: _Held) -> None:
-        """Under the label it asks for that fewest others ask for, so that few terms are looked at for a pod."""
-        selector = held.term.label_selector
-        labels = (selector.match_labels or {}).items() if selector else ()
-        wanted = min(labels, key=lambda item: len(self._by_label.get(item, ())), default=None)
-        if wanted:
-            self._by_label[wanted].append(held)
-        else:
-            self._unlabelled.append(held)
-
     def _values(self, key: str) -> Mapping[str, str]:
         """Value of a label by node; a node without it is missing."""
         known = self._labelled.get(key)
@@ -118,16 +119,9 @@ class PodAntiAffinity:
             known = self._labelled[key] = {name: one[key] for name, one in labels if key in one}
         return known
 
-    def _rules_against(self, pod: PodView) -> list[_Held]:
-        near = [held for item in pod.pod.labels.items() for held in self._by_label.get(item, ())]
-        return [held for held in near + self._unlabelled if self._selects(held, pod)]
-
     def _selects(self, held: _Held, pod: PodView) -> bool:
         inside = namespace_counts(held.term, held.namespace, pod.pod.namespace, self._view.namespaces)
         return inside and label_selectors.labels_match(held.term.label_selector, pod.pod.labels)
-
-    def _by_itself(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> tuple[str, Elsewhere]:
-        return term.topology_key, Elsewhere(self._selected_by(pod, number, term).up_to_date(), pod.pod.uid)
 
     def _selected_by(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> _Near:
         """The pods that this term of the pod selects."""

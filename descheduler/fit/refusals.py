@@ -82,11 +82,9 @@ def merged(several: Iterable[Groups]) -> Groups:
         return filled[0]
     found: dict[str, Group] = {}
     for groups in filled:
-        for why, group in groups.items():
-            known = found.get(why)
-            found[why] = _both(known, group) if known else group
+        for why, one in groups.items():
+            group, known = one, found.get(why)
+            if known:
+                group = Group(known.nodes + group.nodes, (known.examples + group.examples)[:EXAMPLES])
+            found[why] = group
     return found
-
-
-def _both(one: Group, other: Group) -> Group:
-    return Group(one.nodes + other.nodes, (one.examples + other.examples)[:EXAMPLES])

@@ -111,21 +111,18 @@ class Questions:
         key = (pod.template.spec, inside, pod.pod.kube_qos, pod.promised)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = self._made(pod, inside)
+            eligible = self._node_rules.of(pod, _parsed(inside))
+            needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
+            kind = self._kinds[key] = _Kind(
+                eligible=eligible,
+                needs=needs,
+                ports=tuple(free_capacity.host_ports(pod)),
+                numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
+                key=(eligible, needs),
+                has_affinity=bool(pod_affinity.terms(pod)),
+                spreads=bool(topology_spread.constraints(pod)),
+            )
         return kind
-
-    def _made(self, pod: PodView, inside: str) -> _Kind:
-        eligible = self._node_rules.of(pod, _parsed(inside))
-        needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
-        return _Kind(
-            eligible=eligible,
-            needs=needs,
-            ports=tuple(free_capacity.host_ports(pod)),
-            numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
-            key=(eligible, needs),
-            has_affinity=bool(pod_affinity.terms(pod)),
-            spreads=bool(topology_spread.constraints(pod)),
-        )
 
 
 @functools.lru_cache(maxsize=64)

@@ -54,7 +54,11 @@ def follow(before: Requests, view: View, now: float) -> tuple[Requests, tuple[En
     present = {pod.uid: pod for pod in _all(view)}
     ended = [over for request in before.values() if (over := _ended(request, present.get(request.uid), now))]
     done = {one.request.uid for one in ended}
-    going = {uid: _seen(request, present[uid]) for uid, request in before.items() if uid not in done}
+    going: dict[str, Request] = {}
+    for uid, request in before.items():
+        if uid not in done:
+            confirmed = request.confirmed or IN_PROGRESS in present[uid].pod.annotations
+            going[uid] = msgspec.structs.replace(request, confirmed=confirmed)
     for pod in present.values():
         if pod.uid not in before and IN_PROGRESS in pod.pod.annotations and pod.pod.active:
             going[pod.uid] = msgspec.structs.replace(requested(pod, now), confirmed=True)
@@ -76,10 +80,6 @@ def _all(view: View) -> Iterator[PodView]:
     for node in view.nodes.values():
         yield from node.all_pods
     yield from view.unbound
-
-
-def _seen(request: Request, pod: PodView) -> Request:
-    return msgspec.structs.replace(request, confirmed=request.confirmed or IN_PROGRESS in pod.pod.annotations)
 
 
 def _ended(request: Request, pod: PodView | None, now: float) -> Ended | None:

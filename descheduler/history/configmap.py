@@ -6,7 +6,7 @@ ConfigMap needs leave for one object, outlives pods and leaders, and people can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Protocol
 
@@ -83,11 +83,8 @@ def decode(text: str, where: str) -> Kept:
     if found.version != VERSION:
         why = f"version {found.version} is not the one that is understood, {VERSION}"
         raise InputError(Problem(where, f"data[{KEY}].version", str(found.version), why, do))
-    return Kept(found.owners, _by_finding(found.seen), found.pending)
-
-
-def _by_finding(seen: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
-    return {(uid, reason): count for uid, counts in seen.items() for reason, count in counts.items()}
+    sightings = {(uid, reason): count for uid, counts in found.seen.items() for reason, count in counts.items()}
+    return Kept(found.owners, sightings, found.pending)
 
 
 def load(api: Api, namespace: str) -> Kept:

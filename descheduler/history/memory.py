@@ -68,18 +68,15 @@ class CycleMemory:
         if self._store is None or not leads:
             self._known = self._store is None
         elif not self._known:
-            self._load(self._store)
+            self.problems, self._damaged = (), False
+            try:
+                self._kept = self._store.load()
+            except InputError as error:
+                self.problems, self._damaged = tuple(error.problems), True
+            self._known = True
         if self._kept.pending:
             history = past_evictions.resumed(self._kept.history, self._kept.pending, view)
             self._kept = Kept(history, self._kept.sightings)
-
-    def _load(self, store: Store) -> None:
-        self.problems, self._damaged = (), False
-        try:
-            self._kept = store.load()
-        except InputError as error:
-            self.problems, self._damaged = tuple(error.problems), True
-        self._known = True
 
     def intend(self, plan: EvictionPlan, *, keep: bool) -> None:
         """Before the first eviction of a cycle: keep what is about to be done, should there be nobody to say what was

@@ -21,7 +21,7 @@ import msgspec
 from descheduler.arguments.pacing import Loops
 from descheduler.framework import Finding, PodView, Refusal, View
 from descheduler.history import background
-from descheduler.plan import Attempt, EvictionPlan, Outcome
+from descheduler.plan import Attempt, EvictionPlan
 from koordlite.model import duration, times
 
 RECURRING = ("PodLifeTime", "RemoveFailedPods", "TopologyAffinityErrors")
@@ -188,13 +188,10 @@ def _intents(history: History, plan: EvictionPlan) -> Iterator[Intent]:
         if pod.owner:
             before = history.get(pod.owner)
             rounds = {name: generation(pod, name, before) for name in plugins if name not in RECURRING}
-            yield Intent(pod.uid, pod.owner, _move(outcome, now), rounds)
-
-
-def _move(outcome: Outcome, now: float) -> Move:
-    place = next((p for p in outcome.search.places if p.node == outcome.target), None) if outcome.search else None
-    booked = tuple((zone, {n: str(q) for n, q in amounts.items()}) for zone, amounts in place.bookings) if place else ()
-    return Move(now, outcome.pod.key, outcome.pod.node, outcome.target, booked)
+            places = outcome.search.places if outcome.search else ()
+            bookings = next((place.bookings for place in places if place.node == outcome.target), ())
+            booked = tuple((zone, {n: str(q) for n, q in amounts.items()}) for zone, amounts in bookings)
+            yield Intent(pod.uid, pod.owner, Move(now, pod.key, pod.node, outcome.target, booked), rounds)
 
 
 def _with(history: History, carried_out: Iterable[Intent]) -> dict[str, Past]:

@@ -37,11 +37,7 @@ def ordered(waiting: Iterable[Waiting], begun: Mapping[str, int]) -> list[Waitin
 
 def newest_first(waiting: Iterable[Waiting]) -> list[Waiting]:
     """The youngest job first, in whole seconds."""
-    return sorted(waiting, key=lambda entry: -int(_made(entry.job)))
-
-
-def _made(job: MigrationJob) -> float:
-    return times.parse_or_none(job.metadata.creation_timestamp) or 0.0
+    return sorted(waiting, key=lambda entry: -int(times.parse_or_none(entry.job.metadata.creation_timestamp) or 0.0))
 
 
 def by_pod(waiting: Iterable[Waiting]) -> list[Waiting]:

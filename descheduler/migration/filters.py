@@ -147,7 +147,10 @@ def per_workload(pod: PodView, traffic: Traffic, workload: Workload | None, args
         return ""
     if workload is None:
         return f"how many pods its {owner.kind} wants is unknown"
-    moving = _moving(pod, traffic, workload, owner.uid)
+    # Keys of other pods of the workload that are on the move, of whichever of its ReplicaSets.
+    siblings = {one.uid for one in workload.pods}
+    of_siblings = frozenset(traffic.moving[one].key for one in siblings if one in traffic.moving)
+    moving = (of_siblings | traffic.controllers.get(owner.uid, set())) - {pod.key}
     most = shares.allowed(workload.replicas, args.max_migrating_per_workload)
     if moving and len(moving) >= most and "MaxMigratingPerWorkload" not in args.skip_eviction_gates:
         return f"{len(moving)} pods of its {owner.kind} are on the move, {most} may be"
@@ -156,13 +159,6 @@ def per_workload(pod: PodView, traffic: Traffic, workload: Workload | None, args
     if len(missing) >= most and "MaxUnavailablePerWorkload" not in args.skip_eviction_gates:
         return f"{len(missing)} pods of its {owner.kind} are missing or on the move, {most} may be"
     return ""
-
-
-def _moving(pod: PodView, traffic: Traffic, workload: Workload, uid: str) -> frozenset[str]:
-    """Keys of other pods of the workload that are on the move, of whichever of its ReplicaSets."""
-    siblings = {one.uid for one in workload.pods}
-    of_siblings = frozenset(traffic.moving[one].key for one in siblings if one in traffic.moving)
-    return (of_siblings | traffic.controllers.get(uid, set())) - {pod.key}
 
 
 def expected_replicas(pod: PodView, workload: Workload | None, args: MigrationControllerArgs) -> str:

@@ -147,10 +147,6 @@ def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     if not place.scheduled:
         why = scheduled.message if scheduled is not None and scheduled.message else "Reservation has no node"
         return _failed(job, "Unschedulable", why)
-    return _on_its_node(job, place, seen)
-
-
-def _on_its_node(job: MigrationJob, place: Reservation, seen: Seen) -> MigrationJob | Step:
     node = place.status.node_name
     here = seen.pod is not None and same_pod(job, seen.pod) and seen.pod.spec.node_name == node
     if here and not place.for_one_pod and progress.condition(job, "Eviction") is None:
@@ -182,7 +178,10 @@ def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     if progress.holds(job, "Eviction"):
         return job
     if seen.pod is None or not same_pod(job, seen.pod):
-        return _gone(job, seen)
+        # The pod is not there, or is another one: because of us, or before we asked?
+        asked = job.status.status == "Eviction"
+        done = noted(job, "Eviction", True, now=seen.now, reason="EvictComplete")
+        return done if asked else _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
     if _under_way(job, seen):
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     place = seen.reservation
@@ -196,13 +195,6 @@ def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     text = f'Pod "{job.pod.key}" evicted from node "{seen.pod.spec.node_name}" by the reason "{job.reason}"'
     job = noted(job, "Eviction", False, now=seen.now, reason="Evicting", message=text, refresh=True)
     return Step(job=job, evict=True, again_seconds=AGAIN_SECONDS)
-
-
-def _gone(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
-    """The pod is not there, or is another one: because of us, or before we asked?"""
-    if job.status.status != "Eviction":
-        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    return noted(job, "Eviction", True, now=seen.now, reason="EvictComplete")
 
 
 def _under_way(job: MigrationJob, seen: Seen) -> bool:

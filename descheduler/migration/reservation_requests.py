@@ -59,21 +59,17 @@ def _place(pod: Raw, *, drop_claims: bool) -> dict[str, Any]:
     spec = copy.deepcopy(dict(pod.get("spec", {})))
     node = spec.pop("nodeName", "")
     if node:
-        _stay_off(spec, node)
+        # Required node affinity against the node; terms are alternatives, so each of them gets it.
+        line = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
+        affinity = spec.get("affinity") or {}
+        of_nodes = affinity.get("nodeAffinity") or {}
+        rule = "requiredDuringSchedulingIgnoredDuringExecution"
+        terms = (of_nodes.get(rule) or {}).get("nodeSelectorTerms") or [{}]
+        bound = [{**term, "matchFields": [*(term.get("matchFields") or ()), line]} for term in terms]
+        spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, rule: {"nodeSelectorTerms": bound}}}
     if drop_claims and spec.get("volumes"):
         spec["volumes"] = [volume for volume in spec["volumes"] if not any(key in volume for key in _HOLDERS)]
     return {"metadata": meta, "spec": spec}
-
-
-def _stay_off(spec: dict[str, Any], node: str) -> None:
-    """Required node affinity against the node; terms are alternatives, so each of them gets it."""
-    line = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
-    affinity = spec.get("affinity") or {}
-    of_nodes = affinity.get("nodeAffinity") or {}
-    rule = "requiredDuringSchedulingIgnoredDuringExecution"
-    terms = (of_nodes.get(rule) or {}).get("nodeSelectorTerms") or [{}]
-    bound = [{**term, "matchFields": [*(term.get("matchFields") or ()), line]} for term in terms]
-    spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, rule: {"nodeSelectorTerms": bound}}}
 
 
 def _owners(pod: Raw) -> list[dict[str, Any]]:

@@ -20,14 +20,8 @@ def allowed(replicas: int, value: int | str | None) -> int:
 
     Source: Koordinator `GetMaxUnavailable` and `GetMaxMigrating`.
     """
-    return min(replicas, _usual(replicas) if value is None else _asked(replicas, value) or 1)
-
-
-def _asked(replicas: int, value: int | str) -> int:
-    return replicas * int(value.removesuffix("%")) // 100 if isinstance(value, str) else value
-
-
-def _usual(replicas: int) -> int:
-    if replicas > _LARGE:
-        return replicas // 10
-    return _OF_MIDDLE if replicas >= _SMALL else 1
+    if isinstance(value, str):
+        value = replicas * int(value.removesuffix("%")) // 100
+    if value is None:
+        value = replicas // 10 if replicas > _LARGE else _OF_MIDDLE if replicas >= _SMALL else 1
+    return min(replicas, value or 1)

@@ -54,7 +54,10 @@ class NodeIndex:
         self._weights: dict[bytes, Weights] = {}
         self._places: dict[frozenset[str], dict[str, int]] = {}
         self._of_specs: dict[SpecKey, Weights] = {}
-        self._tainted = self._group_by_taints()
+        groups: dict[tuple[objects.Taint, ...], _Kind] = defaultdict(_Kind)
+        for node in self.nodes:
+            groups[node.object.spec.taints or ()].nodes.append(node)
+        self._tainted = list(groups.items())
 
     def allowed_by_labels(self, spec: objects.PodSpec) -> NodeNames:
         """Nodes that the pod's nodeSelector and required node affinity match; all for a pod without either."""
@@ -88,15 +91,13 @@ class NodeIndex:
         """How much the pod prefers which nodes."""
         known = self._of_specs.get(pod.template.spec)
         if known is None:
-            known = self._of_specs[pod.template.spec] = self._weighed(node_affinity(pod).preferred or ())
+            preferred = node_affinity(pod).preferred or ()
+            key = fingerprint(preferred)
+            if key not in self._weights:
+                used = frozenset(k for one in preferred for k in _term_keys(one.preference))
+                self._weights[key] = Weights(preferred, self._alike(used), self._placed(used))
+            known = self._of_specs[pod.template.spec] = self._weights[key]
         return known
-
-    def _weighed(self, preferred: tuple[objects.PreferredNodes, ...]) -> Weights:
-        key = fingerprint(preferred)
-        if key not in self._weights:
-            used = frozenset(k for one in preferred for k in _term_keys(one.preference))
-            self._weights[key] = Weights(preferred, self._alike(used), self._placed(used))
-        return self._weights[key]
 
     def _names(self, kinds: list[_Kind]) -> NodeNames:
         """The nodes of these kinds; one set for all rules that leave the same ones, since sets of all nodes are big."""
@@ -123,12 +124,6 @@ class NodeIndex:
             kinds = enumerate(self._alike(used))
             self._places[used] = {node.name: number for number, kind in kinds for node in kind.nodes}
         return self._places[used]
-
-    def _group_by_taints(self) -> list[tuple[tuple[objects.Taint, ...], _Kind]]:
-        groups: dict[tuple[objects.Taint, ...], _Kind] = defaultdict(_Kind)
-        for node in self.nodes:
-            groups[node.object.spec.taints or ()].nodes.append(node)
-        return list(groups.items())
 
 
 class Weights:

@@ -31,7 +31,14 @@ def discover() -> Mapping[str, Plugin]:
     """
     found = {plugin.name: plugin for plugin in map(_load, _own())}
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
-        plugin = _foreign(entry)
+        try:
+            module = entry.load()
+        except (ImportError, AttributeError, SyntaxError) as error:
+            raise _unusable(entry, f"it cannot be imported: {error}") from error
+        why = _wrong(module)
+        if why:
+            raise _unusable(entry, why)
+        plugin = _load(module)
         if plugin.name in found or plugin.name in _BUILT_IN:
             raise _unusable(entry, f"the name {plugin.name} is taken")
         found[plugin.name] = plugin
@@ -41,17 +48,6 @@ def discover() -> Mapping[str, Plugin]:
 def _own() -> Iterator[ModuleType]:
     for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         yield importlib.import_module(f"{__name__}.{name}")
-
-
-def _foreign(entry: metadata.EntryPoint) -> Plugin:
-    try:
-        module = entry.load()
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise _unusable(entry, f"it cannot be imported: {error}") from error
-    why = _wrong(module)
-    if why:
-        raise _unusable(entry, why)
-    return _load(module)
 
 
 def _wrong(module: Any) -> str:

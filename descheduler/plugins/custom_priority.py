@@ -158,23 +158,18 @@ class _Task(msgspec.Struct, frozen=True):
         """Take the pod's CPU and memory from the first target that has them."""
         for node in self.targets:
             have = left[node.name]
-            if all(_nano(pod, name) <= have[name] for name in _PLACED) and self._takes(node, pod):
+            if all(_nano(pod, name) <= have[name] for name in _PLACED) and (
+                not self.config.node_fit or self.handle.first_fit(pod, (node,)) is not None
+            ):
                 for name in _PLACED:
                     have[name] -= _nano(pod, name)
                 return True
         return False
 
-    def _takes(self, node: NodeView, pod: PodView) -> bool:
-        return not self.config.node_fit or self.handle.first_fit(pod, (node,)) is not None
-
     def _ask(self, pod: PodView, source: NodeView) -> Generator[Finding | Note, Verdict | None, str]:
         """Name the pod; the limit that ends the node or the cycle, if one is reached."""
-        verdict = yield self._finding(pod, source)
-        return verdict.stop if verdict is not None and verdict.stop in ("node", "total") else ""
-
-    def _finding(self, pod: PodView, source: NodeView) -> Finding:
         dry = self.config.dry_run
-        return Finding(
+        verdict = yield Finding(
             pod=pod.uid,
             reason="NodeGivenUpFirst",
             severity="exposed" if dry else "hard",
@@ -183,6 +178,7 @@ class _Task(msgspec.Struct, frozen=True):
             cure="dryRun of CustomPriority is on: it stays" if dry else "it leaves for a node of a later level",
             evidence={"node": source.name, "level": self.level},
         )
+        return verdict.stop if verdict is not None and verdict.stop in ("node", "total") else ""
 
 
 def _smallest_first(pod: PodView) -> tuple[int, int, str, str]:

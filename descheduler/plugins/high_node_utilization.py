@@ -13,7 +13,7 @@ from typing import Literal
 from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
 from descheduler.utilization import args, classify, drain, levels
-from descheduler.utilization.levels import Level, Measure
+from descheduler.utilization.levels import Level
 from koordlite.model.settings import bounded
 
 NAME = "HighNodeUtilization"
@@ -51,7 +51,16 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
         yield idle
         return
     empty.sort(key=lambda level: (max(_named(level, config).values(), default=0.0), level.node.name))
-    yield from _drain(config, measure, takers, tracked).run(empty, handle)
+    yield from drain.Drain(
+        headroom=drain.headroom_of(takers, tracked),
+        taints={level.node.object.spec.taints or () for level in takers},
+        pod_use=measure.pod_use,
+        counts_down=True,
+        too_full=lambda level: True,
+        finding=lambda pod, level: _finding(pod, level, config),
+        namespace_allowed=config.evictable_namespaces.chosen,
+        candidate=lambda pod: not config.eviction_modes or _requests_any(pod, config.thresholds),
+    ).run(empty, handle)
 
 
 def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
@@ -80,19 +89,6 @@ def _idle(reason: str, text: str) -> Note:
 def _named(level: Level, config: Config) -> dict[str, float]:
     """Use in percent of the resources that have a threshold."""
     return {name: value for name, value in level.percent.items() if name in config.thresholds}
-
-
-def _drain(config: Config, measure: Measure, takers: list[Level], tracked: frozenset[str]) -> drain.Drain:
-    return drain.Drain(
-        headroom=drain.headroom_of(takers, tracked),
-        taints={level.node.object.spec.taints or () for level in takers},
-        pod_use=measure.pod_use,
-        counts_down=True,
-        too_full=lambda level: True,
-        finding=lambda pod, level: _finding(pod, level, config),
-        namespace_allowed=config.evictable_namespaces.chosen,
-        candidate=lambda pod: not config.eviction_modes or _requests_any(pod, config.thresholds),
-    )
 
 
 def _requests_any(pod: PodView, named: Mapping[str, float]) -> bool:

@@ -74,7 +74,20 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
         yield idle
         return
     full.sort(key=lambda level: (-_fullness(level, high), level.node.name))
-    yield from _drain(config, measure, underutilized, high).run(full, handle)
+    tracked = dict.fromkeys(name for level in underutilized for name in level.used)
+    most = config.eviction_limits.node
+    if not measure.counts_down and most is None:
+        most = 1
+    yield from drain.Drain(
+        headroom=drain.headroom_of(underutilized, tracked),
+        taints={level.node.object.spec.taints or () for level in underutilized},
+        pod_use=measure.pod_use,
+        counts_down=measure.counts_down,
+        too_full=lambda level: bool(level.excess),
+        finding=lambda pod, level: _finding(pod, level, high),
+        namespace_allowed=config.evictable_namespaces.chosen,
+        most_per_node=most,
+    ).run(full, handle)
 
 
 def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
@@ -130,23 +143,6 @@ def _fullness(level: Level, high: Mapping[str, float]) -> float:
     """
     percent = level.percent
     return max((percent[name] - limit for name, limit in high.items() if name in percent), default=0.0)
-
-
-def _drain(config: Config, measure: Measure, underutilized: list[Level], high: Mapping[str, float]) -> drain.Drain:
-    tracked = dict.fromkeys(name for level in underutilized for name in level.used)
-    most = config.eviction_limits.node
-    if not measure.counts_down and most is None:
-        most = 1
-    return drain.Drain(
-        headroom=drain.headroom_of(underutilized, tracked),
-        taints={level.node.object.spec.taints or () for level in underutilized},
-        pod_use=measure.pod_use,
-        counts_down=measure.counts_down,
-        too_full=lambda level: bool(level.excess),
-        finding=lambda pod, level: _finding(pod, level, high),
-        namespace_allowed=config.evictable_namespaces.chosen,
-        most_per_node=most,
-    )
 
 
 def _finding(pod: PodView, level: Level, high: Mapping[str, float]) -> Finding:

@@ -59,7 +59,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         if stale:
             yield stale
             continue
-        if not node.topology.cpus and _promises(node):
+        if not node.topology.cpus and any(pod.promised for pod in node.those(NAME, _asks)):
             text = "pods have promises here but the node's CPU topology is not reported: not judged"
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
@@ -79,10 +79,6 @@ def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
         promised = ", ".join(map(str, one.promised_nodes)) or ("one, any" if one.single_numa else "none")
         words.append(f"{one.container}: NUMA nodes promised {promised}, CPUs on {on}")
     return "; ".join(words)
-
-
-def _promises(node: NodeView) -> bool:
-    return any(pod.promised for pod in node.those(NAME, _asks))
 
 
 def _asks(pod: PodView) -> bool:

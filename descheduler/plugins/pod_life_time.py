@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
@@ -152,13 +152,13 @@ _WRITTEN = len("2026-01-01T00:00:00Z")
 
 def _oldest(node: NodeView) -> str:
     """When the oldest pod of the node was made; empty where one of them has no time in the form of the API server."""
-    return node.once(NAME, lambda: _first_made(node.all_pods))
 
+    def oldest() -> str:
+        made = [pod.object.metadata.creation_timestamp or "" for pod in node.all_pods]
+        odd = [text for text in made if len(text) != _WRITTEN or text[-1] != "Z"]
+        return "" if odd else min(made, default="")
 
-def _first_made(pods: Iterable[PodView]) -> str:
-    made = [pod.object.metadata.creation_timestamp or "" for pod in pods]
-    odd = [text for text in made if len(text) != _WRITTEN or text[-1] != "Z"]
-    return "" if odd else min(made, default="")
+    return node.once(NAME, oldest)
 
 
 def _newest(now: float, most: int | None) -> str:

@@ -44,8 +44,9 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     Each owner is judged by itself: a pod that is one too many for two owners is named for both.
     """
     for share, spare in _shares(view, config, handle):
-        for pod in _too_many(share, spare):
-            yield share.finding(pod, len(spare[pod.node]) + 1)
+        for name in sorted(spare):
+            for pod in spare[name][share.each - 1 :]:
+                yield share.finding(pod, len(spare[name]) + 1)
 
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
@@ -75,11 +76,6 @@ def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share
         yield _Share(owner, count, len(allowed)), spare
 
 
-def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
-    """Pods beyond the share, by node."""
-    return (pod for name in sorted(spare) for pod in spare[name][share.each - 1 :])
-
-
 def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[list[SpecGroup]]]:
     """Pods that are alike, by owner, of owners that have two on some node."""
     alike: dict[_Alike, list[SpecGroup]] = defaultdict(list)
@@ -88,8 +84,9 @@ def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[lis
             alike[_key(group)].append(group)
     found: dict[_Owner, list[list[SpecGroup]]] = defaultdict(list)
     for key, groups in alike.items():
-        for owner in _owners_of(key):
-            found[owner].append(groups)
+        namespace, owners, images = key
+        for kind, name in owners:
+            found[namespace, kind, name, images].append(groups)
     return {owner: several for owner, several in found.items() if any(map(_crowded, several))}
 
 
@@ -101,11 +98,6 @@ def _what_is_alike(pod: PodView) -> _Alike:
     owners = sorted((owner.kind, owner.name) for owner in pod.object.metadata.owner_references or ())
     images = sorted(container.image for container in pod.object.spec.containers or ())
     return pod.pod.namespace, tuple(owners), tuple(images)
-
-
-def _owners_of(key: _Alike) -> Iterator[_Owner]:
-    namespace, owners, images = key
-    return ((namespace, kind, name, images) for kind, name in owners)
 
 
 def _crowded(groups: list[SpecGroup]) -> Collection[str]:

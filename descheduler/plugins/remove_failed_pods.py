@@ -68,25 +68,12 @@ def _judge_pod(pod: PodView, now: float, config: Config) -> Finding | None:
         return None
     if config.exclude_owner_kinds and owned_by(pod, config.exclude_owner_kinds):
         return None
-    reasons, codes = list(_reasons(pod, config)), list(_codes(pod, config))
+    reasons = list(_reasons(pod, config))
+    codes = list(pod_states.exit_codes(pod, init=config.including_init_containers))
     if config.reasons and not set(reasons) & set(config.reasons):
         return None
     if config.exit_codes and not set(codes) & set(config.exit_codes):
         return None
-    return _finding(pod, age, reasons, codes)
-
-
-def _reasons(pod: PodView, config: Config) -> Iterator[str]:
-    if pod.object.status.reason:
-        yield pod.object.status.reason
-    yield from pod_states.reasons(pod, init=config.including_init_containers)
-
-
-def _codes(pod: PodView, config: Config) -> Iterator[int]:
-    return pod_states.exit_codes(pod, init=config.including_init_containers)
-
-
-def _finding(pod: PodView, age: float, reasons: list[str], codes: list[int]) -> Finding:
     why = f": {', '.join(dict.fromkeys(reasons))}" if reasons else ""
     when = "at an unknown time" if age == float("inf") else f"{duration.brief(age)} ago"
     evidence: dict[str, int | float | str] = {"reasons": ",".join(dict.fromkeys(reasons))}
@@ -99,3 +86,9 @@ def _finding(pod: PodView, age: float, reasons: list[str], codes: list[int]) -> 
         cure="is deleted: nothing of it runs, its owner decides whether there will be another",
         evidence=evidence,
     )
+
+
+def _reasons(pod: PodView, config: Config) -> Iterator[str]:
+    if pod.object.status.reason:
+        yield pod.object.status.reason
+    yield from pod_states.reasons(pod, init=config.including_init_containers)

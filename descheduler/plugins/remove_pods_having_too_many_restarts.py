@@ -44,7 +44,16 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod with too many restarts; on each node those with most come first."""
     for node in handle.nodes:
         for count, pod in sorted(_often_restarted(node, config), key=lambda found: (-found[0], found[1].key)):
-            yield _finding(pod, count, config)
+            init = " and init containers" if config.including_init_containers else ""
+            least = config.pod_restart_threshold
+            yield Finding(
+                pod=pod.uid,
+                reason="TooManyRestarts",
+                fact=f"its containers{init} were restarted {count} times, the threshold is {least}",
+                cure="restarts, elsewhere if it can; read the logs of its last run first",
+                evidence={"restarts": count, "threshold": least},
+                weight=count,
+            )
 
 
 def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
@@ -76,15 +85,3 @@ _RESTARTED: Mapping[bool, Callable[[PodView], bool]] = {
 def _in_states(pod: PodView, config: Config) -> bool:
     waiting = pod_states.reasons(pod, ended=False, init=config.including_init_containers)
     return not config.states or pod.pod.phase in config.states or any(reason in config.states for reason in waiting)
-
-
-def _finding(pod: PodView, count: int, config: Config) -> Finding:
-    init = " and init containers" if config.including_init_containers else ""
-    return Finding(
-        pod=pod.uid,
-        reason="TooManyRestarts",
-        fact=f"its containers{init} were restarted {count} times, the threshold is {config.pod_restart_threshold}",
-        cure="restarts, elsewhere if it can; read the logs of its last run first",
-        evidence={"restarts": count, "threshold": config.pod_restart_threshold},
-        weight=count,
-    )

@@ -77,7 +77,16 @@ def _judge_required(groups: Sequence[SpecGroup], index: NodeIndex, config: Confi
     for pod in sorted(_misplaced(groups, index, config), key=place):
         # Only another node can match. Of a pod that stays anyway it need not be asked whether one fits.
         stuck = not spent and handle.evictable(pod) and not handle.fits(pod, handle.nodes)
-        verdict = yield _wrong(pod, stuck=stuck)
+        verdict = yield Finding(
+            pod=pod.uid,
+            reason="NodeAffinityViolated",
+            promise="its nodeSelector and required node affinity choose its nodes",
+            fact=f"{pod.node} is none of them",
+            cure="moves to a node that matches; or give the node its labels back",
+            evidence={"node": pod.node, "affinity": "required"},
+            spare="NoMatchingNodeFits" if stuck else "",
+            spare_text="it fits on no node that matches its affinity" if stuck else "",
+        )
         spent = spent or (verdict is not None and verdict.stop == "total")
 
 
@@ -98,19 +107,6 @@ def _misplaced(groups: Sequence[SpecGroup], index: NodeIndex, config: Config) ->
             allowed = index.allowed_by_labels(spec)
             if not group.nodes <= allowed:
                 yield from (pod for pod in group.pods if pod.node not in allowed)
-
-
-def _wrong(pod: PodView, *, stuck: bool) -> Finding:
-    return Finding(
-        pod=pod.uid,
-        reason="NodeAffinityViolated",
-        promise="its nodeSelector and required node affinity choose its nodes",
-        fact=f"{pod.node} is none of them",
-        cure="moves to a node that matches; or give the node its labels back",
-        evidence={"node": pod.node, "affinity": "required"},
-        spare="NoMatchingNodeFits" if stuck else "",
-        spare_text="it fits on no node that matches its affinity" if stuck else "",
-    )
 
 
 def _better(pod: PodView, node: NodeView, index: NodeIndex, handle: Handle) -> Finding | None:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Collection
 
 from descheduler.arguments.common import LabelSelector, Namespaces
-from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.rules.pod_filter import EVERYWHERE, chosen
 from koordlite.model import node_selectors
 from koordlite.model.wire import objects
@@ -49,7 +49,15 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
         for pod in chosen(node.pods, config.namespaces, config.label_selector):
             taint = _not_tolerated(pod, taints)
             if taint:
-                yield _finding(pod, node, taint)
+                written = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+                yield Finding(
+                    pod=pod.uid,
+                    reason="TaintNotTolerated",
+                    promise=f"only pods that tolerate {written} belong on {node.name}",
+                    fact="it has no toleration for it",
+                    cure="moves to a node without the taint; or give its template the toleration",
+                    evidence={"taint": written},
+                )
 
 
 def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
@@ -76,15 +84,3 @@ def _listed(taint: objects.Taint, entries: Collection[str]) -> bool:
 def _not_tolerated(pod: PodView, taints: list[objects.Taint]) -> objects.Taint | None:
     accepted = pod.object.spec.tolerations or ()
     return next((taint for taint in taints if not any(node_selectors.tolerates(t, taint) for t in accepted)), None)
-
-
-def _finding(pod: PodView, node: NodeView, taint: objects.Taint) -> Finding:
-    written = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-    return Finding(
-        pod=pod.uid,
-        reason="TaintNotTolerated",
-        promise=f"only pods that tolerate {written} belong on {node.name}",
-        fact="it has no toleration for it",
-        cure="moves to a node without the taint; or give its template the toleration",
-        evidence={"taint": written},
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -149,11 +149,7 @@ def _score(node: NodeView, going: list[PodView], rest: list[PodView], weights: M
 def _first(pod: PodView, weights: Mapping[str, float]) -> tuple[float, float, str, str]:
     """Sort key: the largest, then the newest, then by name."""
     size = sum(weight * _nano(pod, name) for name, weight in weights.items())
-    return -size, -_created(pod), pod.pod.namespace, pod.pod.name
-
-
-def _created(pod: PodView) -> float:
-    return times.parse_or_none(pod.object.metadata.creation_timestamp) or 0.0
+    return -size, -(times.parse_or_none(pod.object.metadata.creation_timestamp) or 0.0), pod.pod.namespace, pod.pod.name
 
 
 def _nano(pod: PodView, resource: str) -> int:
@@ -163,7 +159,7 @@ def _nano(pod: PodView, resource: str) -> int:
 
 def _evict(nodes: list[RankedNode], config: Config) -> Conversation:
     left = config.max_pods_to_evict or math.inf
-    for rank, (node, pod) in enumerate(_in_order(nodes)):
+    for rank, (node, pod) in enumerate((ranked, pod) for ranked in nodes for pod in ranked.order):
         if left <= 0:
             return
         verdict = yield Finding(
@@ -176,7 +172,3 @@ def _evict(nodes: list[RankedNode], config: Config) -> Conversation:
         if verdict is not None and verdict.stop == "total":
             return
         left -= verdict is not None and verdict.evicted
-
-
-def _in_order(nodes: list[RankedNode]) -> Iterator[tuple[RankedNode, PodView]]:
-    return ((node, pod) for node in nodes for pod in node.order)

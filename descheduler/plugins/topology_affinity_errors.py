@@ -42,9 +42,22 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     now = times.parse(view.time)
     for node in handle.nodes:
         for owner, pile in _piles(node, config, now):
-            yield _note(node, owner, pile, config)
+            text = (
+                f"scheduler and kubelet disagree on this node: {len(pile)} pods of {owner or 'no owner'} failed with "
+                f"{', '.join(sorted({_reason(pod, config.reasons) for pod in pile}))}; {_free(node)}"
+            )
+            yield Note(node=node.name, reason="TopologyErrorPile", text=text)
             for pod in pile:
-                yield _finding(pod, node, len(pile), delete=config.delete)
+                refused = f"kubelet of {node.name} refused it: {pod.object.status.reason}"
+                yield Finding(
+                    pod=pod.uid,
+                    reason="RefusedByKubelet",
+                    severity="hard" if config.delete else "exposed",
+                    promise="the node that the scheduler chose can align the pod",
+                    fact=f"{refused}; one of {len(pile)} of its owner there",
+                    cure=_CURES[config.delete],
+                    evidence={"reason": pod.object.status.reason or "", "pile": len(pile)},
+                )
 
 
 def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
@@ -72,14 +85,6 @@ def _reason(pod: PodView, reasons: Sequence[str]) -> str:
     return next((reason for reason in reasons if reason == reported), "")
 
 
-def _note(node: NodeView, owner: str, pile: Sequence[PodView], config: Config) -> Note:
-    text = (
-        f"scheduler and kubelet disagree on this node: {len(pile)} pods of {owner or 'no owner'} failed with "
-        f"{', '.join(sorted({_reason(pod, config.reasons) for pod in pile}))}; {_free(node)}"
-    )
-    return Note(node=node.name, reason="TopologyErrorPile", text=text)
-
-
 def _free(node: NodeView) -> str:
     """What each NUMA node has left for pods with CPUs of their own."""
     zones = FreeCapacity.of(node).zones
@@ -88,18 +93,6 @@ def _free(node: NodeView) -> str:
         return f"{policy}, and the node's NUMA nodes are not reported"
     free = ", ".join(f"{amounts['cpu']} on NUMA {number}" for number, amounts in zones.items() if "cpu" in amounts)
     return f"{policy}; free CPUs: {free or 'not reported'}"
-
-
-def _finding(pod: PodView, node: NodeView, count: int, *, delete: bool) -> Finding:
-    return Finding(
-        pod=pod.uid,
-        reason="RefusedByKubelet",
-        severity="hard" if delete else "exposed",
-        promise="the node that the scheduler chose can align the pod",
-        fact=f"kubelet of {node.name} refused it: {pod.object.status.reason}; one of {count} of its owner there",
-        cure=_CURES[delete],
-        evidence={"reason": pod.object.status.reason or "", "pile": count},
-    )
 
 
 _CURES = {

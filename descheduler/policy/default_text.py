@@ -30,12 +30,10 @@ def _fields(value: object, indent: str) -> Iterator[str]:
     docs = documented.field_docs(shape)
     for key, (field, _) in strict.fields(type(value)).items():
         if field.name in docs:
-            yield from _comment(docs[field.name], indent)
+            yield from textwrap.wrap(
+                docs[field.name], _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+            )
         yield from _entry(key, getattr(value, field.name), indent)
-
-
-def _comment(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
 def _entry(key: str, value: object, indent: str) -> Iterator[str]:
@@ -45,15 +43,11 @@ def _entry(key: str, value: object, indent: str) -> Iterator[str]:
     elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
         yield f"{indent}{key}:"
         for item in value:
-            yield from _item(item, indent)
+            # A list item starts with a bare dash, so that its fields and comments line up as everywhere else.
+            yield f"{indent}  -"
+            yield from _fields(item, f"{indent}    ")
     else:
         yield f"{indent}{key}: {_scalar(value)}"
-
-
-def _item(value: object, indent: str) -> Iterator[str]:
-    """A list item starts with a bare dash, so that its fields and comments line up as everywhere else."""
-    yield f"{indent}  -"
-    yield from _fields(value, f"{indent}    ")
 
 
 def _scalar(value: object) -> str:

@@ -124,7 +124,9 @@ def notices(document: PolicyDocument, source: str) -> Iterator[Problem]:
         yield Problem(source, "$.profiles", "", "no plugin is enabled, so nothing is judged", do)
     for i, profile in enumerate(_profiles(document)):
         for entry in profile.plugin_config:
-            if _is_idle(entry, profile.plugins.judging):
+            # Someone took the trouble to give arguments to a plugin that is not enabled.
+            plugin = None if entry.name in profile.plugins.judging else plugins.discover().get(entry.name)
+            if plugin is not None and entry.args != default_args(plugin.config):
                 do = "enable the plugin, or remove the entry"
                 yield Problem(source, f"$.profiles[{i}].pluginConfig", entry.name, "the plugin is not enabled", do)
             if isinstance(entry.args, Args) and entry.args.min_replicas == 1:
@@ -142,12 +144,6 @@ def _without_effect(document: Configuration, source: str) -> Iterator[Problem]:
                 yield Problem(source, path + strict.camel(field.name), str(value), f"no effect: {why}", "remove it")
 
 
-def _is_idle(entry: PluginConfig, judging: Sequence[str]) -> bool:
-    """Someone took the trouble to give arguments to a plugin that is not enabled."""
-    plugin = plugins.discover().get(entry.name)
-    return plugin is not None and entry.name not in judging and entry.args != default_args(plugin.config)
-
-
 def _profiles(document: PolicyDocument) -> Sequence[ProfilePolicy | ProfileConfiguration]:
     return document.profiles
 
@@ -158,22 +154,18 @@ def setup(document: PolicyDocument) -> Setup:
 
 
 def _of_policy(policy: Policy) -> Setup:
+    delay = policy.min_delay_per_owner
+    seconds = duration.seconds(delay) if delay else 0.0
     return Setup(
         profiles=tuple(_profile(profile) for profile in policy.profiles),
         limits=msgspec.structs.replace(_limits(policy), per_owner=policy.max_no_of_pods_to_evict_per_owner),
         node_selector=label_selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
         fit=policy.fit,
-        pacing=_pacing(policy),
+        pacing=Pacing(windows=policy.windows, loops=policy.loops, owner_delay_seconds=seconds),
         failure_events=policy.eviction_failure_event_notification,
         spare_the_only_node=True,
     )
-
-
-def _pacing(policy: Policy) -> Pacing:
-    delay = policy.min_delay_per_owner
-    seconds = duration.seconds(delay) if delay else 0.0
-    return Pacing(windows=policy.windows, loops=policy.loops, owner_delay_seconds=seconds)
 
 
 def _of_configuration(document: Configuration) -> Setup:

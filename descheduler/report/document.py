@@ -15,7 +15,7 @@ import msgspec
 
 from descheduler.fit.refusals import Group
 from descheduler.fit.search import Place, Search
-from descheduler.framework import Finding, PodView
+from descheduler.framework import Finding
 from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
 from koordlite.model import printable
 
@@ -39,7 +39,7 @@ def encode(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = Tru
 
 def pieces(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True, failure: str = "") -> Iterator[str]:
     """The same in pieces, since a report may be larger than all it was made of. Each member of a list is a line."""
-    conditions = {"conditions": [_failed(failure)]} if failure else {}
+    conditions = {"conditions": [{"type": "LastCycleFailed", "status": "True", "message": failure}]} if failure else {}
     before = "{\n"
     for name, value in {**_document(plan, attempts, dry=dry), **conditions}.items():
         yield f"{before}  {_write(name)}: "
@@ -91,10 +91,6 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
         "notes": map(msgspec.structs.asdict, plan.notes),
         "snapshot": {"notes": list(view.notes), "problems": [dataclasses.asdict(p) for p in view.problems]},
     }
-
-
-def _failed(why: str) -> Object:
-    return {"type": "LastCycleFailed", "status": "True", "message": why}
 
 
 def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
@@ -172,12 +168,14 @@ class _Outcomes:
         """One pod's answer."""
         pod = outcome.pod
         kept = [{"reason": r.reason, "text": r.text} for r in outcome.reasons]
+        # QoS class and priority, of a pod whose owner has others, or that has no owner.
+        own: Object = {"qosClass": str(pod.pod.qos_class), "priority": pod.pod.priority}
         return {
             "pod": pod.key,
             "uid": pod.uid,
             "node": pod.node,
             "owner": pod.owner,
-            **self._class(pod),
+            **(own if not pod.owner or self._owners.setdefault(pod.owner, own) != own else {}),
             "ageSeconds": None if outcome.age_seconds is None else round(outcome.age_seconds),
             "verdict": outcome.verdict,
             "profile": outcome.profile,
@@ -186,11 +184,6 @@ class _Outcomes:
             **({"sparedBecause": kept} if kept else {}),
             "fit": self._search(outcome, outcome.search) if outcome.search else None,
         }
-
-    def _class(self, pod: PodView) -> Object:
-        """QoS class and priority, of a pod whose owner has others, or that has no owner."""
-        own: Object = {"qosClass": str(pod.pod.qos_class), "priority": pod.pod.priority}
-        return own if not pod.owner or self._owners.setdefault(pod.owner, own) != own else {}
 
     def owners(self) -> Iterator[Object]:
         """Owners that `of` has met so far, each as its first pod."""
@@ -218,13 +211,12 @@ class _Outcomes:
         return {**about, **{name: value for name, value in more.items() if value}}
 
     def _search(self, outcome: Outcome, search: Search) -> Object:
-        why_not = [self._number(why, group) for why, group in sorted(search.groups.items())]
+        why_not = [
+            self._numbers.setdefault((why, group), len(self._numbers)) for why, group in sorted(search.groups.items())
+        ]
         if self._many and outcome.target and not any(p.here or p.bookings for p in search.places[:1]):
             return {"whyNot": why_not}
         return {"places": [_place(place) for place in search.places[:PLACES]], "whyNot": why_not}
-
-    def _number(self, why: str, group: Group) -> int:
-        return self._numbers.setdefault((why, group), len(self._numbers))
 
 
 def _place(place: Place) -> Object:

@@ -75,13 +75,10 @@ def _plugins(plan: EvictionPlan) -> Markup:
         found = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
         words: Child = found or el("span", "no findings", class_="note")
         counts = f"{one['evict']} to evict, {one['spare']} kept" if found else ""
-        rows.append((el("b", one["name"]), words, counts, _noted(one["notes"])))
+        notes = f"{one['notes']} note{'s' if one['notes'] > 1 else ''}" if one["notes"] else ""
+        rows.append((el("b", one["name"]), words, counts, notes))
     headings = ("plugin", "found", "pods", "could not judge")
     return page.section("By plugin", page.table(headings, rows, empty="no plugin is enabled", stacked=True))
-
-
-def _noted(count: int) -> str:
-    return f"{count} note{'s' if count > 1 else ''}" if count else ""
 
 
 def _changes(changes: Difference) -> Markup | None:

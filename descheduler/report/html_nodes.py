@@ -25,8 +25,19 @@ _WIDTH, _HEIGHT = 150, 9
 def sections(plan: EvictionPlan) -> Iterator[Markup | None]:
     """How full nodes are before and after the plan, who comes and who leaves; then their CPUs by NUMA node."""
     moves = _Moves(plan)
-    yield _bars(plan, moves)
-    yield _maps(plan, moves)
+    # Every node that changes or has something wrong; of many, those that change most.
+    chosen = _chosen(plan.nodes)
+    headings = ("node", "CPUs requested", "memory requested", "pods", "misplaced", "moves")
+    rows = [_row(change, moves) for change in chosen]
+    table = page.table(headings, rows, empty="no node changes", stacked=True)
+    left = len(plan.nodes) - len(chosen)
+    more = el("p", f"and {left} more that change less: plan.json has them all", class_="note") if left else None
+    shown = page.section("Nodes, before → after", _legend() if chosen else None, table, more)
+    yield el("div", shown, id="nodes")
+    # CPUs by NUMA node, of nodes where a pod's place among them is what is wrong, or where one is to come.
+    drawn = list(_drawn(plan, moves))
+    note = "Where pods are at present, and what the plan makes of it."
+    yield page.section("CPUs by NUMA node", numa_map.legend(coming=True), drawn, note=note) if drawn else None
 
 
 class _Moves:
@@ -43,18 +54,6 @@ class _Moves:
         for outcome in plan.outcomes:
             if outcome.pod.containers:
                 self.wrong[outcome.pod.node].append(outcome)
-
-
-def _bars(plan: EvictionPlan, moves: _Moves) -> Markup:
-    """Every node that changes or has something wrong; of many, those that change most."""
-    chosen = _chosen(plan.nodes)
-    headings = ("node", "CPUs requested", "memory requested", "pods", "misplaced", "moves")
-    rows = [_row(change, moves) for change in chosen]
-    table = page.table(headings, rows, empty="no node changes", stacked=True)
-    left = len(plan.nodes) - len(chosen)
-    more = el("p", f"and {left} more that change less: plan.json has them all", class_="note") if left else None
-    shown = page.section("Nodes, before → after", _legend() if chosen else None, table, more)
-    return el("div", shown, id="nodes")
 
 
 def _chosen(nodes: tuple[NodeChange, ...]) -> list[NodeChange]:
@@ -129,13 +128,6 @@ def _legend() -> Markup:
     items = (("stays", "var(--node)"), ("leaves", "var(--bad)"), ("comes", "var(--good)"), ("free", "var(--mark)"))
     boxes = [el("li", el("span", class_="box", style=f"background:{colour}"), word) for word, colour in items]
     return el("ul", boxes, class_="legend", style="margin:0 0 12px")
-
-
-def _maps(plan: EvictionPlan, moves: _Moves) -> Markup | None:
-    """CPUs by NUMA node, of nodes where a pod's place among them is what is wrong, or where one is to come."""
-    drawn = list(_drawn(plan, moves))
-    note = "Where pods are at present, and what the plan makes of it."
-    return page.section("CPUs by NUMA node", numa_map.legend(coming=True), drawn, note=note) if drawn else None
 
 
 def _drawn(plan: EvictionPlan, moves: _Moves) -> Iterator[Markup]:

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from descheduler.fit.search import Place, Search
-from descheduler.framework import Finding
-from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
+from descheduler.plan import Attempt, EvictionPlan, Outcome, ZoneChange
 from descheduler.report import diff, document
 from descheduler.report.diff import Difference
 from koordlite.model import duration, printable
@@ -70,7 +69,17 @@ def pieces(
     pods = (_evictions(plan), _kept(plan))
     shown = printable.one_line(failure)
     failed = [f"The last cycle failed, this is the report of the one before: {shown}"] if failure else []
-    parts = [failed, _head(plan, dry=dry), *sections, *pods, _nodes(plan), _costs(plan), _notes(plan), _problems(plan)]
+    notes = [*(note.line for note in plan.notes), *plan.view.notes]
+    parts = [
+        failed,
+        _head(plan, dry=dry),
+        *sections,
+        *pods,
+        _nodes(plan),
+        _costs(plan),
+        _list("NOTES", notes),
+        _list("PROBLEMS IN THE SNAPSHOT", map(str, plan.view.problems)),
+    ]
     for number, part in enumerate(filter(None, map(_unless_empty, parts))):
         yield "\n" if number else ""
         yield from (f"{printable.lines(line)}\n" for line in part)
@@ -126,7 +135,11 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
     about += [] if answer.age_seconds is None else [f"{duration.age(answer.age_seconds)} old"]
     yield from _line("pod", ", ".join(about))
     for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
-        yield from _finding(finding, repeated=before is not None and before.promise == finding.promise)
+        where = "" if finding.container == "*" else f", container {finding.container}"
+        yield from _line("wrong", f"{finding.reason} ({finding.plugin}, {finding.severity}{where})")
+        if finding.promise and (before is None or before.promise != finding.promise):
+            yield from _line("promise", finding.promise)
+        yield from _line("fact", finding.fact)
     for cure in answer.cures:
         yield from _line("cure", cure)
     for number, refusal in enumerate(answer.reasons):
@@ -214,7 +227,11 @@ def _evictions(plan: EvictionPlan) -> Iterator[str]:
     for reasons, several in itertools.groupby(rest, lambda item: ", ".join(_reasons(item[1]))):
         yield from ("", f"{_INDENT}{reasons}{_MORE}")
         for number, answer in several:
-            yield from _in_brief(f"{number:>2}. {answer.pod.key}  on {answer.pod.node}", answer.target or "no place")
+            pod, target = f"{number:>2}. {answer.pod.key}  on {answer.pod.node}", f"→ {answer.target or 'no place'}"
+            if len(pod) + 1 + len(target) <= width():
+                yield f"{pod} {target}"
+            else:
+                yield from map(_shortened, (pod, f"{_INDENT * 2}{target}"))
 
 
 def _kept(plan: EvictionPlan) -> Iterator[str]:
@@ -232,21 +249,6 @@ def _kept(plan: EvictionPlan) -> Iterator[str]:
 
 
 _MORE = ", one line each (`descheduler explain POD` has the rest)"
-
-
-def _in_brief(pod: str, target: str) -> Iterator[str]:
-    """A pod that goes, and where to, on a second line where one is too short."""
-    line = f"{pod} → {target}"
-    return iter([line]) if len(line) <= width() else map(_shortened, (pod, f"{_INDENT * 2}→ {target}"))
-
-
-def _finding(finding: Finding, *, repeated: bool) -> Iterator[str]:
-    """`repeated`: the finding above was about the same promise."""
-    where = "" if finding.container == "*" else f", container {finding.container}"
-    yield from _line("wrong", f"{finding.reason} ({finding.plugin}, {finding.severity}{where})")
-    if finding.promise and not repeated:
-        yield from _line("promise", finding.promise)
-    yield from _line("fact", finding.fact)
 
 
 def _fit(answer: Outcome, search: Search) -> str:
@@ -274,7 +276,12 @@ def _nodes(plan: EvictionPlan) -> Iterator[str]:
     width = min(36, max(4, *(len(change.node) for change in plan.nodes)))
     yield f"{_INDENT}{'node':<{width}}  {'pods':>9}  {'CPUs requested':>22}  {'misplaced pods':>20}"
     for change in plan.nodes:
-        yield _node(change, width)
+        before, after = change.before, change.after
+        cores = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)}"
+        shown = printable.one_line(change.node)
+        name = shown if len(shown) <= width else f"{shown[: width - 1]}…"
+        pods, wrong = f"{before.pods} → {after.pods}", f"{before.wrong} → {after.wrong}"
+        yield f"{_INDENT}{name:<{width}}  {pods:>9}  {cores:>22}  {wrong:>20}"
         yield from map(_zone, change.zones)
 
 
@@ -286,29 +293,11 @@ def _zone(zone: ZoneChange) -> str:
     return f"{_INDENT}  NUMA {zone.zone}: {zone.cpus} CPUs, {zone.reserved} reserved, {cpus}{memory}"
 
 
-def _node(change: NodeChange, width: int) -> str:
-    before, after = change.before, change.after
-    cores = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)}"
-    shown = printable.one_line(change.node)
-    name = shown if len(shown) <= width else f"{shown[: width - 1]}…"
-    pods, wrong = f"{before.pods} → {after.pods}", f"{before.wrong} → {after.wrong}"
-    return f"{_INDENT}{name:<{width}}  {pods:>9}  {cores:>22}  {wrong:>20}"
-
-
 def _costs(plan: EvictionPlan) -> Iterator[str]:
     costs = plan.deletion_costs
     lines = [f"{cost.cost}: {plan.view.by_uid[cost.pod].key} ({cost.why})" for cost in costs[:_COSTS]]
     more = [f"{len(costs) - _COSTS} more, see the JSON report"] if len(costs) > _COSTS else []
     return _list("ORDER IN WHICH OWNERS SHOULD REMOVE PODS", [*lines, *more])
-
-
-def _notes(plan: EvictionPlan) -> Iterator[str]:
-    lines = [note.line for note in plan.notes]
-    return _list("NOTES", [*lines, *plan.view.notes])
-
-
-def _problems(plan: EvictionPlan) -> Iterator[str]:
-    return _list("PROBLEMS IN THE SNAPSHOT", map(str, plan.view.problems))
 
 
 def _list(title: str, lines: Iterable[str]) -> Iterator[str]:

@@ -38,7 +38,9 @@ def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
     drawn = {node.name for node in _drawn(nodes)}
     rows = [_row(node, zones, wrong.get(node.name, ()), drawn) for node in nodes[:MAX_NODES]]
     heads = ("node", *(f"NUMA {zone}" for zone in zones), "wrong#")
-    return page.section("Nodes by NUMA zone", _key(), page.table(heads, rows), note=_note(len(nodes)))
+    note = "Part of a zone's CPUs that pods hold alone, that are reserved, or reported as taken."
+    note += f" The first {MAX_NODES} of {len(nodes)} nodes, most wrong first." if len(nodes) > MAX_NODES else ""
+    return page.section("Nodes by NUMA zone", _key(), page.table(heads, rows), note=note)
 
 
 def details(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup | None:
@@ -84,11 +86,6 @@ def _zones(node: NodeView) -> set[int]:
     return {*node.zones, *(zone.id for zone in node.topology.nodes)}
 
 
-def _note(count: int) -> str:
-    shown = f" The first {MAX_NODES} of {count} nodes, most wrong first." if count > MAX_NODES else ""
-    return f"Part of a zone's CPUs that pods hold alone, that are reserved, or reported as taken.{shown}"
-
-
 def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: Collection[str]) -> tuple[Child, ...]:
     """`drawn`: names of the nodes that this page draws; the others are drawn on a page of their own."""
     query = "" if node.name in drawn else f"?node={urllib.parse.quote(node.name)}"
@@ -100,7 +97,8 @@ def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: 
 def _cell(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> Child:
     if zone not in _zones(node):
         return None
-    part, here = used(node, zone), _misplaced(node, zone, wrong)
+    part, cpus = used(node, zone), _cpus(node, zone)
+    here = ", ".join(outcome.pod.key for outcome in wrong if numa_map.held(outcome) & cpus)
     words = "not reported" if part is None else f"{100 * part:.0f} %"
     ring = ";outline:3px solid var(--bad)" if here else ""
     title = f"{node.name}, NUMA {zone}: {words}{f'; misplaced: {here}' if here else ''}"
@@ -114,12 +112,6 @@ def _shade(part: float | None) -> str:
     """In steps, so that a page of thousands of cells has a handful of styles."""
     percent = 0 if part is None else round(part * _STEPS) * 8
     return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
-
-
-def _misplaced(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> str:
-    """Misplaced pods with CPUs in this zone."""
-    cpus = _cpus(node, zone)
-    return ", ".join(outcome.pod.key for outcome in wrong if numa_map.held(outcome) & cpus)
 
 
 def _key() -> Markup:
@@ -161,14 +153,10 @@ def _distances(node: NodeView) -> Iterator[Markup]:
         yield el("p", "Distances between its zones are not reported.", class_="note")
         return
     zones = sorted(known)
-    rows = [(f"NUMA {here}", *(_distance(known, here, there) for there in zones)) for here in zones]
+    # 255 is the kernel's word for unreachable.
+    rows = [(f"NUMA {here}", *(str(known[here].get(there, "–")) for there in zones)) for here in zones]
     heads = ("distance", *(f"to {there}#" for there in zones))
     yield page.details("distances between zones", page.table(heads, rows))
-
-
-def _distance(known: Mapping[int, Mapping[int, int]], here: int, there: int) -> str:
-    """255 is the kernel's word for unreachable."""
-    return str(known[here].get(there, "–"))
 
 
 def _anchor(node: NodeView) -> str:

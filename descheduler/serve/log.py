@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from descheduler.evictors.migration import Progress
-from descheduler.plan import Attempt, Outcome
 from descheduler.serve.loop import CycleResult
 from koordlite.model import printable
 
@@ -95,26 +94,22 @@ def _decisions(result: CycleResult) -> Iterator[Line]:
     attempts = {attempt.uid or attempt.pod: attempt for attempt in result.attempts}
     for outcome in result.plan.outcomes:
         found = attempts.get(outcome.pod.uid) or attempts.get(outcome.pod.key)
-        yield _decision(outcome, found if outcome.verdict == "evict" else None)
-
-
-def _decision(outcome: Outcome, attempt: Attempt | None) -> Line:
-    main = outcome.main
-    entry: Line = {
-        "verdict": outcome.verdict,
-        "pod": outcome.pod.key,
-        "uid": outcome.pod.uid,
-        "node": outcome.pod.node,
-        "profile": outcome.profile,
-        "plugin": main.plugin,
-        "reason": main.reason,
-        "fact": main.fact,
-    }
-    if outcome.reasons:
-        entry |= {"sparedBy": outcome.reasons[0].reason, "text": outcome.reasons[0].text}
-    if attempt:
-        entry |= {"result": attempt.result} | ({"text": attempt.text} if attempt.text else {})
-    return entry | ({"target": outcome.target} if outcome.target else {})
+        main = outcome.main
+        entry: Line = {
+            "verdict": outcome.verdict,
+            "pod": outcome.pod.key,
+            "uid": outcome.pod.uid,
+            "node": outcome.pod.node,
+            "profile": outcome.profile,
+            "plugin": main.plugin,
+            "reason": main.reason,
+            "fact": main.fact,
+        }
+        if outcome.reasons:
+            entry |= {"sparedBy": outcome.reasons[0].reason, "text": outcome.reasons[0].text}
+        if found and outcome.verdict == "evict":
+            entry |= {"result": found.result} | ({"text": found.text} if found.text else {})
+        yield entry | ({"target": outcome.target} if outcome.target else {})
 
 
 def _summary(result: CycleResult) -> Line:

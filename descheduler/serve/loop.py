@@ -214,7 +214,9 @@ class Loop:
         self._cycle_memory.intend(plan, keep=not result.dry_run)
         self._acted = not result.dry_run
         attempts = carry_out(plan)
-        self._background = {**self._background, **_begun(plan, attempts, result.began)}
+        begun = {attempt.uid for attempt in attempts if attempt.result == "InBackground"}
+        requests = {o.pod.uid: background.requested(o.pod, result.began) for o in plan.evict if o.pod.uid in begun}
+        self._background = {**self._background, **requests}
         self._cycle_memory.end(plan, attempts, self._setup.pacing.loops, keep=not result.dry_run)
         problems = (*result.problems, *self._cycle_memory.problems)
         return msgspec.structs.replace(result, plan=plan, attempts=attempts, ended=ended, problems=problems)
@@ -225,8 +227,3 @@ def _pause(failures: int, interval_seconds: float) -> float:
     if not failures:
         return interval_seconds
     return min(RETRY_SECONDS * 2.0 ** min(failures - 1, 30), interval_seconds)
-
-
-def _begun(plan: EvictionPlan, attempts: tuple[Attempt, ...], now: float) -> Requests:
-    uids = {attempt.uid for attempt in attempts if attempt.result == "InBackground"}
-    return {o.pod.uid: background.requested(o.pod, now) for o in plan.evict if o.pod.uid in uids}

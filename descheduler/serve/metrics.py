@@ -79,11 +79,7 @@ class Metrics:
             self._errors.inc()
             return
         self._success.set(result.began)
-        self._plan(result)
-
-    def _plan(self, result: CycleResult) -> None:
         plan = result.plan
-        assert plan is not None
         results = {attempt.uid or attempt.pod: attempt.result for attempt in result.attempts}
         for outcome in plan.evict:
             pod = outcome.pod

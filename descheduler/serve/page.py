@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import urllib.parse
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -67,7 +67,9 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refr
     by itself.
     """
     assert result.plan is not None, "only a round with a plan has a page"
-    wrong = _by_node(result.plan)
+    wrong: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in result.plan.outcomes:
+        wrong[outcome.pod.node].append(outcome)
     nodes = zone_map.chosen(result.plan, wrong, text)
     return page.page(
         "Descheduler",
@@ -78,18 +80,11 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refr
         zone_map.details(nodes, wrong),
         _cycles(past),
         _problems(result),
-        _links(),
+        page.section("More", el("ul", [el("li", el("a", path, href=f".{path}")) for path in LINKS], class_="legend")),
         lead=_lead(result, text, refresh),
         foot="Made by the descheduler; every number is also in the JSON report.",
         refresh_seconds=REFRESH_SECONDS if refresh else None,
     )
-
-
-def _by_node(plan: EvictionPlan) -> Mapping[str, list[Outcome]]:
-    found: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in plan.outcomes:
-        found[outcome.pod.node].append(outcome)
-    return found
 
 
 def _lead(result: CycleResult, text: str, refresh: bool) -> list[Child]:
@@ -167,15 +162,6 @@ def _problems(result: CycleResult) -> Markup | None:
     lines += [str(problem) for problem in (*result.problems, *result.plan.view.problems)]
     items = [el("li", line) for line in lines[:MAX_OUTCOMES]]
     return page.section("Notes and problems", el("ul", items), note=_more(len(lines))) if items else None
-
-
-def _links() -> Markup:
-    return page.section("More", el("ul", list(_link_items()), class_="legend"))
-
-
-def _link_items() -> Iterator[Markup]:
-    for path in LINKS:
-        yield el("li", el("a", path, href=f".{path}"))
 
 
 def _moment(seconds: float) -> str:

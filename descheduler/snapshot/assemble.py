@@ -25,7 +25,6 @@ from koordlite.model import times, volcano_nrt
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import numatopology
 from koordlite.model.wire import objects as wire
-from koordlite.model.wire import volumes as wire_volumes
 from koordlite.model.wire.crane import TopologyObject
 
 FAULTS = SubjectFaults("picture of the cluster")
@@ -74,6 +73,10 @@ class Pictures:
         nodes = {name: home.view for name, home in self._homes.items()}
         everything = (*self._groups[0].values(), *self._groups[1].values())
         self._budgets = budgets.covered(objects.of("PodDisruptionBudget"), everything, self._budgets, left, came)
+        replicas: dict[str, int] = defaultdict(int)
+        for group in everything:
+            for owner in group.first.object.metadata.owner_references or ():
+                replicas[owner.uid] += group.size
         return View(
             time=times.show(moment),
             time_source=source,
@@ -84,10 +87,13 @@ class Pictures:
             budgets=tuple([one.budget for one in self._budgets.values()]),
             namespaces={n.metadata.name: n.metadata.labels or {} for n in objects.of("Namespace")},
             priority_classes=classes,
-            storage_classes=_storage_classes(objects.of("PersistentVolumeClaim")),
+            storage_classes={
+                f"{c.metadata.namespace}/{c.metadata.name}": c.spec.storage_class_name or ""
+                for c in objects.of("PersistentVolumeClaim")
+            },
             volume_nodes=volumes.nodes(*map(objects.of, ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))),
             usage=_usage(objects, moment, problems),
-            replicas=_replicas(everything),
+            replicas=dict(replicas),
             problems=tuple(problems),
             notes=tuple(_notes(objects, self._unbound, everything)),
         )
@@ -121,7 +127,10 @@ class Pictures:
             left += gone
             came += new
         left += [one for home in before.values() for one in home.pods]
-        self._by_uid = _followed(self._by_uid, left, came)
+        self._by_uid = dict(self._by_uid)  # Pictures that were made earlier keep theirs.
+        for one in left:
+            self._by_uid.pop(one.uid, None)
+        self._by_uid.update({one.uid: one for one in came})
         gone, new = self._stray()
         self._groups = (
             grouped(active(came), active(left), self._groups[0]),
@@ -154,15 +163,6 @@ def _moves(before: Iterable[PodView], after: Sequence[PodView]) -> Moves:
     came = [one for one in after if known.get(one.uid) is not one]
     stayed = {one.uid for one in after if known.get(one.uid) is one}
     return [one for uid, one in known.items() if uid not in stayed], came
-
-
-def _followed(before: Mapping[str, PodView], left: Iterable[PodView], came: Iterable[PodView]) -> dict[str, PodView]:
-    """Pods by uid. Pictures that were made earlier keep theirs."""
-    found = dict(before)
-    for one in left:
-        found.pop(one.uid, None)
-    found.update({one.uid: one for one in came})
-    return found
 
 
 class _Reported(msgspec.Struct, frozen=True):
@@ -227,18 +227,6 @@ def _times(objects: Objects) -> Iterator[str | None]:
         yield from (c.last_heartbeat_time for c in obj.status.conditions or ())
     for obj in objects.of("NodeResourceTopology"):
         yield report.observed_at(obj)
-
-
-def _storage_classes(claims: Iterable[wire_volumes.PersistentVolumeClaimObject]) -> dict[str, str]:
-    return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.storage_class_name or "" for c in claims}
-
-
-def _replicas(groups: Iterable[SpecGroup]) -> dict[str, int]:
-    found: dict[str, int] = defaultdict(int)
-    for group in groups:
-        for owner in group.first.object.metadata.owner_references or ():
-            found[owner.uid] += group.size
-    return dict(found)
 
 
 def _notes(objects: Objects, unbound: Iterable[PodView], groups: Iterable[SpecGroup]) -> Iterator[str]:

@@ -10,7 +10,6 @@ import msgspec
 
 from descheduler.framework import DisruptionBudget, PodView
 from descheduler.picture import label_index
-from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.templates import SpecGroup
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects as wire
@@ -40,7 +39,8 @@ def covered(
         key = f"{meta.namespace}/{meta.name}"
         known = before.get(key)
         if known is None or known.object.spec != obj.spec:
-            pods = _selected(obj, indices().get(meta.namespace))
+            index = indices().get(meta.namespace)
+            pods = frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
         else:
             pods = _followed(known, gone.get(meta.namespace, ()), new.get(meta.namespace, ()))
         budget = DisruptionBudget(key, obj.status.disruptions_allowed, pods)
@@ -53,10 +53,6 @@ def _by_namespace(pods: Iterable[PodView]) -> Mapping[str, list[PodView]]:
     for one in pods:
         found[one.pod.namespace].append(one)
     return found
-
-
-def _selected(obj: wire.PodDisruptionBudgetObject, index: LabelIndex | None) -> frozenset[str]:
-    return frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
 
 
 def _followed(known: CoveredPods, left: Iterable[PodView], came: Iterable[PodView]) -> frozenset[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 
-from descheduler.framework import NodeView, PodView, ReservedCPUs
+from descheduler.framework import NodeView, PodView
 from descheduler.picture.templates import by_name
 from descheduler.snapshot import crane, promised_placement
 from descheduler.snapshot.report import Report
@@ -70,11 +70,20 @@ class Home:
         new = [self._with_promises(one) for one in came]
         for one in new:
             bisect.insort(self.pods, one, key=by_name)
+        written, notes = self._written, self.view.node.annotations
         self.view = self.view.with_pods(
             tuple(active(self.pods)),
             tuple(ended(self.pods)),
             moves=(gone, new),
-            reserved=self._reserved(self.pods),
+            reserved=(
+                promised_placement.reserved_cpus(
+                    self._reported,
+                    written,
+                    self._system,
+                    unreadable=written is None and notes.get(keys.RESERVATION, "") not in ("", "null"),
+                    pinned=_pinned(self.pods, self._reported) if written and written.reserved_cpus is None else EMPTY,
+                )
+            ),
             placement_at=seen_at,
         )
         return gone, new
@@ -85,16 +94,6 @@ class Home:
         containers, seen = promised_placement.of_pod(one, self.view, self._reported, crane.promise(one.pod))
         return msgspec.structs.replace(one, containers=containers, observed=seen) if containers else one
 
-    def _reserved(self, pods: Iterable[PodView]) -> ReservedCPUs:
-        written, notes = self._written, self.view.node.annotations
-        return promised_placement.reserved_cpus(
-            self._reported,
-            written,
-            self._system,
-            unreadable=_unreadable(notes, written),
-            pinned=_pinned(pods, self._reported) if written and written.reserved_cpus is None else EMPTY,
-        )
-
 
 def active(pods: Iterable[PodView]) -> list[PodView]:
     """Those that have not ended."""
@@ -104,10 +103,6 @@ def active(pods: Iterable[PodView]) -> list[PodView]:
 def ended(pods: Iterable[PodView]) -> list[PodView]:
     """Those that have Succeeded or Failed."""
     return [one for one in pods if one.pod.phase in _ENDED]
-
-
-def _unreadable(notes: Mapping[str, str], written: node.Reservation | None) -> bool:
-    return written is None and notes.get(keys.RESERVATION, "") not in ("", "null")
 
 
 def _pinned(pods: Iterable[PodView], reported: Report) -> CPUSet:

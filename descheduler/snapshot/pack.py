@@ -84,10 +84,50 @@ class Packer:
         """The pod with shared parts, without volumes and container ids that no rule looks at."""
         parts = self._parts_of(obj)
         template, labels = self._template(obj, parts)
+        notes = obj.metadata.annotations
+        if notes and _DROPPED in notes:
+            notes = {key: text for key, text in notes.items() if key != _DROPPED}
         return PackedPod(
-            metadata=self._metadata(obj.metadata, parts, labels),
-            spec=_spec(obj.spec, parts),
-            status=self._status(obj.status),
+            metadata=(
+                objects.ObjectMeta(
+                    name=obj.metadata.name,
+                    namespace=intern(obj.metadata.namespace),
+                    uid=obj.metadata.uid,
+                    labels=labels,
+                    annotations=self.share(notes, self._shared_texts),
+                    creation_timestamp=_text(obj.metadata.creation_timestamp),
+                    resource_version=obj.metadata.resource_version if self.lasting else "",
+                    deletion_timestamp=obj.metadata.deletion_timestamp,
+                    owner_references=parts.owner_references,
+                )
+            ),
+            spec=objects.PodSpec(
+                node_name=intern(obj.spec.node_name),
+                containers=parts.containers,
+                init_containers=parts.init_containers,
+                overhead=parts.overhead,
+                resources=parts.resources,
+                priority=obj.spec.priority,
+                priority_class_name=_text(obj.spec.priority_class_name),
+                scheduler_name=_text(obj.spec.scheduler_name),
+                termination_grace_period_seconds=obj.spec.termination_grace_period_seconds,
+                node_selector=parts.node_selector,
+                affinity=parts.affinity,
+                tolerations=parts.tolerations,
+                topology_spread_constraints=parts.spread,
+                volumes=parts.volumes,
+                resource_claims=parts.resource_claims,
+            ),
+            status=objects.PodStatus(
+                phase=intern(obj.status.phase),
+                reason=obj.status.reason,
+                qos_class=_text(obj.status.qos_class),
+                start_time=_text(obj.status.start_time),
+                container_statuses=self._containers(obj.status.container_statuses),
+                init_container_statuses=self._containers(obj.status.init_container_statuses),
+                ephemeral_container_statuses=self._containers(obj.status.ephemeral_container_statuses),
+                conditions=obj.status.conditions and self._conditions(obj.status.conditions),
+            ),
             template=template,
         )
 
@@ -113,7 +153,8 @@ class Packer:
                 return first
             if len(self._models) >= _KEPT:
                 self._models.clear()
-            make = self._models[key] = _maker(first)
+            shared = {name: part for name, part in msgspec.structs.asdict(first).items() if name not in _IDENTITY}
+            make = self._models[key] = functools.partial(Pod, **shared)
         return make(
             namespace=meta.namespace,
             name=meta.name,
@@ -123,22 +164,6 @@ class Packer:
             annotations=notes,
             phase=status.phase,
             deleting=meta.deletion_timestamp is not None,
-        )
-
-    def _metadata(self, meta: objects.ObjectMeta, parts: _Parts, labels: dict[str, str] | None) -> objects.ObjectMeta:
-        notes = meta.annotations
-        if notes and _DROPPED in notes:
-            notes = {key: text for key, text in notes.items() if key != _DROPPED}
-        return objects.ObjectMeta(
-            name=meta.name,
-            namespace=intern(meta.namespace),
-            uid=meta.uid,
-            labels=labels,
-            annotations=self.share(notes, self._shared_texts),
-            creation_timestamp=_text(meta.creation_timestamp),
-            resource_version=meta.resource_version if self.lasting else "",
-            deletion_timestamp=meta.deletion_timestamp,
-            owner_references=parts.owner_references,
         )
 
     def _parts_of(self, obj: objects.PodObject) -> _Parts:
@@ -184,18 +209,6 @@ class Packer:
         known = self._texts.setdefault
         return texts and {intern(key): known(text, text) for key, text in texts.items()}
 
-    def _status(self, status: objects.PodStatus) -> objects.PodStatus:
-        return objects.PodStatus(
-            phase=intern(status.phase),
-            reason=status.reason,
-            qos_class=_text(status.qos_class),
-            start_time=_text(status.start_time),
-            container_statuses=self._containers(status.container_statuses),
-            init_container_statuses=self._containers(status.init_container_statuses),
-            ephemeral_container_statuses=self._containers(status.ephemeral_container_statuses),
-            conditions=status.conditions and self._conditions(status.conditions),
-        )
-
     def _containers(
         self, states: tuple[objects.ContainerStatus, ...] | None
     ) -> tuple[objects.ContainerStatus, ...] | None:
@@ -206,26 +219,6 @@ class Packer:
         if len(running) == len(states):
             return self._running(tuple(running))
         return self.share(tuple(map(_without_id, states)))
-
-
-def _spec(spec: objects.PodSpec, parts: _Parts) -> objects.PodSpec:
-    return objects.PodSpec(
-        node_name=intern(spec.node_name),
-        containers=parts.containers,
-        init_containers=parts.init_containers,
-        overhead=parts.overhead,
-        resources=parts.resources,
-        priority=spec.priority,
-        priority_class_name=_text(spec.priority_class_name),
-        scheduler_name=_text(spec.scheduler_name),
-        termination_grace_period_seconds=spec.termination_grace_period_seconds,
-        node_selector=parts.node_selector,
-        affinity=parts.affinity,
-        tolerations=parts.tolerations,
-        topology_spread_constraints=parts.spread,
-        volumes=parts.volumes,
-        resource_claims=parts.resource_claims,
-    )
 
 
 def _running(containers: tuple[tuple[str, int], ...]) -> tuple[objects.ContainerStatus, ...]:
@@ -259,17 +252,9 @@ def _decisive(volumes: tuple[objects.Volume, ...] | None) -> tuple[objects.Volum
     """Volumes that hold data; tokens and configuration come along wherever the pod goes."""
     if not volumes:
         return None
-    return tuple([v for v in volumes if v.empty_dir is not None or v.host_path is not None or _claims(v)]) or None
-
-
-def _claims(volume: objects.Volume) -> bool:
-    return volume.persistent_volume_claim is not None
-
-
-def _maker(model: Pod) -> Callable[..., Pod]:
-    shared = {name: part for name, part in msgspec.structs.asdict(model).items() if name not in _IDENTITY}
-    return functools.partial(Pod, **shared)
+    return tuple([v for v in volumes if (v.empty_dir, v.host_path, v.persistent_volume_claim) != _NOTHING]) or None
 
 
 _IDENTITY = ("namespace", "name", "uid", "labels", "annotations", "phase", "deleting")
 _NONE: dict[str, str] = {}
+_NOTHING = (None, None, None)

@@ -75,7 +75,8 @@ def of_pod(
     seen = reported.placements.get(one.uid, ())
     found = seen or as_promised(one.pod, home, reported.allocs.get(one.uid))
     if zones and not any(each.source == "crane" for each in found):
-        found = tuple(_with_crane(each, zones) for each in found or (_nothing_known(one.pod),))
+        whole = ContainerPlacement(namespace=one.pod.namespace, pod=one.pod.name, uid=one.pod.uid, container="*")
+        found = tuple(_with_crane(each, zones) for each in found or (whole,))
     return tuple(_refined(each, one, home) for each in found), bool(seen)
 
 
@@ -90,10 +91,6 @@ def _with_crane(container: ContainerPlacement, zones: crane.Promise) -> Containe
         scope="pod",
         promised_nodes=zones.nodes,
     )
-
-
-def _nothing_known(pod: Pod) -> ContainerPlacement:
-    return ContainerPlacement(namespace=pod.namespace, pod=pod.name, uid=pod.uid, container="*")
 
 
 def _refined(container: ContainerPlacement, one: PodView, home: NodeView) -> ContainerPlacement:
@@ -111,15 +108,10 @@ def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView
     kept = home.cpu_manager.reserved_cpus
     by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - kept))} for zone in home.topology.nodes}
     amounts = {"cpu": Quantity.of(len(container.promised_cpus)), **_memory(container, one)}
-    return _one_node_could_hold(amounts, home.zone_totals or by_topology)
-
-
-def _one_node_could_hold(amounts: Amounts, totals: Mapping[int, Amounts]) -> bool:
-    """Could one NUMA node hold all of it, were the machine empty? `totals`: what each may hand out at most.
-
-    Resources that no NUMA node lists are not asked. Source: kubelet prefers the fewest nodes that could hold a request
-    on an empty machine, and its policy `restricted` admits nothing else.
-    """
+    # Were the machine empty, could one NUMA node hold all of it? Resources that no NUMA node lists are not asked.
+    # Source: kubelet prefers the fewest nodes that could hold a request on an empty machine, and its policy
+    # `restricted` admits nothing else.
+    totals = home.zone_totals or by_topology
     listed = {name for zone in totals.values() for name in zone}
     wanted = {name: amount for name, amount in amounts.items() if name in listed}
     return any(all(name in zone and zone[name] >= most for name, most in wanted.items()) for zone in totals.values())

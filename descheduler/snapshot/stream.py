@@ -59,7 +59,10 @@ def items(file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[Pie
         return
     named = _KIND.search(held, 0, head.start())
     name = named[1].decode() if named else ""
-    separator = _separators(head)
+    # What may stand between two objects, and how much of it belongs to the next one.
+    space, lead = head[1], head[2]
+    between = b"|".join(map(re.escape, dict.fromkeys((space, b" ", b""))))
+    separator = re.compile(rb"\},(?:" + between + rb")" + re.escape(lead)), len(lead)
     held = held[head.start(2) :]
     while True:
         pieces, held = _pieces(held, separator, make)
@@ -70,13 +73,6 @@ def items(file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[Pie
         if not more or len(held) > _OBJECT_BYTES:
             yield from (Piece(name, text, made) for text, made in _one_by_one(held, file, path, make))
             return
-
-
-def _separators(head: re.Match[bytes]) -> tuple[re.Pattern[bytes], int]:
-    """What may stand between two objects, and how much of it belongs to the next one."""
-    space, lead = head[1], head[2]
-    between = b"|".join(map(re.escape, dict.fromkeys((space, b" ", b""))))
-    return re.compile(rb"\},(?:" + between + rb")" + re.escape(lead)), len(lead)
 
 
 def _pieces(

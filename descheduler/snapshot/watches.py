@@ -181,7 +181,14 @@ class Watches:
             self.reasons[kind] = ""
             self._next_rest.pop(kind, None)
             return found
-        self._drop(kind, found)
+        # The list is read now; after a watch that would most likely end the same way also in the cycles to come.
+        self._tails.pop(kind).stop()
+        if found.rest:
+            rest = self._rests[kind] = self._next_rest.get(kind, 1)
+            self._next_rest[kind] = min(LONGEST_REST, rest * 2)
+        if self.reasons.get(kind) != found.why:
+            LOG.info("%s: the list is read, not the watch: %s", kind, found.why)
+        self.reasons[kind] = found.why
         return None
 
     def follow(self, kind: str, path: str, objects: files.Objects) -> None:
@@ -198,13 +205,3 @@ class Watches:
         for tail in self._tails.values():
             tail.stop()
         self._tails.clear()
-
-    def _drop(self, kind: str, lost: Lost) -> None:
-        """The list is read now; after a watch that would most likely end the same way also in the cycles to come."""
-        self._tails.pop(kind).stop()
-        if lost.rest:
-            rest = self._rests[kind] = self._next_rest.get(kind, 1)
-            self._next_rest[kind] = min(LONGEST_REST, rest * 2)
-        if self.reasons.get(kind) != lost.why:
-            LOG.info("%s: the list is read, not the watch: %s", kind, lost.why)
-        self.reasons[kind] = lost.why

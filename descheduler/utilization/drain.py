@@ -60,7 +60,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
             return True
         left = 0
         for pod in sorted(pods, key=least_important_first):
-            if not self._goes_on(level) or left == self.most_per_node:
+            more = self.too_full(level) and all(amount > 0 for amount in self.headroom.values())
+            if not more or left == self.most_per_node:
                 return True
             taken = self._taken(pod, handle)
             if taken is None:
@@ -68,13 +69,13 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
             verdict = yield self.finding(pod, level)
             if verdict is not None and verdict.evicted:
                 left += 1
-                self._count(level, taken)
+                if self.counts_down:
+                    level.lose(taken)
+                    for name in self.headroom:
+                        self.headroom[name] -= taken.get(name, 0)
             elif verdict is not None and verdict.stop in ("node", "total"):
                 return verdict.stop == "node"
         return True
-
-    def _goes_on(self, level: Level) -> bool:
-        return self.too_full(level) and all(amount > 0 for amount in self.headroom.values())
 
     def _taken(self, pod: PodView, handle: Handle) -> Amounts | None:
         """What the pod takes along; None when it does not go."""
@@ -89,12 +90,6 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
             free = any(node_selectors.untolerated(taints, tolerations) is None for taints in self.taints)
             self.accepted[tolerations] = free
         return self.accepted[tolerations]
-
-    def _count(self, level: Level, taken: Amounts) -> None:
-        if self.counts_down:
-            level.lose(taken)
-            for name in self.headroom:
-                self.headroom[name] -= taken.get(name, 0)
 
 
 def shown(level: Mapping[str, float]) -> str:

@@ -149,7 +149,12 @@ class Config:
         """This level as a pool."""
         shared = {field.name for field in dataclasses.fields(self)}.intersection(Pool.__struct_fields__)
         own = {name: getattr(self, name) for name in shared}
-        own.update(resource_weights=self._weights(), anomaly_condition=self.anomaly_condition.over(USUAL))
+        # What is given; 1 for a compared resource that has no weight above 0.
+        compared = sorted({*_BASIC, *self.high_thresholds, *self.low_thresholds})
+        missing = {name: 1 for name in compared if self.resource_weights.get(name, 0) <= 0}
+        own.update(
+            resource_weights={**self.resource_weights, **missing}, anomaly_condition=self.anomaly_condition.over(USUAL)
+        )
         return Pool(name=DEFAULT_POOL, **own)
 
     def completed(self, pool: NodePool) -> Pool:
@@ -166,9 +171,3 @@ class Config:
             anomaly_condition=condition.over(above.anomaly_condition) if condition else above.anomaly_condition,
             **own,
         )
-
-    def _weights(self) -> dict[str, int]:
-        """What is given; 1 for a compared resource that has no weight above 0."""
-        compared = sorted({*_BASIC, *self.high_thresholds, *self.low_thresholds})
-        missing = {name: 1 for name in compared if self.resource_weights.get(name, 0) <= 0}
-        return {**self.resource_weights, **missing}

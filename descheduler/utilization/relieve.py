@@ -65,8 +65,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {name: used[name] - limit[name] for name in load.above(used, limit)}
 
     def _node(self, source: Load, handle: Handle) -> Steps:
-        pods = [pod for pod in source.node.pods if self._candidate(pod) and not handle.going(pod)]
-        pods = [pod for pod in pods if handle.evictable(pod)]
+        pods = [pod for pod in source.node.pods if (load.is_prod(pod) or not self.prod) and self.may_leave(pod)]
+        pods = [pod for pod in pods if not handle.going(pod) and handle.evictable(pod)]
         if not pods:
             yield Note(node=source.node.name, reason="NothingEvictable", text=f"{self.sentence(source)}; no pod may go")
         score = self._score(source)
@@ -83,9 +83,6 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 return verdict.stop == "node"
         self._goes_on(source)
         return True
-
-    def _candidate(self, pod: PodView) -> bool:
-        return (load.is_prod(pod) or not self.prod) and self.may_leave(pod)
 
     def _score(self, source: Load) -> Callable[[PodView], float | None]:
         excess = self.excess(source)
