@@ -174,6 +174,19 @@ def start_time(files: Files, tid: int) -> int | None:
     return int(fields[19])
 
 
+def run_delay(files: Files, tid: int) -> tuple[int, int] | None:
+    """Nanoseconds that a thread ran, and that it was ready and waited for a CPU; None when it is gone, or the kernel
+    does not count (no CONFIG_SCHED_INFO). Source: Linux `proc_pid_schedstat`."""
+    try:
+        raw = files.read(f"/proc/{tid}/schedstat")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = raw.split()
+    if len(fields) < 2:
+        raise ValueError(f"{raw[:80]!r} has no two numbers, as /proc/TID/schedstat has")
+    return kernel_number.parse(fields[0]), kernel_number.parse(fields[1])
+
+
 def _kib(raw: bytes, name: bytes) -> int:
     match = re.search(rb"^" + name + rb":\s+(\d+) kB$", raw, re.MULTILINE)
     if not match:

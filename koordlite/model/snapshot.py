@@ -20,7 +20,16 @@ from koordlite.model.picture.groups import Cgroup, CoreSched, Found, Layout, Mem
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.published import Published
-from koordlite.model.picture.usage import HardwareCounts, NodeWindow, NumaUse, Prediction, Pressure, Usage, Use
+from koordlite.model.picture.usage import (
+    CPUWait,
+    HardwareCounts,
+    NodeWindow,
+    NumaUse,
+    Prediction,
+    Pressure,
+    Usage,
+    Use,
+)
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
@@ -91,6 +100,9 @@ class Snapshot:
     pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
     """By group (empty: the machine), then `cpu`, `memory`, `io`; missing where the kernel does not say. Of pods it may
     be some seconds old. Of containers only with `metrics.containerPsi`."""
+    cpu_waits: Mapping[str, CPUWait] = dataclasses.field(default_factory=dict)
+    """By pod uid, of those for which a strategy asks (`cpu_waits`), some seconds old; missing where the kernel does not
+    count, and for a pod that has been seen once only."""
     hardware_counts: Mapping[str, HardwareCounts] = dataclasses.field(default_factory=dict)
     """By group of containers, of the last window in which each was counted (`metrics.containerCpi`)."""
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)

@@ -46,6 +46,7 @@ from koordlite.observe import (
     wants,
 )
 from koordlite.observe.cpu_promises import CPUPromises
+from koordlite.observe.cpu_waits import CPUWaitReader
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.held import Held
 from koordlite.observe.inputs import Inputs, Known
@@ -111,6 +112,7 @@ class Observer:
         self._unchanged = Unchanged()
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
+        self._cpu_waits = CPUWaitReader(host.files, host.cgroups)
         self._cookies = core_cookies.CoreCookieReader(host.cookies)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
@@ -166,6 +168,7 @@ class Observer:
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values()), self._disturbed(pods)),
+            cpu_waits=same("CPU waits", self._cpu_waits.read(now, _of(wanted.cpu_waits, pods), cgroups)),
             numa_memory=self._numa.read(now, topology),
             memory_places=same("memory places", self._memory_places.read(now, _promised(known, pods))),
             resctrl=resctrl,
@@ -411,6 +414,10 @@ def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGrou
 
 def _main_seconds(settings: slo.SLO) -> int:
     return slo.collect_policy(settings.colocation).aggregate_seconds
+
+
+def _of(uids: Collection[str], places: Mapping[str, PodGroups]) -> dict[str, PodGroups]:
+    return {uid: places[uid] for uid in places if uid in uids}
 
 
 def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:

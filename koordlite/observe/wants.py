@@ -33,6 +33,8 @@ class Wants(msgspec.Struct, frozen=True):
     """Lengths of `Snapshot.windows` in seconds."""
     throttling: frozenset[str] = frozenset()
     """Uids of the pods of which each container's use and throttling are asked for."""
+    cpu_waits: frozenset[str] = frozenset()
+    """Uids of the pods of which it is asked how long they wait for a CPU."""
     percentiles: tuple[tuple[int, int], ...] = ()
     """Seconds and percent of `Snapshot.percentiles`."""
     memory_held: tuple[Callable[[Snapshot], Iterable[str]], ...] = ()
@@ -115,6 +117,7 @@ def _all(asked: Sequence[Strategy], slo: SLO, pods: Pods) -> Wants:
         pod_reads=_joined(one.pod_reads for one in each),
         windows=tuple(sorted(set().union(*(one.windows for one in each)))),
         throttling=frozenset().union(*(one.throttling for one in each)),
+        cpu_waits=frozenset().union(*(one.cpu_waits for one in each)),
         percentiles=tuple(sorted(set().union(*(one.percentiles for one in each)))),
         memory_held=tuple(strategy.memory_held for strategy in asked if strategy.memory_held),
     )
@@ -136,6 +139,7 @@ def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Iterable[Wants]:
             pod_reads={uid: frozenset(fields) for uid, fields in strategy.pod_reads(slo, some).items()},
             windows=tuple(strategy.windows(slo, some)),
             throttling=frozenset(strategy.throttling(slo, some)),
+            cpu_waits=frozenset(strategy.cpu_waits(slo, some)),
             percentiles=tuple(strategy.percentiles(slo)),
         )
 

@@ -45,7 +45,7 @@ class Tick:
     be_budget: int | None = None
     """What the suppress formula answered."""
     be_policy: str = "cpuset"
-    """cpuset or cfsQuota."""
+    """cpuset or cfsQuota, by which best effort is limited."""
     batch_cpu: int | None = None
     batch_memory: int | None = None
     would_limit: int | None = None
@@ -158,7 +158,7 @@ def _seen(snapshot: Snapshot) -> Tick:
         node_memory=usage.node.memory if usage.node else None,
         prod_cpu=present.prod_cpu(snapshot),
         be_cpu=usage.best_effort_cpu,
-        be_policy="cfsQuota" if threshold.cpu_suppress_policy == "cfsQuota" else "cpuset",
+        be_policy="cpuset" if threshold.cpu_suppress_policy == "cpuset" else "cfsQuota",
         cache_use=resctrl_use.rows(snapshot),
         pressure=present.by_subject(snapshot, snapshot.pressure),
         numa_memory=present.by_subject(snapshot, snapshot.numa_memory),

@@ -140,6 +140,7 @@ def _thread_files(node: NodeParts, process: Process, tid: int) -> dict[str, Entr
         "comm": constant(f"{process.comm}\n"),
         "cpu_resctrl_groups": File(lambda: _resctrl_lines(node, tid)),
         "stat": File(lambda: _thread_stat(process, tid)),
+        "schedstat": File(lambda: _schedstat(process)),
         "status": File(lambda: _status(node, process, tid)),
         "net": Folder(
             {
@@ -169,6 +170,12 @@ def _thread_stat(process: Process, tid: int) -> str:
     utime = process.used_us * TICKS_PER_SECOND // 1_000_000 // len(process.tids)
     head = f"{tid} ({process.comm}) R 1 {process.pid} {process.pid} 0 -1 0 0 0 0 0"
     return f"{head} {utime} 0 0 0 20 0 {len(process.tids)} 0 {process.start_ticks} 0 0\n"
+
+
+def _schedstat(process: Process) -> str:
+    """ns that the thread ran, and that it waited; threads share those of their process evenly."""
+    ran, waited = (1000 * us // len(process.tids) for us in (process.used_us, process.waited_us))
+    return f"{ran} {waited} 0\n"
 
 
 def _status(node: NodeParts, process: Process, tid: int) -> str:

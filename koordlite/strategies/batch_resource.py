@@ -186,7 +186,7 @@ def _part(seen: Snapshot, name: str, group: str, asked: Asked, fields: tuple[Cgr
 def quota_off(slo: SLO) -> bool:
     """Under the policy cfsQuota the besteffort group itself is limited. Source: Koordinator `parseRuleForNodeSLO`."""
     threshold = slo.threshold
-    return threshold.enable and threshold.cpu_suppress_policy == "cfsQuota"
+    return threshold.enable and threshold.cpu_suppress_policy in ("cfsQuota", "guided")
 
 
 def _within_best_effort(seen: Snapshot, group: str, quota_us: int) -> int:

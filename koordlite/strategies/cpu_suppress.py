@@ -1,4 +1,4 @@
-"""Hold best-effort pods inside the CPU that everything else leaves free: by cpuset or by quota.
+"""Hold best-effort pods inside the CPU that everything else leaves free: by cpuset, by quota, or as services wait.
 
 The formula is `formulas.cpu.suppress.be_cpu_budget`; `shared.be_budget` finds its terms. This file decides what follows
 from it: which CPUs or how much quota, when to wait, and when to give everything back. Source: Koordinator
@@ -8,21 +8,24 @@ from it: which CPUs or how much quota, when to wait, and when to give everything
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import measured
-from koordlite.formulas.cpu import cpu_select, pools, reaction, suppress
+from koordlite.formulas.cpu import contention, cpu_select, pools, reaction, suppress
+from koordlite.formulas.cpu.contention import Guidance, Guided, Service
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import NodeSnapshot, Snapshot
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way
 from koordlite.strategies.shared import be_budget, be_cpus, usable_cpus
 from koordlite.strategies.shared.be_budget import Evidence, Memory
 
@@ -30,6 +33,12 @@ UNLIMITED = -1
 MOST_OWED_SECONDS = 0.5
 """Once the limit owes what the whole node does in this time, nothing more is taken between two ticks: all of it can
 still be given back."""
+STALE_SECONDS = 10.0
+"""A wait that was measured longer ago says nothing about now."""
+PATIENCE_SECONDS = 5.0
+"""Under `guided` the limit stays for so long until it is known what services wait."""
+MIN_ACTIVITY = 0.002
+"""Part of a CPU that a service has to want before its waits count: of less, single waits decide."""
 NAME = "cpuSuppress"
 
 
@@ -45,6 +54,9 @@ class Config(StrategySettings):
     made good. Spikes that come more often than this hold it down for good."""
     hold_seconds: float = bounded(60.0, ge=0)
     """How long the last limit stays when usage is unknown or the Node is gone; after that best-effort is released."""
+    wait_percent: float = bounded(10.0, ge=0, le=1000)
+    """Under the policy `guided`, by how much waiting for a CPU may lengthen the work of a service's threads because of
+    best effort, before best effort has to give way."""
     follow_promises: bool = False
     """Keep best-effort containers on the CPUs or NUMA nodes that the scheduler promised to their pods, as far as these
     are among the CPUs of best effort. Koordinator's gate BECPUManager, which gives up the limit for it."""
@@ -109,6 +121,15 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
         evidence["repaid_milli"] = repaid_milli
     if not be_cpus.allowed(seen):
         decisions = [_least(seen, evidence, budget)]
+    elif seen.slo.threshold.cpu_suppress_policy == "guided":
+        decision, guidance = _guided(seen, config, evidence, budget)
+        decisions = [decision, _full_set(seen, config, "PolicyIsQuota", {})]
+        if decision.reason != "NoWaitSignal":
+            budget = msgspec.structs.replace(budget, owed_milli_seconds=0, repaid_milli=0)
+        first = _remembering(seen, memory, budget, decisions)
+        yield msgspec.structs.replace(first, remember={**(first.remember or {}), **_kept(guidance)})
+        yield decisions[1]
+        return
     elif seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
         decisions = [_by_quota(seen, evidence, budget), _full_set(seen, config, "PolicyIsQuota", {})]
     else:
@@ -121,6 +142,8 @@ def surge_edge_milli(seen: NodeSnapshot, limit: CPULimit, *, band_percent: float
     """Use of everything but best effort above which `limit`, in force since `seen`, is too high; None when it cannot
     shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
     others, capacity = seen.usage.others_milli, seen.node.capacity_milli
+    if seen.slo.threshold.cpu_suppress_policy == "guided" and limit.limit_milli > limit.budget_milli:
+        return None  # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits.
     if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
         return None
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
@@ -135,6 +158,14 @@ def surge_edge_milli(seen: NodeSnapshot, limit: CPULimit, *, band_percent: float
         shrink_step_milli=reaction.shrink_step_milli(by_quota=limit.by_quota, capacity_milli=capacity),
         band_milli=round(capacity * band_percent / 100),
     )
+
+
+def cpu_waits(slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
+    """Under the policy `guided`, the pods that best effort is to leave alone."""
+    threshold = slo.threshold
+    if not threshold.enable or threshold.cpu_suppress_policy != "guided":
+        return ()
+    return (pod.uid for pod in pods if pod.kube_qos is not KubeQoS.BEST_EFFORT)
 
 
 def _off(seen: Snapshot, config: Config) -> Decision | None:
@@ -202,7 +233,7 @@ def _present_and_entitled(seen: NodeSnapshot, config: Config, followed_milli: in
 
 def _follows_by_quota(seen: Snapshot) -> bool:
     """Whether the quota follows the budget: by the policy, or beside a set that cannot be any narrower."""
-    by_policy = seen.slo.threshold.cpu_suppress_policy == "cfsQuota"
+    by_policy = seen.slo.threshold.cpu_suppress_policy in ("cfsQuota", "guided")
     return by_policy or 0 < len(be_cpus.allowed(seen)) <= suppress.MIN_CPUS
 
 
@@ -355,7 +386,7 @@ def _wanted_quota(seen: NodeSnapshot, budget: Budget) -> int | None:
     return present if target is None else target
 
 
-def _by_quota(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
+def _by_quota(seen: NodeSnapshot, evidence: Evidence, budget: Budget, reason: str = "BECPUBudget") -> Decision:
     root = seen.layout.besteffort
     present, target = seen.cgroups[root].quota_us, _wanted_quota(seen, budget)
     if present is None or target is None:
@@ -363,11 +394,85 @@ def _by_quota(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decisio
     cpus = len(_usable(seen.cgroups[root]))
     limit = _limit(seen, budget, cpus=(cpus, cpus), quotas_us=(present, target), by_quota=True)
     if target == present:
-        return Decision("besteffort", "hold", "BECPUBudget", {**evidence, "quota_us": present}, outcome=limit)
+        return Decision("besteffort", "hold", reason, {**evidence, "quota_us": present}, outcome=limit)
     verdict: Verdict = "grow" if present != UNLIMITED and target > present else "shrink"
     evidence = {**evidence, "present_quota_us": present, "quota_us": target}
     changes = (CgroupChange(root, "cpu.quota", target), *_quotas_below(seen, target))
-    return Decision("besteffort", verdict, "BECPUBudget", evidence, changes, outcome=limit)
+    return Decision("besteffort", verdict, reason, evidence, changes, outcome=limit)
+
+
+_GUIDED = {"calm": "ServicesDoNotWait", "learning": "WaitCauseUnknown", "caused": "ServicesWait"}
+
+
+def _guided(seen: NodeSnapshot, config: Config, evidence: Evidence, budget: Budget) -> tuple[Decision, Guidance]:
+    """A quota as high as services allow; the formula's when it is not known what they wait."""
+    root, remembered = seen.layout.besteffort, seen.remembered.get(NAME, {})
+    guidance = _guidance(remembered)
+    services = {pod.uid: pod for pod in seen.pods if pod.uid in seen.places and not gives_way(seen, pod)}
+    waits = {
+        uid: wait for uid, wait in seen.cpu_waits.items() if uid in services and seen.time - wait.until <= STALE_SECONDS
+    }
+    if services and not waits:
+        # Between two samples of a pod lies a tick or more: at first there is none.
+        known_at = seen.time if guidance.known_at is None else guidance.known_at
+        age = max(0.0, seen.time - known_at)
+        evidence = {**evidence, "ageSeconds": round(age)}
+        guidance = msgspec.structs.replace(guidance, known_at=known_at, kept_since=None)
+        if age <= PATIENCE_SECONDS:
+            return Decision("besteffort", "hold", "WaitsNotKnownYet", evidence), guidance
+        return _by_quota(seen, evidence, budget, "NoWaitSignal"), guidance
+    group = seen.cgroups[root]
+    quota_us = UNLIMITED if group.quota_us is None else group.quota_us
+    present = measured.be_limit_milli(cpus=len(_usable(group)), quota_us=quota_us, period_us=group.period_us)
+    least_milli = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US
+    guided = contention.guided(
+        [
+            Service(uid, wait.share, wait.since)
+            for uid, wait in waits.items()
+            if wait.ran_us + wait.waited_us >= MIN_ACTIVITY * 1e6 * (wait.until - wait.since)
+        ],
+        guidance,
+        time=seen.time,
+        present_milli=present,
+        used_milli=seen.usage.best_effort_cpu or 0,
+        floor_milli=max(budget.followed_milli, least_milli),
+        capacity_milli=seen.node.capacity_milli,
+        tolerance=config.wait_percent / 100,
+    )
+    evidence = {**evidence, "wait_percent": config.wait_percent, **_blame(guided, services)}
+    # Nothing is owed by a limit that follows services: the formula's is its least.
+    target = Budget(budget.milli, guided.limit_milli, 0, 0)
+    decision = _by_quota(seen, evidence, target, _GUIDED[guided.verdict])
+    if isinstance(decision.outcome, CPULimit):
+        evidence = {**decision.evidence, "limit_milli": decision.outcome.limit_milli}
+        decision = msgspec.structs.replace(decision, evidence=evidence)
+    return decision, guided.guidance
+
+
+def _blame(guided: Guided, services: Mapping[str, Pod]) -> Evidence:
+    """The service that best effort delays most, and how much."""
+    if guided.worst is None:
+        return {}
+    worst, own = guided.worst, guided.guidance.own.get(guided.worst.uid)
+    blame: Evidence = {"service": services[worst.uid].key, "waited_percent": round(100 * worst.share, 1)}
+    if own is not None:
+        blame["own_percent"] = round(100 * own, 1)
+    return blame | {"slower_percent": round(100 * guided.slower, 1)}
+
+
+_OWN = "own/"
+
+
+def _guidance(remembered: Mapping[str, float]) -> Guidance:
+    own = {name.removeprefix(_OWN): value for name, value in remembered.items() if name.startswith(_OWN)}
+    times = {name: remembered[name] for name in Guidance.__struct_fields__ if name in remembered}
+    return Guidance(own=own, **times)
+
+
+def _kept(guidance: Guidance) -> dict[str, float]:
+    times = msgspec.structs.asdict(guidance)
+    own = {f"{_OWN}{uid}": share for uid, share in times.pop("own").items()}
+    return {**{name: value for name, value in times.items() if value is not None}, **own}
 
 
 def _quota_beside_set(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:
@@ -445,7 +550,28 @@ _BUDGET = (
     "[ − host applications {host_milli}] − system {system_milli}[, at least {min_percent} of the node]"
     "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
 )
+_SERVICE = (
+    "[: {service} waited {waited_percent} of the time it wanted a CPU][, {own_percent} by itself]"
+    "; BE may make services {wait_percent} slower"
+)
+_BY_FORMULA = "; by the formula it were {budget_milli}[; {does} quota {present_quota_us} → {quota_us} per 100 ms]"
 SENTENCES = {
+    "ServicesDoNotWait": (
+        f"the limit is {{limit_milli}} cores, since no service waits too long for BE{_SERVICE}{_BY_FORMULA}"
+    ),
+    "ServicesWait": (
+        "the limit is {limit_milli} cores, because BE makes {service} {slower_percent} slower"
+        f"{_SERVICE}{_BY_FORMULA}"
+    ),
+    "WaitCauseUnknown": (
+        "the limit is the formula's, {limit_milli} cores, to find out whether {service} waits for BE"
+        f"{_SERVICE}{_BY_FORMULA}"
+    ),
+    "WaitsNotKnownYet": "the limit stays for now: it is not known yet how long services wait for a CPU",
+    "NoWaitSignal": (
+        f"how long services wait for a CPU has not been known for {{ageSeconds}}, so the formula holds: {_BUDGET}"
+        "[; {does} quota {present_quota_us} → {quota_us} per 100 ms]"
+    ),
     "BECPUBudget": (
         f"{_BUDGET}[; {{does}} {{present_cpus}} → {{target_cpus}} CPUs: {{cpuset}}]"
         "[; {does} quota {present_quota_us} → {quota_us} per 100 ms]"
@@ -469,7 +595,7 @@ SENTENCES = {
     ),
     "NoMetricsReleased": "no usage data for {ageSeconds}, longer than {holdSeconds}; BE is released",
     "NoNodeReleased": "the Node object has been gone for {ageSeconds}, longer than {holdSeconds}; BE is released",
-    "PolicyIsQuota": "the policy is cfsQuota, so BE may run on {cpuset}",
+    "PolicyIsQuota": "the policy limits by quota, so BE may run on {cpuset}",
     "PolicyIsCPUSet": "the policy is cpuset, so the quota is lifted",
     "NoBestEffortGroup": "there is no cgroup {group}; nothing to limit",
     "NoQuotaFile": "the besteffort group has no quota file; is the cpu controller on?",

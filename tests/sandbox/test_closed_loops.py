@@ -13,6 +13,7 @@ from emulated import Emulated
 from koordlite.agent import Agent
 from koordlite.config import Settings
 from koordlite.report.explain import pod as explain_pod
+from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 from koordlite.sandbox.load.workloads import Workload
 
@@ -114,6 +115,33 @@ def test_best_effort_on_two_cpus_keeps_to_its_budget_under_the_cpuset_policy(sma
     small.live(small.settings(), 20)
     # 4 CPUs × 65 % − 400m − 2 reserved CPUs.
     assert 100 <= small.sandbox.stats("uid-crunch").used_milli <= 250
+
+
+def test_guided_lets_best_effort_have_what_no_service_waits_for(small: Node) -> None:
+    small.work("web", "LS", cpu="1", requests={"cpu": "1"})
+    small.work("crunch", "BE", cpu="greedy", requests={"kubernetes.io/batch-cpu": "4000"})
+    small.threshold(cpuSuppressThresholdPercent=65, cpuSuppressPolicy="guided")
+    last = small.live(small.settings(), 20)[-1]
+    # By the formula 4 CPUs × 65 % − 1 = 1.6.
+    assert small.sandbox.stats("uid-crunch").used_milli >= 2900
+    assert small.sandbox.stats("uid-web").used_milli >= 990
+    assert "no service waits too long" in explained(last)
+
+
+def test_guided_takes_away_what_makes_a_service_wait(small: Node) -> None:
+    # Of 10 and 2 shares, batch work gets a sixth of the CPUs that the service wants.
+    small.work("web", "LS", cpu="greedy", requests={"cpu": "10m"})
+    small.work("crunch", "BE", cpu="greedy", requests={"kubernetes.io/batch-cpu": "4000"})
+    small.threshold(cpuSuppressThresholdPercent=65, cpuSuppressPolicy="guided")
+    ticks = small.live(small.settings(), 40)
+    reasons = {d.reason for tick in ticks for d in tick.decisions if d.strategy == "cpuSuppress"}
+    assert {"WaitCauseUnknown", "ServicesWait"} <= reasons
+    assert ticks[-1].be_limit
+    assert ticks[-1].be_limit <= 1000
+
+
+def explained(tick: Tick) -> str:
+    return next(sentence(d) for d in tick.decisions if (d.strategy, d.subject) == ("cpuSuppress", "besteffort"))
 
 
 def growing(node: Node) -> None:

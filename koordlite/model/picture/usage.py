@@ -130,3 +130,19 @@ class NumaCounters(msgspec.Struct, frozen=True, kw_only=True):
         if self.memory_total is None or self.memory_used is None:
             return None
         return max(0, self.memory_total - self.memory_used)
+
+
+class CPUWait(msgspec.Struct, frozen=True):
+    """How long sampled threads of a pod ran and waited for a CPU in its last window; times of the monotonic clock."""
+
+    since: float
+    until: float
+    ran_us: int
+    waited_us: int
+    """Ready to run and not running. Intervals in which the pod was throttled by its own quota do not count."""
+
+    @property
+    def share(self) -> float:
+        """Part of the time it wanted a CPU that it waited for one; 0 when it wanted none."""
+        wanted = self.ran_us + self.waited_us
+        return self.waited_us / wanted if wanted else 0.0

@@ -80,8 +80,9 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     enable: bool = False
     cpu_suppress_threshold_percent: Percent = 65
     cpu_suppress_min_percent: Percent | None = None
-    cpu_suppress_policy: Annotated[str, OneOf(("cpuset", "cfsQuota"))] = "cpuset"
-    """cpuset | cfsQuota; anything else means cpuset."""
+    cpu_suppress_policy: Annotated[str, OneOf(("cpuset", "cfsQuota", "guided"))] = "cpuset"
+    """cpuset | cfsQuota | guided; anything else means cpuset. `guided` is ours: a quota as well, which follows what
+    services wait."""
     memory_evict_threshold_percent: Percent = 70
     memory_evict_lower_percent: Percent | None = None
     memory_allocatable_evict_threshold_percent: AtLeast0 | None = None

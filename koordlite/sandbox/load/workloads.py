@@ -145,6 +145,7 @@ class Workloads:
             workload.wanted_us += int(wanted)
             workload.used_us += done
             workload.process.used_us += done
+            workload.process.waited_us += int(wanted) - done
             per_milli = step_us / 1000
             workload.last = Stats(wanted / per_milli, got / per_milli, workload.wanted_us, workload.used_us)
             waiting = 1 - got / wanted if wanted > 0 else 0.0

@@ -19,6 +19,8 @@ class Process(msgspec.Struct, eq=False):
     tids: tuple[int, ...]
     start_ticks: int
     used_us: int = 0
+    waited_us: int = 0
+    """How long it was ready and did not run."""
     oom_score_adj: int = 0
     pod: str = ""
     """Uid of the pod whose network namespace it is in; empty for that of the machine."""

@@ -1,0 +1,137 @@
+"""How far best effort makes services wait, and the limit that follows: the kernel arbitrates, the limit helps out.
+
+A service also waits for itself, its neighbours and the system, and how long depends on its load. So no fixed part of
+the time says whether best effort is to blame. The formula's limit does: what a service waits while best effort keeps to
+it is its own, and only what it waits beyond that, with more for best effort, is caused. The rule is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+CEILING_PERCENT = 98
+"""Of the node that best effort may use at most, however idle the rest is: the system stays reachable."""
+GROWTH = 0.02
+"""Of the node a second, after waits have taken CPU away, for so long as `CAREFUL_SECONDS`."""
+CAREFUL_SECONDS = 60.0
+LEARNING_SECONDS = 20.0
+"""How long at most the limit is the formula's to find out what services wait by themselves."""
+LEARNED_SECONDS = 600.0
+"""How long what a service waits by itself is believed: its load changes."""
+NEAR_FLOOR = 0.05
+"""Of the node: a limit that is to shrink from there goes to the formula's, not half the way."""
+
+
+class Service(msgspec.Struct, frozen=True):
+    """What one service waited of late."""
+
+    uid: str
+    share: float
+    """Part of the time it wanted a CPU."""
+    since: float
+    """When that time began."""
+
+
+class Guidance(msgspec.Struct, frozen=True, kw_only=True):
+    """What one round leaves for the next; times of the monotonic clock."""
+
+    own: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Part of the time that a service waited while best effort kept to the formula, by uid."""
+    learned_at: float | None = None
+    """When the first of these was learned."""
+    kept_since: float | None = None
+    """Since when best effort has kept to the formula, by its limit or of itself."""
+    floor_at: float | None = None
+    """When a round last left it the formula's limit."""
+    learning_since: float | None = None
+    """Since when it has been the formula's to find that out."""
+    cut_at: float | None = None
+    """When waits last took CPU away."""
+    known_at: float | None = None
+    """When it was last known what services wait; at first, when it was asked for."""
+
+
+Verdict = Literal["calm", "learning", "caused"]
+
+
+class Guided(msgspec.Struct, frozen=True):
+    """The limit that services allow, in millicores."""
+
+    limit_milli: int
+    verdict: Verdict
+    """calm: best effort delays nobody too much; learning: somebody waits, and whether best effort is to blame is found
+    out at the formula's limit; caused: it is."""
+    guidance: Guidance
+    worst: Service | None = None
+    """The service that best effort delays most."""
+    slower: float = 0.0
+    """By which part of their time best effort lengthens the work of its threads."""
+
+
+def slowdown(*, share: float, own: float) -> float:
+    """(1 − own) ÷ (1 − share) − 1: by which part of their time the threads of a service take longer than they would
+    waiting only `own` of it. A thread that waits the part `share` of its time takes 1 ÷ (1 − share) times as long."""
+    return (1 - own) / max(1 - share, 1e-3) - 1
+
+
+def guided(
+    services: Sequence[Service],
+    guidance: Guidance,
+    *,
+    time: float,
+    present_milli: int,
+    used_milli: int,
+    floor_milli: int,
+    capacity_milli: int,
+    tolerance: float,
+) -> Guided:
+    """The next limit: all but 2 % of the node while the worst slowdown is within `tolerance`; the formula's while it is
+    unknown what the service waits by itself; half the way to the formula's, once in a window, when best effort is to
+    blame. Never below the formula's (`floor_milli`). `present_milli` is the limit in force, `used_milli` what best
+    effort uses.
+    """
+    ceiling = max(capacity_milli * CEILING_PERCENT // 100, floor_milli)
+    guidance = _learned(services, guidance, time, thrifty=used_milli <= floor_milli)
+    own = guidance.own
+    worst = max(services, key=lambda s: slowdown(share=s.share, own=own.get(s.uid, 0.0)), default=None)
+    slower = max(0.0, slowdown(share=worst.share, own=own.get(worst.uid, 0.0))) if worst else 0.0
+    verdict: Verdict = "calm"
+    began = guidance.learning_since
+    if began is not None and time - began < LEARNING_SECONDS and any(s.since < began for s in services):
+        verdict, limit = "learning", floor_milli
+    elif worst is None or slower <= tolerance:
+        careful = guidance.cut_at is not None and 0 <= time - guidance.cut_at < CAREFUL_SECONDS
+        limit = min(ceiling, present_milli + round(capacity_milli * GROWTH)) if careful else ceiling
+        limit = max(limit, floor_milli)
+    elif worst.uid not in own:
+        verdict, limit, began = "learning", floor_milli, time
+    else:
+        verdict, limit = "caused", min(ceiling, max(present_milli, floor_milli))
+        if guidance.cut_at is None or worst.since >= guidance.cut_at:
+            # What was seen before the last cut says nothing about the limit since.
+            near = limit - floor_milli <= capacity_milli * NEAR_FLOOR
+            limit = floor_milli if near else (limit + floor_milli) // 2
+            guidance = msgspec.structs.replace(guidance, cut_at=time)
+    guidance = msgspec.structs.replace(
+        guidance,
+        kept_since=time if guidance.kept_since is None else guidance.kept_since,
+        floor_at=time if limit == floor_milli else guidance.floor_at,
+        learning_since=began if verdict == "learning" else None,
+        known_at=time,
+    )
+    return Guided(limit, verdict, guidance, worst, slower)
+
+
+def _learned(services: Sequence[Service], guidance: Guidance, time: float, *, thrifty: bool) -> Guidance:
+    """`guidance` with what services have waited by themselves since best effort keeps to the formula: it has since the
+    last round if that left it the formula's limit, or if it uses no more anyhow (`thrifty`)."""
+    kept_to = thrifty or (guidance.floor_at is not None and guidance.floor_at == guidance.known_at)
+    since = guidance.kept_since if kept_to else None
+    expired = guidance.learned_at is None or not 0 <= time - guidance.learned_at < LEARNED_SECONDS
+    kept = {} if expired else {s.uid: guidance.own[s.uid] for s in services if s.uid in guidance.own}
+    fresh = {s.uid: s.share for s in services if since is not None and s.since >= since}
+    learned_at = time if fresh else guidance.learned_at if kept else None
+    return msgspec.structs.replace(guidance, own=kept | fresh, learned_at=learned_at, kept_since=since)

@@ -1,0 +1,129 @@
+"""How long services wait for a CPU: the run delay of a bounded number of their threads, in turns.
+
+The kernel counts for each thread how long it ran and how long it was ready and did not run (`/proc/TID/schedstat`),
+whatever kernel.sched_schedstats is. A kernel that does not count may have pressure by group on v2, which says when a
+thread or more of the group waited. A thread that its group's own quota has stopped waits too: such intervals are left
+out.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from koordlite.host import procfs, psi
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.picture.groups import Cgroup, PodGroups
+from koordlite.model.picture.usage import CPUWait
+from koordlite.ports import Files
+
+WINDOW_SECONDS = 5.0
+THREADS_OF_A_POD = 16
+"""Those that ran most so far: a server has few threads that work, and many that sleep."""
+MOST_CANDIDATES = 128
+"""Threads of a pod among which these are chosen."""
+THREADS_A_TICK = 192
+"""The pods beyond that have their turn in the next tick."""
+LIST_SECONDS = 10.0
+"""How long a pod keeps the threads that were chosen."""
+
+Counters = Mapping[int, tuple[int, int]]
+"""By thread: ns that it ran, and that it waited."""
+_OF_GROUP = 0
+"""In place of a thread where the kernel only counts by group."""
+
+
+class _Point(msgspec.Struct, frozen=True):
+    time: float
+    ran_ns: int
+    waited_ns: int
+
+
+class _Pod(msgspec.Struct):
+    """What is kept of a pod."""
+
+    threads: tuple[int, ...] = ()
+    listed_at: float | None = None
+    counters: Counters = msgspec.field(default_factory=dict)
+    throttled: int = 0
+    points: collections.deque[_Point] = msgspec.field(default_factory=collections.deque)
+
+
+class CPUWaitReader:
+    """Remembers the counters of sampled threads."""
+
+    def __init__(self, files: Files, cgroups: Cgroups) -> None:
+        self._files, self._cgroups = files, cgroups
+        self._pods: dict[str, _Pod] = {}
+
+    def read(self, now: float, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, CPUWait]:
+        """The last window of each pod of `places`, by uid; `limits` are the limits of their groups. A pod that cannot
+        be read, or has been seen once only, has none."""
+        pods, budget = {uid: self._pods.get(uid) or _Pod() for uid in places}, THREADS_A_TICK
+        # Those that have waited longest for their turn stand first.
+        for uid in sorted(pods, key=lambda uid: pods[uid].points[-1].time if pods[uid].points else -1.0):
+            if budget <= 0:
+                break
+            budget -= 1 + self._sample(now, pods[uid], places[uid], limits)
+        self._pods = pods
+        return {uid: window for uid, pod in pods.items() if (window := _window(pod))}
+
+    def _sample(self, now: float, pod: _Pod, place: PodGroups, limits: Mapping[str, Cgroup]) -> int:
+        """Add a point to `pod`; how many files that took, about."""
+        candidates = 0
+        try:
+            if pod.listed_at is None or now - pod.listed_at >= LIST_SECONDS:
+                candidates = self._choose(now, pod, place)
+            counters = self._counters(pod.threads) or self._pressure(place.group)
+            throttled = self._throttled(place, limits)
+        except (OSError, ValueError):
+            pod.points.clear()  # It went away, is not there yet, or holds no number: no window says so.
+            return 1
+        if not counters:
+            pod.points.clear()
+            return 1
+        both = counters.keys() & pod.counters.keys() if throttled == pod.throttled else ()
+        ran, waited = (sum(max(0, counters[tid][at] - pod.counters[tid][at]) for tid in both) for at in (0, 1))
+        last = pod.points[-1] if pod.points else _Point(now, 0, 0)
+        pod.points.append(_Point(now, last.ran_ns + ran, last.waited_ns + waited))
+        while len(pod.points) > 2 and pod.points[1].time <= now - WINDOW_SECONDS:
+            pod.points.popleft()
+        pod.counters, pod.throttled = counters, throttled
+        return candidates + len(counters)
+
+    def _choose(self, now: float, pod: _Pod, place: PodGroups) -> int:
+        groups = (*place.containers.values(),) or (place.group,)
+        listed = itertools.islice((tid for group in groups for tid in self._cgroups.threads(group)), MOST_CANDIDATES)
+        threads = sorted(set(listed) - {0})
+        counters = self._counters(threads) if len(threads) > THREADS_OF_A_POD else {}
+        busiest = sorted(threads, key=lambda tid: -counters.get(tid, (0, 0))[0])[:THREADS_OF_A_POD]
+        pod.threads, pod.listed_at = tuple(busiest), now
+        return len(counters)
+
+    def _counters(self, threads: Iterable[int]) -> Counters:
+        """Of the threads that are still there; empty where the kernel does not count."""
+        counters = {tid: times for tid in threads if (times := procfs.run_delay(self._files, tid))}
+        return counters if any(ran or waited for ran, waited in counters.values()) else {}
+
+    def _pressure(self, group: str) -> Counters:
+        """Empty where there is none."""
+        if self._cgroups.layout.version == 1:
+            return {}
+        waited_us = psi.parse(self._cgroups.read_raw(group, "cpu.pressure")).some.total_us
+        return {_OF_GROUP: (self._cgroups.cpu_usage_ns(group), waited_us * 1000)}
+
+    def _throttled(self, place: PodGroups, limits: Mapping[str, Cgroup]) -> int:
+        """How often quotas of the pod have stopped it so far."""
+        limited = (g for g in place.all if g in limits and (limits[g].quota_us or -1) > 0)
+        return sum(self._cgroups.throttling(group).throttled for group in limited)
+
+
+def _window(pod: _Pod) -> CPUWait | None:
+    if len(pod.points) < 2:
+        return None
+    first, last = pod.points[0], pod.points[-1]
+    ran, waited = last.ran_ns - first.ran_ns, last.waited_ns - first.waited_ns
+    return CPUWait(first.time, last.time, ran // 1000, waited // 1000)

@@ -1,0 +1,161 @@
+"""The policy `guided`: the kernel arbitrates, and the limit acts as far as services wait."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from koordlite.model.decision import CPULimit, Decision
+from koordlite.model.picture.usage import CPUWait
+from koordlite.model.slo.settings import Threshold
+from koordlite.model.snapshot import Snapshot, has_node
+from koordlite.report.sentence import sentence
+from koordlite.strategies import cpu_suppress, discover
+
+RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
+BE = "kubepods/besteffort"
+QUOTA = f"{BE}/cpu.quota"
+
+
+@pytest.fixture
+def picture(build: Any) -> Any:
+    """8 CPUs, 65 %: `web` uses 1 CPU, so the formula gives best effort 8 × 65 % − 1 = 4.2; it uses all it may have."""
+
+    def make(**given: Any) -> Snapshot:
+        pods = (build.pod("web", "LS"), build.pod("b", "BE", "BestEffort"))
+        places = {"web": build.place("kubepods/burstable/podweb"), "b": build.place(f"{BE}/podb")}
+        usage = msgspec.structs.replace(build.used(8000, web=1000, b=7000), best_effort_cpu=7000)
+        facts = {
+            "pods": pods,
+            "places": places,
+            "usage": usage,
+            "slo": build.suppression(cpu_suppress_policy="guided"),
+            "cgroups": build.best_effort(quota=given.pop("quota", 784_000)),
+        }
+        seen: Snapshot = build.snapshot(**{**facts, **given})
+        return seen
+
+    return make
+
+
+def wait(share: float, *, since: float = 995.0, until: float = 1000.0, wanted_us: int = 1_000_000) -> CPUWait:
+    waited = round(share * wanted_us)
+    return CPUWait(since, until, wanted_us - waited, waited)
+
+
+def decide(seen: Snapshot, **config: Any) -> Decision:
+    """The decision about the limit; the other one leaves best effort all CPUs."""
+    limit, cpus = RULE.answer(seen, cpu_suppress.Config(**config))
+    assert (cpus.reason, cpus.verdict) == ("PolicyIsQuota", "hold")
+    return limit
+
+
+def test_while_no_service_waits_best_effort_may_have_all_but_two_percent_of_the_node(build: Any, picture: Any) -> None:
+    decision = decide(picture(quota=-1, cpu_waits={"web": wait(0.003)}))
+    assert (decision.reason, build.changes([decision])) == ("ServicesDoNotWait", {QUOTA: "784000"})
+    assert decision.outcome == CPULimit(budget_milli=4200, present_milli=8000, limit_milli=7840, by_quota=True)
+    assert sentence(decision) == (
+        "the limit is 7.8 cores, since no service waits too long for BE: "
+        "ns/web waited 0.3 % of the time it wanted a CPU; BE may make services 10 % slower; "
+        "by the formula it were 4.2; shrinks quota unlimited → 784 ms per 100 ms"
+    )
+
+
+def test_the_limit_grows_by_ten_percent_of_the_node_a_tick(build: Any, picture: Any) -> None:
+    decision = decide(picture(quota=420_000, cpu_waits={"web": wait(0.003)}))
+    assert build.changes([decision]) == {QUOTA: "500000"}
+
+
+def test_a_service_that_waits_is_first_watched_at_the_formulas_limit(build: Any, picture: Any) -> None:
+    asked = decide(picture(cpu_waits={"web": wait(0.3)}))
+    assert (asked.verdict, asked.reason) == ("shrink", "WaitCauseUnknown")
+    assert build.changes([asked]) == {QUOTA: "420000"}
+    later = {"time": 1007.0, "quota": 420_000, "remembered": {"cpuSuppress": asked.remember}}
+    by_itself = decide(picture(cpu_waits={"web": wait(0.29, since=1001, until=1007)}, **later))
+    assert (by_itself.verdict, by_itself.reason) == ("grow", "ServicesDoNotWait")
+    assert (by_itself.evidence["own_percent"], by_itself.evidence["slower_percent"]) == (29, 0)
+
+
+def test_a_service_that_waits_more_than_by_itself_takes_half_of_what_is_above_the_formula(
+    build: Any, picture: Any
+) -> None:
+    learned = {"own/web": 0.1, "learned_at": 900.0, "known_at": 999.0}
+    decision = decide(picture(cpu_waits={"web": wait(0.3)}, remembered={"cpuSuppress": learned}))
+    assert (decision.verdict, decision.reason) == ("shrink", "ServicesWait")
+    assert build.changes([decision]) == {QUOTA: str((784_000 + 420_000) // 2)}
+    assert decision.evidence["slower_percent"] == pytest.approx(100 * (0.9 / 0.7 - 1), abs=0.05)
+    assert "because BE makes ns/web 28.6 % slower" in sentence(decision)
+    unmoved = decide(picture(cpu_waits={"web": wait(0.3)}, remembered={"cpuSuppress": learned}), wait_percent=30)
+    assert unmoved.reason == "ServicesDoNotWait"
+
+
+def test_without_a_signal_the_limit_stays_for_five_seconds_and_then_is_the_formulas(build: Any, picture: Any) -> None:
+    first = decide(picture(quota=-1))
+    assert (first.verdict, first.reason, first.changes) == ("hold", "WaitsNotKnownYet", ())
+    stale = {"cpu_waits": {"web": wait(0.0, since=985, until=990)}, "quota": -1}
+    last = decide(picture(**stale, time=1006.0, remembered={"cpuSuppress": first.remember}))
+    assert (last.verdict, last.reason) == ("shrink", "NoWaitSignal")
+    assert build.changes([last]) == {QUOTA: "420000"}
+    assert sentence(last).startswith(
+        "how long services wait for a CPU has not been known for 6 s, so the formula holds"
+    )
+
+
+def test_a_service_that_hardly_wants_a_cpu_does_not_decide(picture: Any) -> None:
+    decision = decide(picture(cpu_waits={"web": wait(0.9, wanted_us=5_000)}))
+    assert decision.reason == "ServicesDoNotWait"
+    assert "service" not in decision.evidence
+
+
+def test_with_no_service_on_the_node_nobody_waits(build: Any, picture: Any) -> None:
+    alone = decide(picture(pods=(build.pod("b", "BE", "BestEffort"),), usage=build.used(7000, b=7000)))
+    assert alone.reason == "ServicesDoNotWait"
+
+
+def test_a_best_effort_pod_is_not_waited_for_whatever_its_label_says(build: Any, picture: Any) -> None:
+    pods = (build.pod("web", "LS"), build.pod("b", "LS", "BestEffort"))
+    decision = decide(picture(pods=pods, cpu_waits={"web": wait(0.0), "b": wait(0.9)}))
+    assert decision.reason == "ServicesDoNotWait"
+
+
+def test_waits_are_asked_for_only_under_this_policy(build: Any) -> None:
+    pods = (build.pod("web", "LS"), build.pod("b", "BE", "BestEffort"))
+    asked = {
+        policy: tuple(RULE.cpu_waits(build.suppression(cpu_suppress_policy=policy), pods))
+        for policy in ("cpuset", "cfsQuota", "guided")
+    }
+    assert asked == {"cpuset": (), "cfsQuota": (), "guided": ("web",)}
+    assert tuple(RULE.cpu_waits(build.suppression(False, cpu_suppress_policy="guided"), pods)) == ()
+
+
+def test_a_surge_wakes_nobody_while_the_kernel_arbitrates(picture: Any) -> None:
+    assert RULE.surge_edge_milli
+    seen = picture(cpu_waits={"web": wait(0.0)})
+    assert has_node(seen)
+    high = CPULimit(budget_milli=4200, present_milli=7840, limit_milli=7840, by_quota=True)
+    assert RULE.surge_edge_milli(seen, high, band_percent=1) is None
+    formula = msgspec.structs.replace(high, present_milli=4200, limit_milli=4200)
+    assert RULE.surge_edge_milli(seen, formula, band_percent=1) is not None
+
+
+def test_nothing_is_owed_for_what_services_took(picture: Any) -> None:
+    decision = decide(picture(cpu_waits={"web": wait(0.0)}))
+    assert decision.remember
+    assert decision.remember["owed_milli_seconds"] == 0
+
+
+def test_a_change_of_policy_leaves_nothing_of_it_behind(picture: Any) -> None:
+    guided = decide(picture(cpu_waits={"web": wait(0.3)}))
+    quota = dataclasses.replace(
+        picture(remembered={"cpuSuppress": guided.remember}), slo=_threshold(picture, "cfsQuota")
+    )
+    decision, _ = RULE.answer(quota, cpu_suppress.Config())
+    assert decision.reason == "BECPUBudget"
+    assert not {name for name in decision.remember or () if name.startswith("own/") or name == "known_at"}
+
+
+def _threshold(picture: Any, policy: str) -> Any:
+    return msgspec.structs.replace(picture().slo, threshold=Threshold(enable=True, cpu_suppress_policy=policy))
