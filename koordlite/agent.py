@@ -69,6 +69,7 @@ class Agent:
             talks=wants.connections(settings.strategies),
             off=config.off(settings),
             pool_floor_percent=wants.pool_floor_percent(settings.strategies),
+            reacts=settings.agent.reaction != "off",
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()
@@ -146,6 +147,7 @@ class Agent:
         self._waker = wake.open_waker(
             self._host, agent.reaction, hertz=agent.reaction_hertz, cpu_percent=agent.reaction_cpu_percent
         )
+        self._waker.service_counters = self._observer.service_counters
         self._waker.news = self._cluster.take_news if isinstance(self._cluster, News) else None
         try:
             self._loop(on_tick, seconds)

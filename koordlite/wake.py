@@ -2,9 +2,9 @@
 group, or news of kubelet that are to be published.
 
 No round runs without need. The last tick says up to which use of all others its limit is right
-(`formulas.cpu.reaction`, "upper edge"); when one sample suspects that it is above, and a measurement finds it so, a
-round comes before its time. Where the kernel allows short pressure triggers there are no samples at all until threads
-wait for CPU.
+(`formulas.cpu.reaction`, "upper edge"). When one sample suspects that it is above, a measurement finds it so, and
+services meanwhile wait for CPUs longer than they usually do, a round comes before its time. Where the kernel allows
+short pressure triggers there are no samples at all until threads wait for CPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from koordlite.formulas.cpu import reaction
+from koordlite.formulas.cpu import contention, reaction
 from koordlite.host import sentinel
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
@@ -25,8 +25,9 @@ from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
 from koordlite.host.sentinel import Sentinel
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import FreshUse, Reaction, ReactionSetting, ReactionWay
-from koordlite.observe import glance
+from koordlite.observe import cpu_waits, glance
 from koordlite.observe import new_groups as beginnings
+from koordlite.observe.cpu_waits import Counters
 from koordlite.observe.new_groups import NewGroups
 
 LOG = logging.getLogger(__name__)
@@ -87,7 +88,11 @@ class Waker:
         self._alert_until = 0.0
         self._sample_cost = 0.0
         self._cost = self._watched = 0.0
-        self._samples = self._pressure = self._surges = 0
+        self._samples = self._pressure = self._surges = self._spared = 0
+        self._counters: Counters = {}
+        self._usual_share = 0.0
+        self.service_counters: Callable[[Snapshot], Counters] | None = None
+        """How long threads of services ran and waited so far; without it a surge needs no other sign."""
         self._hurry = False
         self.news: Callable[[], bool] | None = None
         """Whether the cluster has something that the next tick should not wait for; asked twice a second."""
@@ -106,6 +111,7 @@ class Waker:
             samples=self._samples,
             pressure=self._pressure,
             surges=self._surges,
+            spared=self._spared,
             beginning=self.new_groups.state,
         )
 
@@ -115,6 +121,9 @@ class Waker:
         if seen is not None:
             self.new_groups.watch(seen)
         if seen is not None and edge_milli is not None and self._sentinel is not None:
+            counters = self._look_at_services()
+            self._usual_share = contention.usual_share(self._usual_share, *cpu_waits.between(self._counters, counters))
+            self._counters = counters
             others = seen.usage.others_milli or 0
             suspect = reaction.suspect_milli(others_milli=others, edge_milli=edge_milli)
             # Millicores are 10⁶ ns a second.
@@ -215,6 +224,7 @@ class Waker:
     def _confirm(self) -> Wake | None:
         """A surge when use stays above the edge. Measured from a sample that lies inside of it, not from before."""
         assert self._seen is not None and self._edge is not None and self._sentinel is not None
+        before = self._look_at_services()
         first = self._sentinel.sample()
         if self._clock.wait(self._sentinel.confirm_seconds):
             return Wake("stop")
@@ -223,8 +233,19 @@ class Waker:
         others = glance.fresh_others_milli(self._seen.usage, use)
         if others is None or others <= self._edge:
             return None
+        if not self._delays_services(before):
+            self._spared += 1
+            return None
         self._surges += 1
         return Wake("surge", use)
+
+    def _look_at_services(self) -> Counters:
+        return self.service_counters(self._seen) if self.service_counters and self._seen else {}
+
+    def _delays_services(self, before: Counters) -> bool:
+        """Whether services have waited longer since `before` than they usually do."""
+        ran, waited = cpu_waits.between(before, self._look_at_services())
+        return contention.is_delayed(ran=ran, waited=waited, share=self._usual_share)
 
     @property
     def _alert(self) -> bool:

@@ -54,6 +54,8 @@ def _answers(files: Files, settings: Settings, *, own: bool = False) -> Iterator
     yield from _machine(files)
     yield _resctrl(bundle.resctrl(files))
     yield _pressure(files)
+    if own:
+        yield _waits(files)
     yield from writable(files, uid=os.geteuid() if own else 0)
 
 
@@ -124,6 +126,14 @@ def _pressure(files: Files) -> Finding:
     except OSError as error:
         return Finding("pressure (PSI)", "no", error.strerror or "", "boot with psi=1 for quicker reactions")
     return Finding("pressure (PSI)", "yes", "/proc/pressure/cpu")
+
+
+def _waits(files: Files) -> Finding:
+    """A kernel that does not count shows zeros, also of this process."""
+    what, do = "CPU waits by thread", "boot a kernel with CONFIG_SCHED_INFO, or leave cpuSuppressPolicy guided alone"
+    if (procfs.run_delay(files, os.getpid()) or (0, 0))[0]:
+        return Finding(what, "yes", "/proc/TID/schedstat")
+    return Finding(what, "no", "/proc/TID/schedstat is missing or counts nothing", do)
 
 
 def writable(files: Files, *, uid: int) -> Iterator[Finding]:

@@ -140,6 +140,8 @@ class Reaction(msgspec.Struct, frozen=True):
     """How often the kernel reported pressure."""
     surges: int = 0
     """How often a surge of latency-sensitive use led to a round before its time."""
+    spared: int = 0
+    """How often there was a surge, and no service waited longer than usual."""
     beginning: Beginning = msgspec.field(default_factory=Beginning)
 
 

@@ -9,6 +9,7 @@ out.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping
 
@@ -29,6 +30,10 @@ THREADS_A_TICK = 192
 """The pods beyond that have their turn in the next tick."""
 LIST_SECONDS = 10.0
 """How long a pod keeps the threads that were chosen."""
+LISTS_A_TICK = 8
+"""Pods whose threads are chosen in a tick, while nobody asks how long they wait."""
+THREADS_OF_A_SURGE = 32
+"""Threads that are looked at when a surge is suspected: those of the pods that use most."""
 
 Counters = Mapping[int, tuple[int, int]]
 """By thread: ns that it ran, and that it waited."""
@@ -71,6 +76,21 @@ class CPUWaitReader:
         self._pods = pods
         return {uid: window for uid, pod in pods.items() if (window := _window(pod))}
 
+    def follow(self, now: float, places: Mapping[str, PodGroups]) -> None:
+        """Keep the threads of each pod at hand, a few pods a tick, and count nothing."""
+        pods = {uid: self._pods.get(uid) or _Pod() for uid in places}
+        since = {uid: -1.0 if pod.listed_at is None else pod.listed_at for uid, pod in pods.items()}
+        for uid in sorted(pods, key=lambda uid: since[uid])[:LISTS_A_TICK]:
+            if since[uid] < 0 or now - since[uid] >= LIST_SECONDS:
+                with contextlib.suppress(OSError, ValueError):  # It went away, or is not there yet.
+                    self._choose(now, pods[uid], places[uid])
+        self._pods = pods
+
+    def counters(self, uids: Iterable[str]) -> Counters:
+        """The counters of threads of these pods at this moment, those of the first pods first."""
+        threads = (tid for uid in uids if uid in self._pods for tid in self._pods[uid].threads)
+        return self._counters(itertools.islice(threads, THREADS_OF_A_SURGE))
+
     def _sample(self, now: float, pod: _Pod, place: PodGroups, limits: Mapping[str, Cgroup]) -> int:
         """Add a point to `pod`; how many files that took, about."""
         candidates = 0
@@ -85,8 +105,7 @@ class CPUWaitReader:
         if not counters:
             pod.points.clear()
             return 1
-        both = counters.keys() & pod.counters.keys() if throttled == pod.throttled else ()
-        ran, waited = (sum(max(0, counters[tid][at] - pod.counters[tid][at]) for tid in both) for at in (0, 1))
+        ran, waited = between(pod.counters, counters) if throttled == pod.throttled else (0, 0)
         last = pod.points[-1] if pod.points else _Point(now, 0, 0)
         pod.points.append(_Point(now, last.ran_ns + ran, last.waited_ns + waited))
         while len(pod.points) > 2 and pod.points[1].time <= now - WINDOW_SECONDS:
@@ -119,6 +138,13 @@ class CPUWaitReader:
         """How often quotas of the pod have stopped it so far."""
         limited = (g for g in place.all if g in limits and (limits[g].quota_us or -1) > 0)
         return sum(self._cgroups.throttling(group).throttled for group in limited)
+
+
+def between(first: Counters, second: Counters) -> tuple[int, int]:
+    """ns that the threads in both ran, and that they waited."""
+    both = first.keys() & second.keys()
+    ran, waited = (sum(max(0, second[tid][at] - first[tid][at]) for tid in both) for at in (0, 1))
+    return ran, waited
 
 
 def _window(pod: _Pod) -> CPUWait | None:

@@ -19,8 +19,9 @@ from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.groups import Cgroup, CoreSched, PodGroups, RunState
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import OtherWriter, Published
+from koordlite.model.picture.usage import CPUWait
 from koordlite.model.place import Place
-from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import MetricsSettings
 from koordlite.model.slo import settings as slo
@@ -46,7 +47,7 @@ from koordlite.observe import (
     wants,
 )
 from koordlite.observe.cpu_promises import CPUPromises
-from koordlite.observe.cpu_waits import CPUWaitReader
+from koordlite.observe.cpu_waits import Counters, CPUWaitReader
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.held import Held
 from koordlite.observe.inputs import Inputs, Known
@@ -91,13 +92,14 @@ class Observer:
         talks: connections.Wanted | None = None,
         off: Collection[str] = without_effect.OFF,
         pool_floor_percent: float = 0.0,
+        reacts: bool = False,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
         needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
         `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown, `talks` how
         connections are counted, `off` which strategies are off, `pool_floor_percent` the share of the CPUs that
-        latency-sensitive pods keep."""
+        latency-sensitive pods keep; `reacts`, that `service_counters` will be asked for."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -112,7 +114,7 @@ class Observer:
         self._unchanged = Unchanged()
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
-        self._cpu_waits = CPUWaitReader(host.files, host.cgroups)
+        self._cpu_waits, self._reacts = CPUWaitReader(host.files, host.cgroups), reacts
         self._cookies = core_cookies.CoreCookieReader(host.cookies)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
@@ -168,7 +170,7 @@ class Observer:
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values()), self._disturbed(pods)),
-            cpu_waits=same("CPU waits", self._cpu_waits.read(now, _of(wanted.cpu_waits, pods), cgroups)),
+            cpu_waits=same("CPU waits", self._look_at_waits(now, known, pods, wanted, cgroups)),
             numa_memory=self._numa.read(now, topology),
             memory_places=same("memory places", self._memory_places.read(now, _promised(known, pods))),
             resctrl=resctrl,
@@ -186,6 +188,25 @@ class Observer:
         if self._predictor is not None:
             seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
         return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(seen)), wanted)
+
+    def _look_at_waits(
+        self,
+        now: float,
+        known: Known,
+        places: Mapping[str, PodGroups],
+        wanted: wants.Wants,
+        limits: Mapping[str, Cgroup],
+    ) -> Mapping[str, CPUWait]:
+        if wanted.cpu_waits or not self._reacts:
+            asked = {uid: place for uid, place in places.items() if uid in wanted.cpu_waits}
+            return self._cpu_waits.read(now, asked, limits)
+        services = {pod.uid for pod in known.pods if pod.kube_qos is not KubeQoS.BEST_EFFORT}
+        self._cpu_waits.follow(now, {uid: place for uid, place in places.items() if uid in services})
+        return {}
+
+    def service_counters(self, seen: Snapshot) -> Counters:
+        """How long threads of services ran and waited so far: those of the pods that use most CPU in `seen`."""
+        return self._cpu_waits.counters(sorted(seen.usage.pods, key=lambda uid: -seen.usage.pods[uid].cpu))
 
     def _host_groups(self, settings: slo.SLO) -> dict[str, str]:
         """By name of application; one that names kubelet's groups, or a group that holds them, has none."""
@@ -414,10 +435,6 @@ def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGrou
 
 def _main_seconds(settings: slo.SLO) -> int:
     return slo.collect_policy(settings.colocation).aggregate_seconds
-
-
-def _of(uids: Collection[str], places: Mapping[str, PodGroups]) -> dict[str, PodGroups]:
-    return {uid: places[uid] for uid in places if uid in uids}
 
 
 def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:

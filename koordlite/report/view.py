@@ -152,7 +152,9 @@ def between_ticks(reaction: Reaction) -> str:
     if reaction.way == "tick":
         return f"nothing{why}"
     samples = f"{reaction.hertz:.0f} samples a second, {reaction.cost_percent:.2f} % of a core"
-    return f"{reaction.way}{why}: {samples if reaction.hertz else 'nothing to watch now'}; {reaction.surges} surges"
+    spared = f", {reaction.spared} more delayed no service" if reaction.spared else ""
+    now = samples if reaction.hertz else "nothing to watch now"
+    return f"{reaction.way}{why}: {now}; {reaction.surges} surges{spared}"
 
 
 def new_containers(beginning: Beginning) -> str:

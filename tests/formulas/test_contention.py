@@ -171,3 +171,24 @@ def test_the_limit_is_never_below_the_formulas_nor_above_the_nodes(data: st.Data
     )
     assert floor <= answer.limit_milli <= max(floor, CEILING)
     assert answer.slower >= 0
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "share", "delayed"),
+    [
+        pytest.param(8, 0, 0.0, False, id="it found a free CPU, or preempted at once"),
+        pytest.param(8, 2, 0.0, True, id="25 % longer"),
+        pytest.param(4, 4, 0.5, False, id="it waits half its time anyhow"),
+        pytest.param(4, 6, 0.5, True, id="0.5 / 0.4 − 1 = 25 % longer than usual"),
+        pytest.param(0, 0, 0.5, True, id="who uses the CPU is not known"),
+    ],
+)
+def test_a_surge_is_one_when_services_wait_longer_than_usual(
+    ran: int, waited: int, share: float, delayed: bool
+) -> None:
+    assert contention.is_delayed(ran=ran, waited=waited, share=share) is delayed
+
+
+def test_what_is_usual_follows_a_fifth_of_the_way_and_stays_where_nothing_ran() -> None:
+    assert contention.usual_share(0.0, ran=1, waited=1) == 0.1
+    assert contention.usual_share(0.3, ran=0, waited=0) == 0.3

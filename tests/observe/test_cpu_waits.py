@@ -148,3 +148,15 @@ def test_this_kernel_counts_how_long_a_thread_ran() -> None:
 
 def test_a_thread_that_is_gone_has_no_counters() -> None:
     assert procfs.run_delay(RealFiles(), 2**22 + 1) is None
+
+
+def test_threads_are_followed_without_being_counted_and_counted_when_asked_for(kernel: Kernel) -> None:
+    reader = watching(kernel)
+    kernel.threads = {11: (10**9, 5)}
+    reader.follow(0, PLACES)
+    assert not [path for path in kernel.reads if path.startswith("/proc/")]
+    first = reader.counters(["gone", "u"])
+    kernel.threads = {11: (10**9 + 70, 35), 12: (1000, 1000)}
+    assert cpu_waits.between(first, reader.counters(["u"])) == (70, 30)
+    reader.follow(1, {})
+    assert reader.counters(["u"]) == {}

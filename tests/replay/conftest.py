@@ -87,6 +87,16 @@ def wave(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def guided(tmp_path: Path) -> tuple[Path, list[Moment]]:
+    """A service whose shares let batch work delay it, under the policy `guided`."""
+    node = Emulated("small", tmp_path)
+    node.slo(policy="guided", resctrl=False)
+    node.pod("web", "LS", "greedy", request="10m")
+    node.pod("crunch", "BE", "greedy")
+    return tmp_path / "record", run(node, tmp_path / "record", seconds=25)
+
+
+@pytest.fixture
 def record(wave: Path) -> Record:
     """The record of `wave`."""
     return Record(wave)

@@ -41,6 +41,14 @@ def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
     assert "every decision is the same as recorded" in text.check(found)
 
 
+def test_a_limit_that_followed_what_services_waited_comes_out_as_recorded(guided: Eventful) -> None:
+    folder, moments = guided
+    reasons = {d.reason for moment in moments for d in moment.decisions if d.strategy == "cpuSuppress"}
+    assert {"WaitCauseUnknown", "ServicesWait", "ServicesDoNotWait"} <= reasons
+    found = again.check(Record(folder).moments())
+    assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
+
+
 def test_a_decision_that_was_changed_is_found_and_named(eventful: Eventful) -> None:
     moments = list(eventful[1])
     first, *rest = moments[3].decisions

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+SURGE_TOLERANCE = 0.1
+"""By which part of its time a surge may lengthen the work of services before best effort gives way at once."""
 CEILING_PERCENT = 98
 """Of the node that best effort may use at most, however idle the rest is: the system stays reachable."""
 GROWTH = 0.02
@@ -75,6 +77,20 @@ def slowdown(*, share: float, own: float) -> float:
     """(1 − own) ÷ (1 − share) − 1: by which part of their time the threads of a service take longer than they would
     waiting only `own` of it. A thread that waits the part `share` of its time takes 1 ÷ (1 − share) times as long."""
     return (1 - own) / max(1 - share, 1e-3) - 1
+
+
+def is_delayed(*, ran: int, waited: int, share: float, tolerance: float = SURGE_TOLERANCE) -> bool:
+    """Whether threads that ran and waited so long, in one unit, take longer than usual by more than `tolerance`, where
+    they usually wait the part `share` of their time. True where they did neither: nothing is known of those that did.
+    """
+    wanted = ran + waited
+    return not wanted or slowdown(share=waited / wanted, own=share) > tolerance
+
+
+def usual_share(before: float, ran: int, waited: int) -> float:
+    """before + (share now − before) ÷ 5, once a tick: what part of their time threads usually wait."""
+    wanted = ran + waited
+    return before + (waited / wanted - before) / 5 if wanted else before
 
 
 def guided(
