@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from descheduler.migration import job_requests
+from descheduler.migration import requests
 from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.publish import evictions
 
@@ -26,8 +26,8 @@ def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:
     args, found = plan.migration.get(outcome.profile), outcome.main
     if args is None:
         return eviction(outcome, plan.grace_period_seconds)
-    creator = job_requests.creator(outcome.profile)
-    return job_requests.job(outcome.pod, reason=found.reason, trigger=found.plugin, creator=creator, args=args)
+    creator = requests.creator(outcome.profile)
+    return requests.job(outcome.pod, reason=found.reason, trigger=found.plugin, creator=creator, args=args)
 
 
 def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, Any]:

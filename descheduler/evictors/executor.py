@@ -15,7 +15,7 @@ from descheduler.evictors import cordons, deletion_costs, eviction_api
 from descheduler.evictors.eviction_api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
-from descheduler.migration import job_requests, progress
+from descheduler.migration import objects, requests
 from descheduler.plan import Attempt, EvictionPlan
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration
@@ -83,7 +83,7 @@ class PlanExecutor:
             name: Migrations(
                 self._api,
                 args,
-                creator=job_requests.creator(name),
+                creator=requests.creator(name),
                 adopts=number == 0,
                 drop_claims=self._drop_claims,
             )
@@ -110,7 +110,7 @@ class PlanExecutor:
         except (ApiError, ApiUnreachable) as error:
             self._tell(Progress("", "", "Failed", f"migration jobs cannot be read: {error}"))
             return {}
-        return {job.pod.uid: progress.standing(job) for job in jobs if not job.finished and job.pod.uid}
+        return {job.pod.uid: objects.standing(job) for job in jobs if not job.finished and job.pod.uid}
 
     def work(self) -> float:
         """One round of every controller; seconds until the next one is due. What went wrong is reported."""

@@ -11,7 +11,7 @@ import msgspec
 
 from descheduler.migration import objects
 from descheduler.migration.objects import MigrationJob, Reservation
-from descheduler.migration.reservation_requests import CREATED_BY_LABEL, CREATOR
+from descheduler.migration.requests import CREATED_BY_LABEL, CREATOR
 from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.kube.client.paging import Page
 from koordlite.kube.publish import evictions

@@ -14,10 +14,10 @@ import msgspec
 
 from descheduler.evictors.migration_api import Api
 from descheduler.framework import PodView
-from descheduler.migration import pods
+from descheduler.migration import objects
 from descheduler.migration.filters import Workload
 from koordlite.kube.client.answers import ApiError
-from koordlite.model.wire import objects
+from koordlite.model.wire import objects as wire
 
 Find = Callable[[PodView], Workload | None]
 """The workload of a pod; None for a bare pod, and when it is unknown how many pods it wants."""
@@ -29,7 +29,7 @@ class _Spec(msgspec.Struct, frozen=True):
 
 
 class _Controller(msgspec.Struct, frozen=True):
-    metadata: objects.ObjectMeta = objects.ObjectMeta()
+    metadata: wire.ObjectMeta = wire.ObjectMeta()
     spec: _Spec = _Spec()
 
 
@@ -50,14 +50,14 @@ class Finder(msgspec.Struct, dict=True):
 
     def __call__(self, pod: PodView) -> Workload | None:
         """The workload of a pod. ApiError and ApiUnreachable when the server does not say."""
-        owner = pods.controller(pod)
+        owner = objects.controller(pod)
         if owner is None:
             return None
         if owner.uid not in self.known:
             self.known[owner.uid] = self._find(pod.pod.namespace, owner)
         return self.known[owner.uid]
 
-    def _find(self, namespace: str, owner: objects.OwnerReference) -> Workload | None:
+    def _find(self, namespace: str, owner: wire.OwnerReference) -> Workload | None:
         found = self._controller(namespace, owner)
         above = _above(found) if found is not None else None
         if above is not None:
@@ -69,7 +69,7 @@ class Finder(msgspec.Struct, dict=True):
             uids = {one.uid for one in self._sets(namespace, found)}
         return Workload(found.spec.replicas, self._pods(namespace, found, uids))
 
-    def _controller(self, namespace: str, owner: objects.OwnerReference) -> _Controller | None:
+    def _controller(self, namespace: str, owner: wire.OwnerReference) -> _Controller | None:
         """The owner itself; None when another one has its name by now, or it is gone."""
         plural = self._plural(owner.api_version, owner.kind)
         if not plural:
@@ -100,7 +100,7 @@ class Finder(msgspec.Struct, dict=True):
             self._plurals[api_version] = {one.kind: one.name for one in served if "/" not in one.name}
         return self._plurals[api_version].get(kind, "")
 
-    def _sets(self, namespace: str, deployment: _Controller) -> list[objects.ObjectMeta]:
+    def _sets(self, namespace: str, deployment: _Controller) -> list[wire.ObjectMeta]:
         """ReplicaSets of a Deployment."""
         _, items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", _query(deployment))
         found = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
@@ -109,15 +109,15 @@ class Finder(msgspec.Struct, dict=True):
 
     def _pods(self, namespace: str, controller: _Controller, uids: set[str]) -> tuple[PodView, ...]:
         _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", _query(controller))
-        found = (pods.view(msgspec.json.decode(item, type=objects.PodObject)) for item in items)
-        return tuple(pod for pod in found if pods.controller_uid(pod) in uids)
+        found = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
+        return tuple(pod for pod in found if objects.controller_uid(pod) in uids)
 
 
 def _root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def _above(found: _Controller) -> objects.OwnerReference | None:
+def _above(found: _Controller) -> wire.OwnerReference | None:
     """The Deployment of a ReplicaSet."""
     owners = found.metadata.owner_references or ()
     return next((owner for owner in owners if owner.controller and owner.kind == "Deployment"), None)

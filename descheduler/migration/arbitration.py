@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from descheduler.framework import PodView
-from descheduler.migration import pods
+from descheduler.migration import objects
 from descheduler.migration.objects import MigrationJob
 from descheduler.utilization import koord_order
 from koordlite.model import times
@@ -67,7 +67,7 @@ def begun_first(waiting: Iterable[Waiting], begun: Mapping[str, int]) -> list[Wa
 
 
 def _batch_job(entry: Waiting) -> str:
-    owner = pods.controller(entry.pod) if entry.pod else None
+    owner = objects.controller(entry.pod) if entry.pod else None
     return owner.uid if owner and owner.kind == _JOB else ""
 
 
@@ -75,7 +75,7 @@ def count_begun(jobs: Iterable[MigrationJob], known: Mapping[str, PodView]) -> d
     """Jobs let through or running, by the uid of their pods' controller. `known`: pods by uid."""
     counts: dict[str, int] = {}
     for pod in _pods_of_begun(jobs, known):
-        uid = pods.controller_uid(pod)
+        uid = objects.controller_uid(pod)
         counts[uid] = counts.get(uid, 0) + 1
     return counts
 

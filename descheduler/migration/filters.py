@@ -1,21 +1,23 @@
 """May this pod get a job, or may its job begin? Each rule says why not; empty when it has no objection.
 
-Source: Koordinator's filters of MigrationController. Unlike there, pods of all ReplicaSets of a Deployment count
-together, and which jobs were let through is read from the jobs themselves, so that a restart forgets nothing.
+Source: Koordinator's filters and object limiters of MigrationController. Unlike there, pods of all ReplicaSets of a
+Deployment count together, and which jobs were let through, and which pods went, is read from the jobs themselves, so
+that a restart forgets nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from descheduler.arguments.migration import MigrationControllerArgs
+from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.filters.default_evictor import EVICT
 from descheduler.framework import PodView, Refusal
-from descheduler.migration import pods, progress, shares
+from descheduler.migration import objects, requests
 from descheduler.migration.objects import RUNNING, MigrationJob
+from koordlite.model import duration
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -61,7 +63,7 @@ class Traffic(msgspec.Struct):
 
     def add(self, job: MigrationJob, pod: PodView | None, *, counts: bool = True) -> None:
         """One more job; `counts` says whether its pod is on the move, or its job only waits."""
-        standing = progress.standing(job)
+        standing = objects.standing(job)
         self.uids |= {job.pod.uid: standing} if job.pod.uid else {}
         self.keys |= {job.pod.key: standing} if job.pod.name else {}
         if not counts:
@@ -71,7 +73,7 @@ class Traffic(msgspec.Struct):
             self.moving[pod.uid] = pod
             self.nodes[pod.node] += 1
             self.namespaces[pod.pod.namespace] += 1
-            self.controllers.setdefault(pods.controller_uid(pod), set()).add(pod.key)
+            self.controllers.setdefault(objects.controller_uid(pod), set()).add(pod.key)
 
     def others(self, pod: PodView, counts: Mapping[str, int], key: str) -> int:
         """How many moving pods other than `pod` have this key in `counts`."""
@@ -142,7 +144,7 @@ def per_namespace(pod: PodView, traffic: Traffic, args: MigrationControllerArgs)
 
 def per_workload(pod: PodView, traffic: Traffic, workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Too many pods of its workload on the move, or missing, at once. The pod itself counts when it is not ready."""
-    owner = pods.controller(pod)
+    owner = objects.controller(pod)
     if owner is None or {"MaxMigratingPerWorkload", "MaxUnavailablePerWorkload"} <= set(args.skip_eviction_gates):
         return ""
     if workload is None:
@@ -151,11 +153,11 @@ def per_workload(pod: PodView, traffic: Traffic, workload: Workload | None, args
     siblings = {one.uid for one in workload.pods}
     of_siblings = frozenset(traffic.moving[one].key for one in siblings if one in traffic.moving)
     moving = (of_siblings | traffic.controllers.get(owner.uid, set())) - {pod.key}
-    most = shares.allowed(workload.replicas, args.max_migrating_per_workload)
+    most = allowed(workload.replicas, args.max_migrating_per_workload)
     if moving and len(moving) >= most and "MaxMigratingPerWorkload" not in args.skip_eviction_gates:
         return f"{len(moving)} pods of its {owner.kind} are on the move, {most} may be"
-    missing = moving | {one.key for one in workload.pods if not pods.available(one)}
-    most = shares.allowed(workload.replicas, args.max_unavailable_per_workload)
+    missing = moving | {one.key for one in workload.pods if not objects.available(one)}
+    most = allowed(workload.replicas, args.max_unavailable_per_workload)
     if len(missing) >= most and "MaxUnavailablePerWorkload" not in args.skip_eviction_gates:
         return f"{len(missing)} pods of its {owner.kind} are missing or on the move, {most} may be"
     return ""
@@ -163,15 +165,15 @@ def per_workload(pod: PodView, traffic: Traffic, workload: Workload | None, args
 
 def expected_replicas(pod: PodView, workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Its workload is so small that all of it would be missing at once."""
-    owner = pods.controller(pod)
+    owner = objects.controller(pod)
     skipped = args.skip_check_expected_replicas or "ExpectedReplicas" in args.skip_eviction_gates
     if owner is None or skipped:
         return ""
     if workload is None:
         return f"how many pods its {owner.kind} wants is unknown"
     count = workload.replicas
-    most_moving = shares.allowed(count, args.max_migrating_per_workload)
-    most_missing = shares.allowed(count, args.max_unavailable_per_workload)
+    most_moving = allowed(count, args.max_migrating_per_workload)
+    most_missing = allowed(count, args.max_unavailable_per_workload)
     if count in (1, most_moving, most_missing):
         return f"its {owner.kind} has {count} replicas, all of which could be missing at once"
     return ""
@@ -190,3 +192,96 @@ _PASSING: dict[str, Guard] = {
     "MaxMigratingPerNamespace": lambda pod, traffic, _workload, args: per_namespace(pod, traffic, args),
     "MaxUnavailablePerWorkload": per_workload,
 }
+
+
+_LARGE = 10
+_SMALL = 4
+_OF_MIDDLE = 2
+
+
+def allowed(replicas: int, value: int | str | None) -> int:
+    """⌊replicas × percent⌋ or the number itself, at least 1 and at most `replicas`; 0 for a workload without replicas.
+
+    >>> [allowed(6, value) for value in ("80%", "150%", 0, 7)]
+    [4, 6, 1, 6]
+
+    Without a value: a tenth of more than 10 replicas, 2 of 4 to 10, 1 of fewer.
+
+    >>> [allowed(replicas, None) for replicas in (50, 10, 4, 3, 0)]
+    [5, 2, 2, 1, 0]
+
+    Source: Koordinator `GetMaxUnavailable` and `GetMaxMigrating`.
+    """
+    if isinstance(value, str):
+        value = replicas * int(value.removesuffix("%")) // 100
+    if value is None:
+        value = replicas // 10 if replicas > _LARGE else _OF_MIDDLE if replicas >= _SMALL else 1
+    return min(replicas, value or 1)
+
+
+_EPSILON = 1e-9
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """So many tokens a second, and so many at most."""
+
+    tokens_per_second: float
+    burst: int = 1
+
+    def left(self, taken: Iterable[float], now: float) -> float:
+        """Tokens at time `now`, after one was taken at each of these times; full to begin with.
+
+        >>> Rate(2 / 300).left([0.0], 75.0)
+        0.5
+        """
+        tokens, last = float(self.burst), 0.0
+        for moment in sorted(t for t in taken if t <= now):
+            tokens = min(self.burst, tokens + (moment - last) * self.tokens_per_second) - 1
+            last = moment
+        return min(float(self.burst), tokens + (now - last) * self.tokens_per_second)
+
+    def refusal(self, taken: Iterable[float], now: float) -> str:
+        """Why no further pod may go; empty when one may."""
+        left = self.left(taken, now)
+        if left - 1 >= -_EPSILON:
+            return ""
+        return f"one pod in {duration.brief(1 / self.tokens_per_second)} may go, the last one went too lately"
+
+
+def pace_refusal(
+    args: MigrationControllerArgs,
+    jobs: Collection[MigrationJob],
+    *,
+    pod: PodView,
+    workload: Workload | None,
+    now: float,
+) -> str:
+    """Why no pod of this workload, or of this namespace, may go yet; empty when one may. `jobs` are all there are."""
+    uid = objects.controller_uid(pod)
+    paces = [(of_namespace(args), {"namespace": pod.pod.namespace})]
+    if uid and workload is not None:
+        paces.append((of_workload(args, workload.replicas), {"controller": uid}))
+    refusals = (rate.refusal(requests.evicted_at(jobs, **whose), now) for rate, whose in paces if rate is not None)
+    return next((text for text in refusals if text), "")
+
+
+def of_workload(args: MigrationControllerArgs, replicas: int) -> Rate | None:
+    """The rate for pods of a workload; None when it is not limited."""
+    limiter = args.object_limiters.get("workload")
+    if limiter is None:
+        return None
+    value = limiter.max_migrating if limiter.max_migrating is not None else args.max_migrating_per_workload
+    return _rate(limiter, allowed(replicas, value))
+
+
+def of_namespace(args: MigrationControllerArgs) -> Rate | None:
+    """The rate for pods of a namespace; None when it is not limited. A percentage of a namespace is none."""
+    limiter = args.object_limiters.get("namespace")
+    if limiter is None or not isinstance(limiter.max_migrating, int):
+        return None
+    return _rate(limiter, limiter.max_migrating)
+
+
+def _rate(limiter: ObjectLimiter, count: int) -> Rate | None:
+    span = duration.seconds(limiter.duration)
+    return Rate(count / span, limiter.burst or 1) if span > 0 and count > 0 else None

@@ -1,13 +1,22 @@
-"""PodMigrationJob and Reservation of scheduling.koordinator.sh/v1alpha1, as far as a rule uses them.
+"""PodMigrationJob and Reservation of scheduling.koordinator.sh/v1alpha1, as far as a rule uses them, and their pods.
 
-Both are written by patches of what changed, so that fields which are not here stay as they are.
+Both are written by patches of what changed, so that fields which are not here stay as they are. How far a job has come
+is in its conditions, and the last of them is its word.
+
+Source: Koordinator `util.UpdateCondition` and the aborts of its PodMigrationJob controller.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from koordlite.model import keys, merge_patch
+import msgspec
+from msgspec import structs
+
+from descheduler.framework import PodView
+from koordlite.model import keys, merge_patch, times
+from koordlite.model.pod import pod_reader
+from koordlite.model.wire import objects as wire
 from koordlite.model.wire.objects import ObjectMeta, WireObject
 from koordlite.model.wire.reservation import Condition, ObjectReference, ReservationObject
 
@@ -138,3 +147,113 @@ class Reservation(ReservationObject, frozen=True):
 
 
 patch = merge_patch.between
+
+
+def pod_view(obj: wire.PodObject) -> PodView:
+    """The pod; one without a uid has its name instead."""
+    value = pod_reader.from_wire(obj)
+    if not value.uid:
+        value = msgspec.structs.replace(value, uid=value.key)
+    made = times.parse_or_none(obj.metadata.creation_timestamp)
+    return PodView(value, obj, obj.spec.node_name, made)
+
+
+def controller(pod_view: PodView) -> wire.OwnerReference | None:
+    """Who keeps the number of such pods; None for a bare pod."""
+    return next((owner for owner in pod_view.object.metadata.owner_references or () if owner.controller), None)
+
+
+def controller_uid(pod_view: PodView) -> str:
+    """Its uid; empty for a bare pod."""
+    found = controller(pod_view)
+    return found.uid if found else ""
+
+
+def available(pod_view: PodView) -> bool:
+    """It has not ended, is not going, and is ready to serve."""
+    value = pod_view.pod
+    conditions = pod_view.object.status.conditions or ()
+    serves = any(c.type == "Ready" and c.status == "True" for c in conditions)
+    return not value.finished and not value.deleting and serves
+
+
+Kind = Literal[
+    "ReservationCreated",
+    "ReservationScheduled",
+    "Eviction",
+    "PodScheduled",
+    "PodBoundReservation",
+    "BoundPodReady",
+    "ReservationBound",
+]
+COMPLETE = "Complete"
+
+
+def condition(job: MigrationJob, kind: Kind) -> Condition | None:
+    """The condition of this type; None before it is first set."""
+    return next((c for c in job.status.conditions if c.type == kind), None)
+
+
+def holds(job: MigrationJob, kind: Kind) -> bool:
+    """That condition is True."""
+    found = condition(job, kind)
+    return found is not None and found.status == "True"
+
+
+def noted(
+    job: MigrationJob,
+    kind: Kind,
+    met: bool,
+    *,
+    now: float,
+    reason: str = "",
+    message: str = "",
+    refresh: bool = False,
+) -> MigrationJob:
+    """The job with a condition. The status speaks of what changed last.
+
+    Unchanged when it says so already, except with `refresh`: then the time of the last check is this one.
+    """
+    value: Literal["True", "False"] = "True" if met else "False"
+    old = condition(job, kind)
+    same = old is not None and (old.status, old.reason, old.message) == (value, reason, message)
+    if same and not refresh:
+        return job
+    moment = times.show(now)
+    since = old.last_transition_time if old is not None and old.status == value else moment
+    entry = Condition(
+        type=kind, status=value, reason=reason, message=message, last_probe_time=moment, last_transition_time=since
+    )
+    entries = job.status.conditions
+    entries = tuple(entry if c is old else c for c in entries) if old is not None else (*entries, entry)
+    return with_status(job, status=kind, reason=reason, message=message, conditions=entries)
+
+
+def standing(job: MigrationJob) -> str:
+    """Where a job that has not ended stands, and which reservation it counts on, for people."""
+    if job.reservation:
+        node = f"node {job.status.node_name}" if job.status.node_name else "no node yet"
+        counts_on = f"counts on reservation {job.reservation}, on {node}"
+    elif job.spec.mode == "EvictDirectly":
+        counts_on = "reserves no place"
+    else:
+        counts_on = "has no reservation yet"
+    status = job.status
+    word = status.status or status.phase or PENDING
+    why = ": ".join(text for text in (status.reason, status.message) if text)
+    return f"migration job {job.name} {counts_on}; {word}{f', {why}' if why else ''}"
+
+
+def with_status(job: MigrationJob, **changes: object) -> MigrationJob:
+    """The job with parts of its status replaced."""
+    return structs.replace(job, status=structs.replace(job.status, **changes))
+
+
+def failed(job: MigrationJob, reason: str, message: str) -> MigrationJob:
+    """The job given up, and why. What it had reached stays to be read."""
+    return with_status(job, phase=FAILED, reason=reason, message=message)
+
+
+def succeeded(job: MigrationJob, message: str) -> MigrationJob:
+    """The job done."""
+    return with_status(job, phase=SUCCEEDED, status=COMPLETE, reason="", message=message)

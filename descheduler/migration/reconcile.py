@@ -17,9 +17,8 @@ import msgspec
 from msgspec import structs
 
 from descheduler.filters.default_evictor import EVICT
-from descheduler.migration import objects, progress, reservation_requests
-from descheduler.migration.objects import MigrationJob, Reservation
-from descheduler.migration.progress import noted
+from descheduler.migration import objects, requests
+from descheduler.migration.objects import MigrationJob, Reservation, noted
 from koordlite.formulas.reservation import hand_over
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
@@ -79,7 +78,7 @@ def step(job: MigrationJob, seen: Seen) -> Step:
     if job.spec.paused or job.finished:
         return Step(job=job)
     if timed_out(job, seen.now):
-        return Step(job=progress.failed(job, "Timeout", "Abort job caused by timeout"), remove=job.reservation)
+        return Step(job=objects.failed(job, "Timeout", "Abort job caused by timeout"), remove=job.reservation)
     direct = (job.spec.mode or seen.default_mode) == "EvictDirectly"
     for stage in _DIRECT if direct else _RESERVED:
         result = stage(job, seen)
@@ -112,11 +111,11 @@ def _begin(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         return _failed(job, "MissingPod", f'Pod "{ref.key}" is gone, another one has its name', error=True)
     known = structs.replace(ref, uid=seen.pod.metadata.uid)
     started = structs.replace(job, spec=structs.replace(job.spec, pod_ref=known))
-    return progress.with_status(started, phase=objects.RUNNING)
+    return objects.with_status(started, phase=objects.RUNNING)
 
 
 def _wait_for_limit(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
-    asked = progress.condition(job, "Eviction") is not None
+    asked = objects.condition(job, "Eviction") is not None
     if not seen.limited or asked or EVICT in job.annotations:
         return job
     return Step(job=job, again_seconds=AGAIN_SECONDS)
@@ -127,9 +126,9 @@ def _reserve(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         return noted(job, "ReservationCreated", True, now=seen.now)
     if seen.pod_raw is None or not same_pod(job, seen.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    chosen = reservation_requests.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
+    chosen = requests.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
     named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=chosen))
-    return Step(job=named, create=reservation_requests.reservation(chosen))
+    return Step(job=named, create=requests.reservation(chosen))
 
 
 def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
@@ -149,10 +148,10 @@ def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         return _failed(job, "Unschedulable", why)
     node = place.status.node_name
     here = seen.pod is not None and same_pod(job, seen.pod) and seen.pod.spec.node_name == node
-    if here and not place.for_one_pod and progress.condition(job, "Eviction") is None:
+    if here and not place.for_one_pod and objects.condition(job, "Eviction") is None:
         why = f'Reservation is on "{node}", where the Pod is already'
         return _failed(job, "ForbiddenMigratePod", why, error=True)
-    job = progress.with_status(job, node_name=node)
+    job = objects.with_status(job, node_name=node)
     return noted(job, "ReservationScheduled", True, now=seen.now)
 
 
@@ -171,11 +170,11 @@ def _assign_pending(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         job = noted(job, "PodScheduled", False, now=seen.now, reason="Unschedulable")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     text = f'Assign Pod "{job.pod.key}" to node "{seen.pod.spec.node_name}"'
-    return Step(job=progress.succeeded(noted(job, "PodScheduled", True, now=seen.now), text))
+    return Step(job=objects.succeeded(noted(job, "PodScheduled", True, now=seen.now), text))
 
 
 def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
-    if progress.holds(job, "Eviction"):
+    if objects.holds(job, "Eviction"):
         return job
     if seen.pod is None or not same_pod(job, seen.pod):
         # The pod is not there, or is another one: because of us, or before we asked?
@@ -199,7 +198,7 @@ def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
 
 def _under_way(job: MigrationJob, seen: Seen) -> bool:
     """Its eviction was asked for, and there is no sign that it was in vain."""
-    asked = progress.condition(job, "Eviction")
+    asked = objects.condition(job, "Eviction")
     if asked is None or asked.reason != "Evicting":
         return False
     going = seen.pod is not None and seen.pod.metadata.deletion_timestamp is not None
@@ -208,7 +207,7 @@ def _under_way(job: MigrationJob, seen: Seen) -> bool:
 
 
 def _end_direct(job: MigrationJob, _seen: Seen) -> Step:
-    return Step(job=progress.succeeded(job, f'Pod "{job.pod.key}" has been evicted'))
+    return Step(job=objects.succeeded(job, f'Pod "{job.pod.key}" has been evicted'))
 
 
 def _bind(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
@@ -217,7 +216,7 @@ def _bind(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         job = noted(job, "PodBoundReservation", False, now=seen.now, reason="WaitForPodBindReservation")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     job = noted(job, "ReservationBound", True, now=seen.now)
-    return progress.with_status(job, pod_ref=taken)
+    return objects.with_status(job, pod_ref=taken)
 
 
 def _end_bound(job: MigrationJob, seen: Seen) -> Step:
@@ -228,7 +227,7 @@ def _end_bound(job: MigrationJob, seen: Seen) -> Step:
     taken = job.status.pod_ref or ObjectReference()
     text = f'Bind Pod "{taken.key}" in Reservation "{job.reservation}"'
     job = noted(job, "PodBoundReservation", True, now=seen.now, message=text)
-    return Step(job=progress.succeeded(job, text))
+    return Step(job=objects.succeeded(job, text))
 
 
 def ready(pod: wire.PodObject) -> bool:
@@ -242,7 +241,7 @@ def eviction_refused(job: MigrationJob, why: str, *, now: float) -> MigrationJob
 
 
 def _failed(job: MigrationJob, reason: str, message: str, *, error: bool = False) -> Step:
-    return Step(job=progress.failed(job, reason, message), error=message if error else "")
+    return Step(job=objects.failed(job, reason, message), error=message if error else "")
 
 
 def _is(one: ObjectReference, other: ObjectReference) -> bool:

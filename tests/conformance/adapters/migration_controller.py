@@ -10,14 +10,14 @@ import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView
-from descheduler.migration import arbitration, filters, pods, reconcile, shares
+from descheduler.migration import arbitration, filters, objects, reconcile
 from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic, Workload
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
 from koordlite.model import times
 from koordlite.model.reading import strict
-from koordlite.model.wire import objects
+from koordlite.model.wire import objects as wire
 from tests.conformance.adapters import NotCovered, adapter
 from tests.conformance.descheduler_view import picture
 from tests.support.handles import handle
@@ -35,7 +35,7 @@ def stepped(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = before.get("pod")
     seen = Seen(
         now=times.parse(given["now"]),
-        pod=msgspec.convert(pod, objects.PodObject, strict=False) if pod else None,
+        pod=msgspec.convert(pod, wire.PodObject, strict=False) if pod else None,
         pod_raw=pod,
         reservation=_reservation(before.get("reservation")),
         default_mode=args.default_job_mode,
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
 
 @adapter("getMaxUnavailable")
 def allowed(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"result": shares.allowed(given["replicas"], given.get("value")), "error": False}, expect
+    return {"result": filters.allowed(given["replicas"], given.get("value")), "error": False}, expect
 
 
 @adapter("filterPodWithMaxEvictionCost")
@@ -157,7 +157,7 @@ def _waiting(entry: Any) -> Waiting:
 
 
 def _pod(raw: Any) -> PodView:
-    return pods.view(msgspec.convert(raw, objects.PodObject, strict=False))
+    return objects.pod_view(msgspec.convert(raw, wire.PodObject, strict=False))
 
 
 def _args(written: Any) -> MigrationControllerArgs:

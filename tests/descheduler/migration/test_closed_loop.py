@@ -11,7 +11,7 @@ from apiserver import Fault
 
 from descheduler.arguments.migration import ObjectLimiter
 from descheduler.evictors.migration_api import Cluster
-from descheduler.migration import progress
+from descheduler.migration import objects
 from descheduler.migration.objects import JOBS, MigrationJob
 from koordlite.kube.client.answers import ApiError
 from koordlite.model.wire.reservation import ObjectReference
@@ -147,7 +147,7 @@ def test_a_disruption_budget_makes_the_job_wait_and_then_time_out(world: World) 
     assert world.job()["status"]["reason"] == "FailedEvict"
     assert "budget" in world.job()["status"]["message"]
     place = world.server.objects.all("Reservation")[0]["metadata"]["name"]
-    standing = progress.standing(msgspec.convert(world.job(), MigrationJob))
+    standing = objects.standing(msgspec.convert(world.job(), MigrationJob))
     assert f"counts on reservation {place}, on node a; Eviction, FailedEvict: " in standing
     world.work(migrations, 6, seconds=60.0)
     assert (phases(world), world.job()["status"]["reason"]) == (["Failed"], "Timeout")

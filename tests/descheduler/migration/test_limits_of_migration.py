@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
-from descheduler.migration import arbitration, filters, job_requests, object_limiter, pods, shares
+from descheduler.migration import arbitration, filters, objects, requests
 from descheduler.migration.arbitration import Waiting
-from descheduler.migration.filters import Traffic, Workload
-from descheduler.migration.object_limiter import Rate
+from descheduler.migration.filters import Rate, Traffic, Workload
 from descheduler.migration.objects import MigrationJob
 from koordlite.model.keys import PASSED_ARBITRATION
-from koordlite.model.wire import objects
+from koordlite.model.wire import objects as wire
 
 MINUTE = "1970-01-01T00:01:00Z"
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -28,7 +27,7 @@ def pod(name: str, *, owner: str = "rs", kind: str = "ReplicaSet", node: str = "
     meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "ownerReferences": owners}
     meta |= more.pop("metadata", {})
     spec = {"nodeName": node, "schedulerName": "koord-scheduler", **more.pop("spec", {})}
-    return pods.view(msgspec.convert({"metadata": meta, "spec": spec, "status": READY, **more}, objects.PodObject))
+    return objects.pod_view(msgspec.convert({"metadata": meta, "spec": spec, "status": READY, **more}, wire.PodObject))
 
 
 def job(name: str, *, passed: bool = False, made: str | None = None, **status: Any) -> MigrationJob:
@@ -148,7 +147,7 @@ def test_the_order_of_waiting_jobs() -> None:
 @hypothesis.settings(deadline=None)
 @hypothesis.given(st.integers(0, 500), st.one_of(st.none(), st.integers(0, 600), st.just("30%"), st.just("0%")))
 def test_a_share_is_never_more_than_there_are_and_never_nothing(replicas: int, value: Any) -> None:
-    assert min(replicas, 1) <= shares.allowed(replicas, value) <= replicas
+    assert min(replicas, 1) <= filters.allowed(replicas, value) <= replicas
 
 
 @hypothesis.settings(deadline=None)
@@ -160,7 +159,7 @@ def test_a_bucket_never_holds_more_than_its_burst(taken: list[float], now: float
 
 
 def test_ten_replicas_may_lose_one_pod_in_150_seconds() -> None:
-    rate = object_limiter.of_workload(MigrationControllerArgs(), 10)
+    rate = filters.of_workload(MigrationControllerArgs(), 10)
     assert rate is not None
     assert rate.refusal([1000.0], 1149.0)
     assert rate.refusal([1000.0], 1150.0) == ""
@@ -171,13 +170,13 @@ def test_a_namespace_has_a_pace_of_its_own() -> None:
     asked = {"type": "Eviction", "status": "False", "reason": "Evicting", "lastTransitionTime": "1970-01-01T00:01:00Z"}
     gone = job("gone", phase="Succeeded", conditions=[asked])
     given = args(object_limiters=limiters)
-    slow = object_limiter.refusal(given, [gone], pod=pod("a"), workload=None, now=100.0)
-    assert slow and object_limiter.refusal(given, [gone], pod=pod("a"), workload=None, now=160.0) == ""
+    slow = filters.pace_refusal(given, [gone], pod=pod("a"), workload=None, now=100.0)
+    assert slow and filters.pace_refusal(given, [gone], pod=pod("a"), workload=None, now=160.0) == ""
 
 
 def test_an_eviction_that_was_refused_costs_nothing() -> None:
     refused_ = {"type": "Eviction", "status": "False", "reason": "FailedEvict", "lastTransitionTime": MINUTE}
-    assert job_requests.evicted_at([job("a", conditions=[refused_])], namespace="default") == []
+    assert requests.evicted_at([job("a", conditions=[refused_])], namespace="default") == []
 
 
 @pytest.mark.parametrize(
@@ -193,14 +192,14 @@ def test_an_eviction_that_was_refused_costs_nothing() -> None:
 def test_how_long_jobs_are_kept(made: str | None, phase: str, ttl: str | None, old: bool) -> None:
     one = job("a", made=made, phase=phase)
     one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, ttl=ttl))
-    assert job_requests.outlived(one, 3600.0) == old
+    assert requests.outlived(one, 3600.0) == old
 
 
 def test_a_job_names_its_pod_by_uid_and_says_who_works_on_it() -> None:
-    made = job_requests.job(
+    made = requests.job(
         pod("a"), name="x", reason="Why", trigger="Plugin", creator="me", args=MigrationControllerArgs()
     )
     one = msgspec.convert(made, MigrationJob)
     assert (one.pod.uid, one.reason, one.spec.mode, one.spec.ttl) == ("uid-a", "Why", "ReservationFirst", "5m")
-    assert job_requests.ours(one, "me") and not job_requests.ours(one, "you") and job_requests.ours(job("b"), "me")
-    assert job_requests.controller_of(one) == "rs"
+    assert requests.ours(one, "me") and not requests.ours(one, "you") and requests.ours(job("b"), "me")
+    assert requests.controller_of(one) == "rs"
