@@ -10,12 +10,21 @@ import dataclasses
 import datetime
 import functools
 import re
+import zoneinfo
 from typing import TYPE_CHECKING, Any
-
-from descheduler.arguments.zones import zone
 
 if TYPE_CHECKING:
     from apscheduler.triggers.cron import CronTrigger
+
+
+@functools.cache
+def zone(name: str) -> zoneinfo.ZoneInfo:
+    """The time zone; ValueError when the tz database of this machine does not have it."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is not in the tz database of this machine (a name like Europe/Berlin)") from error
+
 
 _FIELDS = ("minute", "hour", "day", "month", "day_of_week")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

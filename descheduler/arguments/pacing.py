@@ -1,11 +1,126 @@
-"""What paces evictions beyond the limits of one cycle: windows, pauses for one owner, and loops that end."""
+"""What paces evictions beyond the limits of one cycle: maintenance windows, pauses for one owner, and loops that end.
+
+A window is open by weekday and time of day, or by cron expression and duration, in a time zone of the operator's. One
+that ends before it begins goes on past midnight, and belongs to the day on which it begins. The moment comes from
+outside: nothing here looks at a clock.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import zoneinfo
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
-from descheduler.arguments.windows import Window
+from descheduler.arguments import cron
+from descheduler.arguments.cron import zone
+from koordlite.model import duration as durations
 from koordlite.model.settings import bounded, duration_text
+
+Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAYS_AHEAD = 8
+"""A window comes at least once a week."""
+
+
+def _time_of_day(text: str) -> None:
+    minutes(text)
+
+
+def _zone(name: str) -> None:
+    zone(name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Window:
+    """A time in which pods may be evicted."""
+
+    days: tuple[Day, ...] = DAYS
+    """Days on which it begins: Mon, Tue, Wed, Thu, Fri, Sat, Sun."""
+    start: str = dataclasses.field(default="00:00", metadata={"check": _time_of_day})
+    """Time of day, like `22:00`."""
+    end: str = dataclasses.field(default="24:00", metadata={"check": _time_of_day})
+    """Time of day at which it is over, that of the next day when it is not after the start."""
+    cron: str = ""
+    """When it begins, as a cron expression like `0 22 * * 1-5`, in place of days, start and end."""
+    duration: str = dataclasses.field(default="0s", metadata={"check": durations.seconds})
+    """With cron: how long it is open, like `6h`."""
+    time_zone: str = dataclasses.field(default="UTC", metadata={"check": _zone})
+    """Name in the tz database, like `Europe/Berlin`."""
+
+    def __post_init__(self) -> None:
+        if not self.days:
+            raise ValueError("a window needs a day")
+        if minutes(self.start) >= 24 * 60:
+            raise ValueError("a window starts before 24:00")
+        if not self.cron:
+            if self.seconds:
+                raise ValueError("a duration needs cron; without it a window has an end")
+            return
+        cron.parse(self.cron, self.time_zone)
+        if (self.days, self.start, self.end) != (DAYS, "00:00", "24:00"):
+            raise ValueError("a window has either cron and duration, or days, start and end")
+        if self.seconds <= 0:
+            raise ValueError("a window by cron needs a duration, like 6h")
+
+    @property
+    def seconds(self) -> float:
+        """How long a window by cron is open."""
+        return durations.seconds(self.duration)
+
+
+def minutes(text: str) -> int:
+    """Minutes since midnight of `HH:MM`, 24:00 included; ValueError when it is none.
+
+    >>> minutes("22:30")
+    1350
+    """
+    hour, colon, minute = text.partition(":")
+    digits = len(hour) == len(minute) == 2 and (hour + minute).isascii() and (hour + minute).isdigit()
+    if not colon or not digits or int(minute) > 59 or int(hour) * 60 + int(minute) > 24 * 60:
+        raise ValueError(f"{text!r} is no time of day like 22:00")
+    return int(hour) * 60 + int(minute)
+
+
+def is_open(windows: Sequence[Window], moment: float) -> bool:
+    """May pods be evicted at `moment` (seconds since the epoch)? Without windows always."""
+    return not windows or any(_is_open(window, moment) for window in windows)
+
+
+def next_opening(windows: Iterable[Window], moment: float) -> float:
+    """When the next window opens after `moment`, in seconds since the epoch."""
+    return min(_next_opening(window, moment) for window in windows)
+
+
+def _is_open(window: Window, moment: float) -> bool:
+    if window.cron:
+        return cron.parse(window.cron, window.time_zone).next_after(moment - window.seconds) <= moment
+    return any(start <= moment < end for start, end in _spans(window, moment))
+
+
+def _next_opening(window: Window, moment: float) -> float:
+    if window.cron:
+        return cron.parse(window.cron, window.time_zone).next_after(moment)
+    return min(start for start, _ in _spans(window, moment) if start > moment)
+
+
+def _spans(window: Window, moment: float) -> Iterator[tuple[float, float]]:
+    """When the window is open, from the day before to a week later. Wall clock times: an hour that the summer time
+    skips or repeats counts as the tz database has it."""
+    local = zone(window.time_zone)
+    today = datetime.datetime.fromtimestamp(moment, local).date()
+    begin, end = minutes(window.start), minutes(window.end)
+    for ahead in range(-1, _DAYS_AHEAD):
+        day = today + datetime.timedelta(days=ahead)
+        if DAYS[day.weekday()] in window.days:
+            yield _at(day, begin, local), _at(day, end if end > begin else end + 24 * 60, local)
+
+
+def _at(day: datetime.date, minute: int, local: zoneinfo.ZoneInfo) -> float:
+    days, rest = divmod(minute, 24 * 60)
+    time = datetime.time(rest // 60, rest % 60)
+    return datetime.datetime.combine(day + datetime.timedelta(days=days), time, local).timestamp()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -119,7 +119,7 @@ def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
 
 def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
     from descheduler.report import text
-    from descheduler.report.selection import Selection
+    from descheduler.report.text import Selection
 
     selection = Selection(args.only, args.limit)
     shown = selection.of(plan)

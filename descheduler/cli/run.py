@@ -7,11 +7,12 @@ import contextlib
 import logging
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from descheduler.cli.wakeable import Wakeable
+from koordlite.clock import SignalEvent
 from koordlite.model.errors import ConfigError, InputError, Problem
 
 if TYPE_CHECKING:
@@ -24,6 +25,37 @@ if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate, SelfSigned
     from koordlite.http.server import Server
     from koordlite.kube.client.access import Api
+
+
+class Wakeable:
+    """Waits that a stop ends for good, and a request to reload ends early."""
+
+    def __init__(self) -> None:
+        self.stop = SignalEvent()
+        self._woken = SignalEvent()
+
+    def listen(self) -> None:
+        """Take SIGTERM and SIGINT for a stop, and SIGHUP for a request to reload: the policy, and so a cycle at
+        once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.end())
+        signal.signal(signal.SIGHUP, lambda *_: self.wake())
+
+    def end(self) -> None:
+        """Stop."""
+        self.stop.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """End the wait that is, or the next one."""
+        self._woken.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Pass so many seconds, or fewer; True when it is time to stop."""
+        self._woken.wait(seconds)
+        self._woken.clear()
+        return self.stop.is_set()
+
 
 LOG = logging.getLogger("descheduler")
 _LISTEN = "127.0.0.1:10258"
@@ -221,8 +253,7 @@ def _evictor(
         yield None
         return
     from descheduler.cli import upstream
-    from descheduler.evictors.executor import PlanExecutor
-    from descheduler.evictors.leader_api import LeaderApi, waiting
+    from descheduler.evictors.executor import LeaderApi, PlanExecutor, waiting
     from descheduler.policy import reader
     from descheduler.serve.log import JobLog
     from koordlite.clock import RealClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from descheduler.arguments import windows
+from descheduler.arguments import pacing
 from descheduler.arguments.pacing import Pacing
 from descheduler.framework import Finding, PodView, Refusal
 from descheduler.history import past_evictions
@@ -41,9 +41,9 @@ class Pacer:
 
     def _outside(self) -> Refusal | None:
         asked = self._args.windows
-        if windows.is_open(asked, self._now):
+        if pacing.is_open(asked, self._now):
             return None
-        opens = times.show(windows.next_opening(asked, self._now))
+        opens = times.show(pacing.next_opening(asked, self._now))
         return Refusal("OutsideWindow", f"no window for evictions is open; the next one opens at {opens}")
 
     def _too_soon(self, pod: PodView) -> Refusal | None:

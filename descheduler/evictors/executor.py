@@ -1,12 +1,15 @@
 """Carries plans out: pods of profiles with MigrationController get jobs, the others are asked for at once.
 
-Jobs are worked on between the cycles, by a thread of its own, for as long as this process leads.
+Jobs are worked on between the cycles, by a thread of its own, for as long as this process leads. One that has lost the
+lease meanwhile sends nothing more.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,9 +20,46 @@ from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
 from descheduler.migration import objects, requests
 from descheduler.plan import Attempt, EvictionPlan
-from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
+from koordlite.kube.client.paging import Page
 from koordlite.model import duration
 from koordlite.threads import Worker
+
+
+class LeaderApi:
+    """An API server that is asked only while this process leads."""
+
+    def __init__(self, api: Api, leads: Callable[[], bool]) -> None:
+        self._api, self._leads = api, leads
+
+    def request(self, method: str, path: str, **how: Any) -> Answer:
+        """Ask, or ApiUnreachable with ECANCELED when another process may be the leader."""
+        self._check(path)
+        return self._api.request(method, path, **how)
+
+    def collect(self, path: str, query: Any = ()) -> Page:
+        """A whole list, with the same condition."""
+        self._check(path)
+        return self._api.collect(path, query)
+
+    def _check(self, path: str) -> None:
+        if not self._leads():
+            raise ApiUnreachable(errno.ECANCELED, "not the leader any more: nothing was asked", path)
+
+
+def waiting(wait: Callable[[float], bool], leads: Callable[[], bool]) -> Callable[[float], bool]:
+    """Waits that a lost lease ends too, within a second."""
+
+    def pass_time(seconds: float) -> bool:
+        left = seconds
+        while left > 0:
+            if not leads() or wait(min(1.0, left)):
+                return True
+            left -= 1.0
+        return False
+
+    return pass_time
+
 
 IDLE_SECONDS = 10.0
 """How often it is looked whether someone made a job, while there is none."""

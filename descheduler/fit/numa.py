@@ -1,19 +1,69 @@
-"""Would a pod get the NUMA nodes and CPUs it was promised, or pass kubelet's own admission?"""
+"""Would a pod get the NUMA nodes and CPUs it was promised, of Koordinator's scheduler or by kubelet's admission?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from descheduler.fit import koordinator
 from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import PodView
 from koordlite.model import keys
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.wire import objects
+from koordlite.numa.koordinator import ask as koordinator_ask
+from koordlite.numa.koordinator import schedule
+from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.numa.kubelet import amounts as admission
 from koordlite.numa.nrt import filter as nrt
+
+
+def koordinator_concerned(pod: PodView, capacity: FreeCapacity) -> bool:
+    """Koordinator's scheduler gave the pod its CPUs or NUMA nodes, and knows the CPUs of the node."""
+    return bool(capacity.node.koordinator.machine.cpus) and any(c.source == "koordinator" for c in pod.containers)
+
+
+def koordinator_answer(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple[Booking, ...]]:
+    """(why not, what the pod would take of each NUMA node): the scheduler's own rules and words.
+
+    A pod that was promised one NUMA node does not fit where the scheduler would give it several.
+    """
+    found = _allocation(pod, koordinator_state(capacity))
+    if isinstance(found, Refusal):
+        return f"Koordinator's scheduler would refuse it: {found}", ()
+    bookings = () if found is None else _allocated(found, capacity)
+    if pod.single_numa and len(bookings) > 1:
+        several = ", ".join(str(zone) for zone, _ in bookings)
+        return f"Koordinator's scheduler would give it NUMA nodes {several}, and one was promised", ()
+    return "", bookings
+
+
+def koordinator_state(capacity: FreeCapacity) -> NodeState:
+    """The node as the scheduler would see it: pods that the plan sends there hold what it would give them."""
+    return capacity.koordinator.once("after arrivals", lambda: _after_arrivals(capacity))
+
+
+def _after_arrivals(capacity: FreeCapacity) -> NodeState:
+    current = capacity.koordinator
+    for pod, _ in capacity.arrivals:
+        found = _allocation(pod, current) if koordinator_concerned(pod, capacity) else None
+        if isinstance(found, Allocation):
+            current = current.with_pod(found)
+    return current
+
+
+def _allocation(pod: PodView, current: NodeState) -> Allocation | Refusal | None:
+    wanted = koordinator_ask.of(pod.pod)
+    return schedule.bind(wanted, current, uid=pod.uid) if isinstance(wanted, koordinator_ask.PodAsk) else wanted
+
+
+def _allocated(found: Allocation, capacity: FreeCapacity) -> tuple[Booking, ...]:
+    """Amounts by NUMA node; where only CPUs were given, those of each."""
+    if found.zones:
+        return tuple(found.zones.items())
+    split = {zone: len(cpus & found.cpus) for zone, cpus in capacity.node.koordinator.machine.by_node.items()}
+    return tuple((zone, {"cpu": Quantity.of(count)}) for zone, count in sorted(split.items()) if count)
 
 
 def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[str, tuple[Booking, ...]]:
@@ -24,8 +74,8 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[s
     strict = _strict_policy(capacity)
     if not pod.promised and not (strict and counted_by_admission(pod)):
         return "", ()
-    if koordinator.concerned(pod, capacity) and not strict:
-        return koordinator.answer(pod, capacity)
+    if koordinator_concerned(pod, capacity) and not strict:
+        return koordinator_answer(pod, capacity)
     if not capacity.zones:
         return ("the node's NUMA nodes are not reported", ()) if pod.promised else ("", ())
     if pod.promised and not pod.single_numa and not strict:

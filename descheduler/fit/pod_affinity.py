@@ -1,18 +1,21 @@
-"""Required pod affinity: beside whom a pod has to be, kept up to date while a plan is made.
+"""Required pod affinity and anti-affinity: beside whom a pod has to be, and whom it must not be with. Both over whole
+domains, kept up to date while a plan is made.
 
 Source: kube-scheduler's InterPodAffinity filter. A pod counts when it matches all of the terms; where nobody does, the
-first pod of a group may be anywhere, if it matches them itself. Upstream does not ask for this (docs/compatibility.md).
+first pod of a group may be anywhere, if it matches them itself. Upstream does not ask for affinity, and for
+anti-affinity looks at the candidate's own terms and at pods of the one node only (docs/compatibility.md).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.fit.matching_pods import MatchingPods, Selected
-from descheduler.fit.pod_anti_affinity import namespace_counts
 from descheduler.framework import PodView, View
-from descheduler.picture.pods import SpecKey
+from descheduler.picture.pods import SpecKey, anti_affinity_terms
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
@@ -32,7 +35,7 @@ def met(value: str | None, wanted: frozenset[str] | None) -> bool:
     return value is not None and (wanted is None or value in wanted)
 
 
-def refusal(key: str) -> str:
+def alone(key: str) -> str:
     """What a node says where nobody is whom the pod has to be with."""
     return f"no pod that its required affinity asks for is there, by {key}"
 
@@ -95,3 +98,170 @@ class PodAffinity:
             if view is not None and key in view.node.labels:
                 found[view.node.labels[key]].add(uid)
         return found
+
+
+TOGETHER = "pod matches inter-pod anti-affinity rule of other pod on node"
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """Values of a node label where someone but the pod itself is."""
+
+    holders: Mapping[str, Collection[str]]
+    """uids by value."""
+    uid: str
+
+    def __contains__(self, value: str | None) -> bool:
+        """Is another pod there? None: nodes without the label."""
+        uids = self.holders.get(value) if value is not None else None
+        if not uids:
+            return False
+        return len(uids) > 1 or self.uid not in uids
+
+
+Blocked = list[tuple[str, Elsewhere]]
+"""Values of a node label where the pod may not be, by label."""
+
+
+class _Held(msgspec.Struct):
+    """One term, and where the pods are that have it."""
+
+    term: objects.PodAffinityTerm
+    namespace: str
+    """Of the pods that have it."""
+    holders: dict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
+    """uids by value of the topology label."""
+
+
+class PodAntiAffinity:
+    """Which pods may not share a domain."""
+
+    def __init__(self, view: View, matching_pods: MatchingPods) -> None:
+        self._view = view
+        self._matching_pods = matching_pods
+        self._labelled: dict[str, Mapping[str, str]] = {}
+        self._held: dict[Hashable, _Held] = {}
+        self._by_label: dict[tuple[str, str], list[_Held]] = defaultdict(list)
+        self._unlabelled: list[_Held] = []
+        self._near: dict[Hashable, _Near] = {}
+        """The pods that a term selects."""
+        for group in view.groups:
+            for term in anti_affinity_terms(group.first):
+                self._hold(self._held_for(term, group.namespace), [(pod.uid, pod.node) for pod in group.pods])
+
+    def blocked(self, pod: PodView) -> Blocked:
+        """Where the pod may not be, by its own terms and by those of others."""
+        near = [held for item in pod.pod.labels.items() for held in self._by_label.get(item, ())]
+        against = [held for held in near + self._unlabelled if self._selects(held, pod)]
+        by_others = [(held.term.topology_key, Elsewhere(held.holders, pod.pod.uid)) for held in against]
+        return by_others + [
+            (term.topology_key, Elsewhere(self._selected_by(pod, number, term).up_to_date(), pod.pod.uid))
+            for number, term in enumerate(anti_affinity_terms(pod))
+        ]
+
+    def left(self, pod: PodView, node: str) -> None:
+        """Note that `pod` is no more on `node`."""
+        for term in anti_affinity_terms(pod):
+            # Terms of a pod that has ended are nobody's business: unless others have them, they were never looked at.
+            held = self._held.get(_key(term, pod.pod.namespace))
+            if held:
+                held.holders[self._values(term.topology_key).get(node, "")].discard(pod.uid)
+
+    def came(self, pod: PodView, node: str) -> None:
+        """Note that a pod like `pod` is expected on `node`."""
+        for term in anti_affinity_terms(pod):
+            self._hold(self._held_for(term, pod.pod.namespace), [(pod.uid, node)])
+
+    def _held_for(self, term: objects.PodAffinityTerm, namespace: str) -> _Held:
+        key = _key(term, namespace)
+        held = self._held.get(key)
+        if held is None:
+            held = self._held[key] = _Held(term, namespace)
+            # Under the label it asks for that fewest others ask for, so that few terms are looked at for a pod.
+            selector = term.label_selector
+            labels = (selector.match_labels or {}).items() if selector else ()
+            wanted = min(labels, key=lambda item: len(self._by_label.get(item, ())), default=None)
+            if wanted:
+                self._by_label[wanted].append(held)
+            else:
+                self._unlabelled.append(held)
+        return held
+
+    def _hold(self, held: _Held, pods: Iterable[tuple[str, str]]) -> None:
+        """`pods`: uid and node."""
+        values = self._values(held.term.topology_key)
+        for uid, node in pods:
+            value = values.get(node)
+            if value is not None:
+                held.holders[value].add(uid)
+
+    def _values(self, key: str) -> Mapping[str, str]:
+        """Value of a label by node; a node without it is missing."""
+        known = self._labelled.get(key)
+        if known is None:
+            labels = ((node.name, node.node.labels) for node in self._view.nodes.values())
+            known = self._labelled[key] = {name: one[key] for name, one in labels if key in one}
+        return known
+
+    def _selects(self, held: _Held, pod: PodView) -> bool:
+        inside = namespace_counts(held.term, held.namespace, pod.pod.namespace, self._view.namespaces)
+        return inside and label_selectors.labels_match(held.term.label_selector, pod.pod.labels)
+
+    def _selected_by(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> _Near:
+        """The pods that this term of the pod selects."""
+        key = (pod.template.spec, number)
+        if key not in self._near:
+            names = self._namespaces(term, pod.pod.namespace)
+            selected = [self._matching_pods.selected(name, term.label_selector) for name in names]
+            self._near[key] = _Near(selected, self._values(term.topology_key))
+        return self._near[key]
+
+    def _namespaces(self, term: objects.PodAffinityTerm, own: str) -> Iterable[str]:
+        if not term.namespaces and term.namespace_selector is None:
+            return (own,)
+        return [n for n in self._matching_pods.namespaces if namespace_counts(term, own, n, self._view.namespaces)]
+
+
+class _Near:
+    """uids of selected pods by value of a label of their nodes, brought up to date when they are asked for."""
+
+    def __init__(self, selected: list[Selected], values: Mapping[str, str]) -> None:
+        """`values`: value of the label by node."""
+        self._values = values
+        self._holders: dict[str, set[str]] = defaultdict(set)
+        self._seen = [(one, len(one.moves)) for one in selected]
+        for uid, node in (item for one in selected for item in one.where.items()):
+            self._come(uid, node)
+
+    def up_to_date(self) -> Mapping[str, set[str]]:
+        """uids by value."""
+        for one, seen in self._seen:
+            for uid, left, came in one.moves[seen:]:
+                self._holders[self._values.get(left, "")].discard(uid)
+                self._come(uid, came)
+        self._seen = [(one, len(one.moves)) for one, _ in self._seen]
+        return self._holders
+
+    def _come(self, uid: str, node: str) -> None:
+        value = self._values.get(node)
+        if value is not None:
+            self._holders[value].add(uid)
+
+
+def namespace_counts(
+    term: objects.PodAffinityTerm, own: str, other: str, namespaces: Mapping[str, Mapping[str, str]]
+) -> bool:
+    """Does a term of a pod in namespace `own` speak of pods in namespace `other`?"""
+    if not term.namespaces and term.namespace_selector is None:
+        return own == other
+    listed = other in (term.namespaces or ())
+    return listed or label_selectors.labels_match(term.namespace_selector, namespaces.get(other, {}))
+
+
+def _key(term: objects.PodAffinityTerm, namespace: str) -> Hashable:
+    return (
+        term.topology_key,
+        label_selectors.key(term.label_selector),
+        namespace if not term.namespaces and term.namespace_selector is None else "",
+        term.namespaces,
+        label_selectors.key(term.namespace_selector),
+    )

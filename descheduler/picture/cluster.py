@@ -7,10 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from descheduler.picture import label_index
-from descheduler.picture.label_index import LabelIndex
+from descheduler.picture import templates
 from descheduler.picture.pods import PodView
-from descheduler.picture.templates import SpecGroup
+from descheduler.picture.templates import LabelIndex, SpecGroup
 from koordlite.model import cpuset, times
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
@@ -262,7 +261,7 @@ class View(msgspec.Struct, frozen=True, dict=True):
     @functools.cached_property
     def indices(self) -> Mapping[str, LabelIndex]:
         """`groups` by label, by namespace."""
-        return label_index.by_namespace(self.groups)
+        return templates.indices(self.groups)
 
     @functools.cached_property
     def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:

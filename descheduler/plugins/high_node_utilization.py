@@ -12,7 +12,7 @@ from typing import Literal
 
 from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
-from descheduler.utilization import args, classify, drain, levels
+from descheduler.utilization import args, drain, levels
 from descheduler.utilization.levels import Level
 from koordlite.model.settings import bounded
 
@@ -39,11 +39,11 @@ class Config:
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that should leave a nearly empty node; notes say why nothing is done."""
-    tracked = frozenset({*config.thresholds, *classify.BASIC})
+    tracked = frozenset({*config.thresholds, *levels.BASIC})
     measure = levels.by_requests(handle.nodes, tracked)
     for level in measure.levels:
-        level.ceiling = classify.ceilings(tracked=tracked, limits={}, capacity=level.capacity)
-    empty = [level for level in measure.levels if classify.within(level.percent, config.thresholds)]
+        level.ceiling = levels.ceilings(tracked=tracked, limits={}, capacity=level.capacity)
+    empty = [level for level in measure.levels if levels.within(level.percent, config.thresholds)]
     names = {level.node.name for level in empty}
     takers = [level for level in measure.levels if level.schedulable and level.node.name not in names]
     idle = _why_nothing(config, len(empty), len(measure.levels), len(takers))
@@ -65,7 +65,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
 
 def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
     """How full its node is, and what counts as nearly empty."""
-    measure = levels.by_requests(handle.nodes, frozenset({*config.thresholds, *classify.BASIC}))
+    measure = levels.by_requests(handle.nodes, frozenset({*config.thresholds, *levels.BASIC}))
     named = next((_named(level, config) for level in measure.levels if level.node.name == pod.node), {})
     return f"{pod.node}: {drain.shown(named)}; nearly empty up to {drain.shown(config.thresholds)}"
 

@@ -11,11 +11,9 @@ import msgspec
 
 from descheduler.arguments.common import selected
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
-from descheduler.utilization import classify, drain, load, load_args
-from descheduler.utilization.anomaly import NEW, Debounce, Watch, marked
-from descheduler.utilization.load import Load
-from descheduler.utilization.load_args import Pool
-from descheduler.utilization.relieve import Pass
+from descheduler.utilization import drain, levels, load, load_args
+from descheduler.utilization.load import Load, Pass
+from descheduler.utilization.load_args import NEW, Debounce, Pool, Watch, marked
 from koordlite.model import duration, times
 
 NAME = "LowNodeLoad"
@@ -53,7 +51,7 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
         loads = load.loads(compared, usage, pool, oldest_seconds=config.node_metric_expiration_seconds)
         one = next((each for each in loads if each.node.name == pod.node), None)
         if one:
-            shown = drain.shown(classify.percentages(used=one.used, capacity=load.capacity(node)))
+            shown = drain.shown(levels.percentages(used=one.used, capacity=load.capacity(node)))
             words.append(f"{pod.node}: {shown}; too full above {drain.shown(pool.high_thresholds)}")
     return "; ".join(words) or f"the use of {pod.node} is not known"
 

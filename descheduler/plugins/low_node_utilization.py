@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
-from descheduler.utilization import args, classify, drain, levels
+from descheduler.utilization import args, drain, levels
 from descheduler.utilization.levels import Level, Measure
 from koordlite.model.settings import bounded
 
@@ -65,10 +65,10 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
         return
     low, high = _limits(config, measure)
     for level in measure.levels:
-        level.ceiling = classify.ceilings(tracked=level.used, limits=high, capacity=level.capacity)
-    underutilized = [level for level in measure.levels if level.schedulable and classify.within(level.percent, low)]
+        level.ceiling = levels.ceilings(tracked=level.used, limits=high, capacity=level.capacity)
+    underutilized = [level for level in measure.levels if level.schedulable and levels.within(level.percent, low)]
     names = {level.node.name for level in underutilized}
-    full = [x for x in measure.levels if x.node.name not in names and classify.beyond(x.percent, high)]
+    full = [x for x in measure.levels if x.node.name not in names and levels.beyond(x.percent, high)]
     idle = _why_nothing(config, len(underutilized), len(full), len(measure.levels))
     if idle:
         yield idle
@@ -104,7 +104,7 @@ def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
 
 
 def _measure(config: Config, handle: Handle) -> Measure:
-    tracked = frozenset({*config.thresholds, *classify.BASIC})
+    tracked = frozenset({*config.thresholds, *levels.BASIC})
     if config.by == "Prometheus" and config.metrics_utilization:
         return levels.by_query(handle.nodes, handle.usage("Prometheus", config.metrics_utilization.query))
     if config.by:
@@ -116,9 +116,9 @@ def _limits(config: Config, measure: Measure) -> tuple[Mapping[str, float], Mapp
     """Percent up to which a node is underutilized, and from which it is too full."""
     if not config.use_deviation_thresholds:
         return config.thresholds, config.target_thresholds
-    average = classify.averages(level.percent for level in measure.levels)
-    low = classify.around(average, config.thresholds, sign=-1)
-    return low, classify.around(average, config.target_thresholds, sign=1)
+    average = levels.averages(level.percent for level in measure.levels)
+    low = levels.around(average, config.thresholds, sign=-1)
+    return low, levels.around(average, config.target_thresholds, sign=1)
 
 
 def _why_nothing(config: Config, underutilized: int, full: int, nodes: int) -> Note | None:

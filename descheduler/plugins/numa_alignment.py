@@ -21,11 +21,11 @@ from descheduler.framework import (
     stale_placement,
     young_spared,
 )
-from descheduler.rules import numa_wording
 from koordlite.formulas.topology import numa
 from koordlite.model import duration, keys, nrt
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.settings import bounded, duration_text
+from koordlite.model.topology import Topology
 
 NAME = "NUMAAlignment"
 POINT = "deschedule"
@@ -123,9 +123,9 @@ def _finding(pod: PodView, node: NodeView, wrong: numa.Violation, config: Config
         reason=wrong.reason,
         severity=wrong.severity,
         container=wrong.container,
-        promise=numa_wording.promise(container, wrong),
-        fact=numa_wording.fact(container, node.topology, wrong),
-        cure=numa_wording.cure(wrong),
+        promise=promise(container, wrong),
+        fact=fact(container, node.topology, wrong),
+        cure=cure(wrong),
         evidence=wrong.evidence,
         weight=_weight(container, node, wrong),
         sightings=config.min_sightings,
@@ -145,3 +145,60 @@ def _weight(container: ContainerPlacement | None, node: NodeView, wrong: numa.Vi
         return 0
     parts = nrt.by_numa_node(node.topology, container.cpuset).values()
     return len(container.cpuset) - max(map(len, parts), default=0)
+
+
+def promise(container: ContainerPlacement | None, wrong: numa.Violation) -> str:
+    """What was promised to the container, or to the pod as a whole, and by whom."""
+    if wrong.reason == "PolicyMismatch":
+        return f"kubelet's policy {wrong.evidence['pod']}, by annotation"
+    if container is None:
+        return "one NUMA node for the whole pod, by kubelet"
+    parts = ["one NUMA node"] if container.single_numa else []
+    if container.promised_cpus:
+        parts.append(f"CPUs {container.promised_cpus}")
+    if container.promised_nodes:
+        parts.append(f"NUMA {numa.node_list(container.promised_nodes)}")
+    return f"{', '.join(parts) or 'CPUs of its own'}, by {container.source}"
+
+
+def fact(container: ContainerPlacement | None, topology: Topology, wrong: numa.Violation) -> str:
+    """What is the case instead."""
+    evidence, where = wrong.evidence, _where(container, topology)
+    match wrong.reason:
+        case "CPUOutsideAssignment":
+            said = f"may run on {where}; {evidence['cpus']} were not promised"
+        case "CPUSpansNUMA":
+            said = f"is on NUMA {evidence['nodes']}: {where}"
+        case "CPUWrongNUMA":
+            said = f"runs on {where}"
+        case "RemoteMemory":
+            mib, part = int(evidence["remoteBytes"]) // _MIB, float(evidence["remoteRatio"])
+            said = f"{mib} MiB ({part:.0%}) of its memory is not on NUMA {evidence['nodes']}"
+        case "MemsSpanNUMA":
+            said = f"may take memory from NUMA {evidence['nodes']} as well"
+        case "DeviceRemote":
+            said = f"devices {evidence['devices']} are on another NUMA node"
+        case "PodSpansNUMA":
+            said = f"its containers are on NUMA {evidence['nodes']}"
+        case _:
+            kubelet, cpus = evidence["topologyManagerPolicy"], evidence["cpuManagerPolicy"]
+            said = f"the node runs topology manager {kubelet}, CPU manager {cpus}"
+    return said
+
+
+def cure(wrong: numa.Violation) -> str:
+    """What would put it right."""
+    if wrong.severity == "exposed":
+        return "nothing went wrong yet: a narrower cpuset.mems would keep it so"
+    if wrong.severity == "fixable":
+        return "the agent writes the promised cpuset again; nothing has to move"
+    if wrong.reason == "PolicyMismatch":
+        return "move it to a node whose kubelet runs that policy"
+    return "only a new start is aligned again: it has to move, or be restarted"
+
+
+def _where(container: ContainerPlacement | None, topology: Topology) -> str:
+    if container is None or not container.cpuset:
+        return "no CPUs of its own"
+    nodes = numa.node_list(topology.numa_of(container.cpuset)) or "unknown"
+    return f"CPUs {container.cpuset} (NUMA {nodes})"

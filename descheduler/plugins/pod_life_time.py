@@ -13,7 +13,7 @@ from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.picture import pod_states
+from descheduler.picture import pods
 from descheduler.rules.pod_filter import ANY_OWNER, EVERYWHERE, OwnerKinds, chosen
 from koordlite.model import duration, times
 from koordlite.model.settings import bounded
@@ -76,7 +76,7 @@ class ConditionFilter:
             return False
         if self.min_time_since_last_transition_seconds is None:
             return True
-        since = pod_states.seconds_since(condition.last_transition_time, now)
+        since = pods.seconds_since(condition.last_transition_time, now)
         return since is not None and math.floor(since) >= self.min_time_since_last_transition_seconds
 
 
@@ -121,7 +121,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             made = pod.object.metadata.creation_timestamp
             if made and newest < made and len(made) == len(newest) and made[-1] == "Z":
                 continue
-            age = pod_states.age_seconds(pod, now)
+            age = pods.age_seconds(pod, now)
             if _too_old(age, config.max_pod_life_time_seconds) and _matches(pod, now, config):
                 found.append((age, pod))
     found.sort(key=lambda one: (-one[0], one[1].key))
@@ -132,7 +132,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
     """Age of most, and what else is asked for."""
     now = times.parse(view.time)
-    age = pod_states.age_seconds(pod, now)
+    age = pods.age_seconds(pod, now)
     most = config.max_pod_life_time_seconds
     shown = "age unknown" if age == float("inf") else duration.age(age)
     words = [shown if most is None else f"{shown} of {duration.age(most)}"]
@@ -193,7 +193,7 @@ def _states(pod: PodView, config: Config) -> Iterator[str]:
     if pod.object.status.reason:
         yield pod.object.status.reason
     init, ephemeral = config.including_init_containers, config.including_ephemeral_containers
-    yield from pod_states.reasons(pod, init=init, ephemeral=ephemeral)
+    yield from pods.reasons(pod, init=init, ephemeral=ephemeral)
 
 
 def _condition(pod: PodView, now: float, config: Config) -> objects.PodCondition | None:
@@ -202,7 +202,7 @@ def _condition(pod: PodView, now: float, config: Config) -> objects.PodCondition
 
 
 def _exit_code(pod: PodView, config: Config) -> int | None:
-    codes = pod_states.exit_codes(pod, init=config.including_init_containers)
+    codes = pods.exit_codes(pod, init=config.including_init_containers)
     return next((code for code in codes if code in config.exit_codes), None)
 
 

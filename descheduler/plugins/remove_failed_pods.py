@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.picture import pod_states
+from descheduler.picture import pods
 from descheduler.rules.pod_filter import EVERYWHERE, chosen, owned_by
 from koordlite.model import duration, times
 from koordlite.model.settings import bounded
@@ -55,7 +55,7 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
     """Phase, and of a failed pod its age and reasons."""
     if pod.pod.phase != "Failed":
         return f"its phase is {pod.pod.phase}, not Failed"
-    age, least = pod_states.age_seconds(pod, times.parse(view.time)), config.min_pod_lifetime_seconds
+    age, least = pods.age_seconds(pod, times.parse(view.time)), config.min_pod_lifetime_seconds
     shown = "age unknown" if age == float("inf") else duration.age(age)
     words = [shown if least is None else f"{shown}, at least {duration.age(least)} asked for"]
     words += [f"reasons {', '.join(dict.fromkeys(_reasons(pod, config))) or 'none'}"]
@@ -63,13 +63,13 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
 
 
 def _judge_pod(pod: PodView, now: float, config: Config) -> Finding | None:
-    age = pod_states.age_seconds(pod, now)
+    age = pods.age_seconds(pod, now)
     if config.min_pod_lifetime_seconds is not None and age < config.min_pod_lifetime_seconds:
         return None
     if config.exclude_owner_kinds and owned_by(pod, config.exclude_owner_kinds):
         return None
     reasons = list(_reasons(pod, config))
-    codes = list(pod_states.exit_codes(pod, init=config.including_init_containers))
+    codes = list(pods.exit_codes(pod, init=config.including_init_containers))
     if config.reasons and not set(reasons) & set(config.reasons):
         return None
     if config.exit_codes and not set(codes) & set(config.exit_codes):
@@ -91,4 +91,4 @@ def _judge_pod(pod: PodView, now: float, config: Config) -> Finding | None:
 def _reasons(pod: PodView, config: Config) -> Iterator[str]:
     if pod.object.status.reason:
         yield pod.object.status.reason
-    yield from pod_states.reasons(pod, init=config.including_init_containers)
+    yield from pods.reasons(pod, init=config.including_init_containers)

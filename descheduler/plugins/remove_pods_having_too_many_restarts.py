@@ -12,7 +12,7 @@ from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.picture import pod_states
+from descheduler.picture import pods
 from descheduler.rules.pod_filter import EVERYWHERE, chosen
 
 NAME = "RemovePodsHavingTooManyRestarts"
@@ -58,7 +58,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
 
 def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
     """Restarts of the threshold."""
-    count = pod_states.restarts(pod, init=config.including_init_containers)
+    count = pods.restarts(pod, init=config.including_init_containers)
     states = "" if _in_states(pod, config) else f"; in none of the states {', '.join(config.states)}"
     return f"{count} of {config.pod_restart_threshold} restarts{states}"
 
@@ -66,22 +66,22 @@ def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
 def _often_restarted(node: NodeView, config: Config) -> Iterator[tuple[int, PodView]]:
     init = config.including_init_containers
     restarted = node.those((NAME, init), _RESTARTED[init])
-    most = node.once((NAME, init), lambda: max([pod_states.restarts(pod, init=init) for pod in restarted], default=0))
+    most = node.once((NAME, init), lambda: max([pods.restarts(pod, init=init) for pod in restarted], default=0))
     if most < config.pod_restart_threshold:
         return
     for pod in chosen(restarted, config.namespaces, config.label_selector):
-        count = pod_states.restarts(pod, init=init)
+        count = pods.restarts(pod, init=init)
         if count >= config.pod_restart_threshold and _in_states(pod, config):
             yield count, pod
 
 
 _RESTARTED: Mapping[bool, Callable[[PodView], bool]] = {
-    False: lambda pod: pod_states.restarts(pod) > 0,
-    True: lambda pod: pod_states.restarts(pod, init=True) > 0,
+    False: lambda pod: pods.restarts(pod) > 0,
+    True: lambda pod: pods.restarts(pod, init=True) > 0,
 }
 """Whether a pod was restarted at all, without and with its init containers."""
 
 
 def _in_states(pod: PodView, config: Config) -> bool:
-    waiting = pod_states.reasons(pod, ended=False, init=config.including_init_containers)
+    waiting = pods.reasons(pod, ended=False, init=config.including_init_containers)
     return not config.states or pod.pod.phase in config.states or any(reason in config.states for reason in waiting)

@@ -14,10 +14,9 @@ from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
-from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import node_affinity
-from descheduler.picture.templates import SpecGroup, place
-from descheduler.rules import domain_balance, pod_filter
+from descheduler.picture.templates import LabelIndex, SpecGroup, place
+from descheduler.rules import pod_filter, spread_constraints
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups
 from descheduler.rules.spread_constraints import Constraint, Domains, Spread
 
@@ -100,7 +99,7 @@ class _Namespace:
             sizes = [len(pods) for pods in domains.values()]
             if len(domains) < len(values):
                 sizes.append(0)
-            if not domain_balance.is_level(sizes, constraint.max_skew):
+            if not spread_constraints.is_level(sizes, constraint.max_skew):
                 yield from self._level(_Skewed(constraint, holder, domains, values), min(sizes))
 
     def _holders(self) -> list[PodView]:
@@ -115,7 +114,7 @@ class _Namespace:
         ordered = [sorted(pods, key=self._last_first) for pods in skewed.ordered]
         skew = skewed.constraint.max_skew
         must_fit = self._config.topology_balance_node_fit
-        moves = domain_balance.moves(
+        moves = spread_constraints.moves(
             ordered,
             skew,
             lambda pod: self._goes(pod) or (self._handle.evictable(pod) and (not must_fit or self._fits(pod, below))),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, View
-from descheduler.picture import pod_states
+from descheduler.picture import pods
 from koordlite.model import duration, times
 from koordlite.model.settings import bounded, duration_text
 
@@ -74,9 +74,9 @@ def _piles(node: NodeView, config: Config, now: float) -> Iterator[tuple[str, li
         if pod.pod.phase == "Failed" and _reason(pod, config.reasons):
             failed[pod.owner].append(pod)
     window = duration.seconds(config.window)
-    for owner, pods in sorted(failed.items()):
-        if sum(pod_states.age_seconds(pod, now) <= window for pod in pods) >= config.min_pods:
-            yield owner, pods
+    for owner, pile in sorted(failed.items()):
+        if sum(pods.age_seconds(pod, now) <= window for pod in pile) >= config.min_pods:
+            yield owner, pile
 
 
 def _reason(pod: PodView, reasons: Sequence[str]) -> str:

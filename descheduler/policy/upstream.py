@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from descheduler import plugins
-from descheduler.arguments import cron, zones
+from descheduler.arguments import cron
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
-from descheduler.arguments.pacing import LOOPS, Loops
-from descheduler.arguments.windows import Window
+from descheduler.arguments.pacing import LOOPS, Loops, Window
 from descheduler.framework import Plugin, Point
 from koordlite.model import duration, label_selectors
 from koordlite.model.settings import bounded
@@ -297,7 +296,7 @@ class Policy:
     schedule: str = ""
     """When `descheduler run` begins a cycle, as a cron expression like `0 3 * * 1-5`, in place of an interval. A start
     that was missed is made up for once. Not in upstream."""
-    time_zone: str = dataclasses.field(default="UTC", metadata={"check": zones.zone})
+    time_zone: str = dataclasses.field(default="UTC", metadata={"check": cron.zone})
     """Time zone of the schedule: a name in the tz database, like `Europe/Berlin`. Not in upstream."""
     loops: Loops = LOOPS
     """When to stop moving pods that come back wrong. Not in upstream."""

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import fingerprint
 from descheduler.picture.pods import SpecKey, anti_affinity_terms
-from descheduler.picture.templates import SpecGroup
+from descheduler.picture.templates import LabelIndex, SpecGroup
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 

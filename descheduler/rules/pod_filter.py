@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import NodeView, PodView, View
-from descheduler.picture import label_index
-from descheduler.picture.label_index import LabelIndex
-from descheduler.picture.templates import SpecGroup
+from descheduler.picture import templates
+from descheduler.picture.templates import LabelIndex, SpecGroup
 from koordlite.model import label_selectors
 
 EVERYWHERE = Namespaces()
@@ -86,4 +85,4 @@ def _narrowed(group: SpecGroup, names: Collection[str], selector: LabelSelector 
 
 def indices(view: View, groups: Sequence[SpecGroup]) -> Mapping[str, LabelIndex]:
     """`chosen_groups` by label, by namespace; shared by all who look at all pods of the picture."""
-    return view.indices if groups is view.groups else label_index.by_namespace(groups)
+    return view.indices if groups is view.groups else templates.indices(groups)

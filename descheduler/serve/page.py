@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from descheduler.plan import EvictionPlan, Outcome
-from descheduler.report import zone_map
+from descheduler.report import numa_map
 from descheduler.serve.loop import CycleResult
 from koordlite.report import units
 from koordlite.report.html import page, strict
@@ -70,14 +70,14 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refr
     wrong: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in result.plan.outcomes:
         wrong[outcome.pod.node].append(outcome)
-    nodes = zone_map.chosen(result.plan, wrong, text)
+    nodes = numa_map.chosen(result.plan, wrong, text)
     return page.page(
         "Descheduler",
         _tiles(result, result.plan),
         _search(text, refresh),
-        zone_map.section(nodes, wrong),
+        numa_map.section(nodes, wrong),
         _violations([o for o in result.plan.outcomes if text in o.pod.key or text in o.pod.node]),
-        zone_map.details(nodes, wrong),
+        numa_map.details(nodes, wrong),
         _cycles(past),
         _problems(result),
         page.section("More", el("ul", [el("li", el("a", path, href=f".{path}")) for path in LINKS], class_="legend")),

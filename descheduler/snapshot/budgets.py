@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from descheduler.framework import DisruptionBudget, PodView
-from descheduler.picture import label_index
+from descheduler.picture import templates
 from descheduler.picture.templates import SpecGroup
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects as wire
@@ -32,7 +32,7 @@ def covered(
     """The budgets by `namespace/name`. `before`: those of the last picture, since when pods `left` and `came`;
     `everything`: all pods that there are now."""
     gone, new = _by_namespace(left), _by_namespace(came)
-    indices = functools.cache(lambda: label_index.by_namespace(everything))
+    indices = functools.cache(lambda: templates.indices(everything))
     found: dict[str, CoveredPods] = {}
     for obj in objects:
         meta = obj.metadata

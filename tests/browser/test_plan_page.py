@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chromium import Browser, has_axe
 
-from descheduler.report import html, html_nodes
+from descheduler.report import html
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
 from tests.descheduler.conftest import Cluster
@@ -98,7 +98,7 @@ def test_the_receiving_node_is_drawn_as_the_plan_leaves_it(chromium: Browser, pa
 
 
 def test_drawings_of_large_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_nodes, "CELLS_SHOWN", 32)
+    monkeypatch.setattr(html, "CELLS_SHOWN", 32)
     shown = html.render(made().plan(POLICY))
     assert shown.count("CPUs of n-1 by NUMA node") == 2, "before and after"
     assert "CPUs of n-10 by NUMA node" not in shown and "and 1 more nodes: plan.json has them all" in shown

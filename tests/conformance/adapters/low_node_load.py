@@ -12,9 +12,8 @@ from descheduler.framework import View
 from descheduler.metrics_sources import node_metric
 from descheduler.picture import amounts
 from descheduler.utilization import koord_order
-from descheduler.utilization.anomaly import NEW, AnomalyCondition, Debounce, marked
-from descheduler.utilization.load_args import Config, Pool
-from descheduler.utilization.relieve import overused
+from descheduler.utilization.load import overused
+from descheduler.utilization.load_args import NEW, AnomalyCondition, Config, Debounce, Pool, marked
 from koordlite.model import times
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict

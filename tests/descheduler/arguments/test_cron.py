@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.arguments import cron, windows
-from descheduler.arguments.windows import Window
+from descheduler.arguments import cron, pacing
+from descheduler.arguments.pacing import Window
 
 
 def at(text: str) -> float:
@@ -82,8 +82,8 @@ NIGHT = Window(cron="0 22 * * 1-5", duration="6h", time_zone="Europe/Berlin")
     ],
 )
 def test_a_window_by_cron_is_open_for_its_duration(moment: str, open_: bool) -> None:
-    assert windows.is_open((NIGHT,), at(moment)) is open_
-    assert windows.next_opening((NIGHT,), at(moment)) > at(moment)
+    assert pacing.is_open((NIGHT,), at(moment)) is open_
+    assert pacing.next_opening((NIGHT,), at(moment)) > at(moment)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.arguments import windows, zones
-from descheduler.arguments.windows import DAYS, Window
+from descheduler.arguments import cron, pacing
+from descheduler.arguments.pacing import DAYS, Window
 
 NIGHT = Window(days=("Fri",), start="22:00", end="04:00", time_zone="Europe/Berlin")
 
@@ -30,16 +30,16 @@ def at(text: str) -> float:
     ],
 )
 def test_a_window_over_midnight_belongs_to_the_day_it_begins(moment: str, open_: bool) -> None:
-    assert windows.is_open((NIGHT,), at(moment)) is open_
+    assert pacing.is_open((NIGHT,), at(moment)) is open_
 
 
 def test_without_windows_it_is_always_open() -> None:
-    assert windows.is_open((), 0.0)
+    assert pacing.is_open((), 0.0)
 
 
 def test_the_next_opening_is_that_of_the_soonest_window() -> None:
     morning = Window(days=("Mon",), start="08:00", end="09:00")
-    assert windows.next_opening((NIGHT, morning), at("2026-01-03T12:00:00Z")) == at("2026-01-05T08:00:00Z")
+    assert pacing.next_opening((NIGHT, morning), at("2026-01-03T12:00:00Z")) == at("2026-01-05T08:00:00Z")
 
 
 @given(
@@ -53,22 +53,22 @@ def test_the_next_opening_is_that_of_the_soonest_window() -> None:
     st.floats(min_value=1.7e9, max_value=1.8e9),
 )
 def test_a_closed_window_opens_when_it_says(window: Window, moment: float) -> None:
-    opening = windows.next_opening((window,), moment)
+    opening = pacing.next_opening((window,), moment)
     assert moment < opening <= moment + 8 * 86400
-    assert windows.is_open((window,), opening)
-    if not windows.is_open((window,), moment):
-        assert not windows.is_open((window,), (moment + opening) / 2)
+    assert pacing.is_open((window,), opening)
+    if not pacing.is_open((window,), moment):
+        assert not pacing.is_open((window,), (moment + opening) / 2)
 
 
 @pytest.mark.parametrize("text", ["8:00", "24:01", "12-30", "", "12:60", "aa:bb", "012:0"])
 def test_a_time_of_day_is_written_with_four_digits(text: str) -> None:
     with pytest.raises(ValueError, match="no time of day"):
-        windows.minutes(text)
+        pacing.minutes(text)
 
 
 def test_an_unknown_time_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="tz database"):
-        zones.zone("Europe/Atlantis")
+        cron.zone("Europe/Atlantis")
 
 
 def test_a_window_needs_a_day() -> None:

@@ -12,8 +12,7 @@ from apiserver import Fault
 
 from descheduler.cycle import planner
 from descheduler.evictors import cordons, deletion_costs, dry_run
-from descheduler.evictors.executor import PlanExecutor
-from descheduler.evictors.leader_api import LeaderApi
+from descheduler.evictors.executor import LeaderApi, PlanExecutor
 from descheduler.evictors.migration import Progress
 from descheduler.plan import EvictionPlan
 from descheduler.policy import reader

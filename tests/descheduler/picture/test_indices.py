@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from descheduler.framework import NodeView, PodView
 from descheduler.picture import node_index
-from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import NodeIndex
-from descheduler.picture.templates import grouped
+from descheduler.picture.templates import LabelIndex, grouped
 from koordlite.model import label_selectors, node, node_selectors
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire

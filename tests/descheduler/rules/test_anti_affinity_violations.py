@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture.label_index import by_namespace
-from descheduler.picture.templates import grouped, place
+from descheduler.picture.templates import grouped, indices, place
 from descheduler.rules.anti_affinity_violations import Conflicts
 from koordlite.model import label_selectors, node
 from koordlite.model.pod import pod_reader
@@ -73,7 +72,7 @@ def test_the_index_finds_whom_a_comparison_of_all_pairs_finds(
 ) -> None:
     present = [view(number, *one) for number, one in enumerate(written)]
     groups = list(grouped(sorted(present, key=place)).values())
-    conflicts = Conflicts(nodes(), by_namespace(groups), {})
+    conflicts = Conflicts(nodes(), indices(groups), {})
     free = [group for group in groups if not conflicts.possible(group)]
     assert not any(counterparts(one, present) for group in free for one in group.pods)
     for number in [*leaving, None]:

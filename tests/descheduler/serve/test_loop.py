@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from descheduler import cli
 from descheduler.cli.source import PictureSource
 from descheduler.evictors import eviction_api as evictor
-from descheduler.evictors.leader_api import LeaderApi, waiting
+from descheduler.evictors.executor import LeaderApi, waiting
 from descheduler.history.memory import CycleMemory
 from descheduler.policy.watched_file import PolicyFile
 from descheduler.serve import events

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from descheduler.framework import Finding, Refusal
 from descheduler.plan import Outcome
 from descheduler.policy import reader
-from descheduler.report import zone_map
+from descheduler.report import numa_map
 from descheduler.serve import page
 from descheduler.serve.endpoints import Endpoints
 from descheduler.serve.loop import CycleResult
@@ -72,9 +72,9 @@ def test_it_stops_refreshing_when_asked_and_keeps_what_was_looked_for(full: Clus
 
 def test_how_full_a_zone_is(full: Cluster) -> None:
     nodes = full.view().nodes
-    assert zone_map.used(nodes["a"], 0) == pytest.approx(4 / 8)
-    assert zone_map.used(nodes["a"], 1) == 0
-    assert zone_map.used(nodes["c"], 0) is None
+    assert numa_map.used(nodes["a"], 0) == pytest.approx(4 / 8)
+    assert numa_map.used(nodes["a"], 1) == 0
+    assert numa_map.used(nodes["c"], 0) is None
 
 
 def test_what_the_report_says_is_taken_counts_where_it_is_more(full: Cluster) -> None:
@@ -82,7 +82,7 @@ def test_what_the_report_says_is_taken_counts_where_it_is_more(full: Cluster) ->
         obj for obj in full.objects if obj["kind"] == "NodeResourceTopology" and obj["metadata"]["name"] == "b"
     )
     report["zones"][1]["resources"][0]["available"] = "2"
-    assert zone_map.used(full.view().nodes["b"], 1) == pytest.approx(0.75)
+    assert numa_map.used(full.view().nodes["b"], 1) == pytest.approx(0.75)
 
 
 def test_best_effort_cpus_and_distances_are_read_from_the_report(full: Cluster) -> None:
@@ -150,7 +150,7 @@ def test_the_searched_name_comes_from_the_address_and_stays_text(full: Cluster) 
 
 
 def test_every_link_of_a_large_cluster_leads_somewhere(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zone_map, "MAX_DETAILS", 2)
+    monkeypatch.setattr(numa_map, "MAX_DETAILS", 2)
     for name in ("n1", "n2", "n3", "n4"):
         cluster.node(name)
         cluster.report(name)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.utilization.anomaly import NEW, USUAL, AnomalyCondition, Debounce, Watch, marked
+from descheduler.utilization.load_args import NEW, USUAL, AnomalyCondition, Debounce, Watch, marked
 
 THREE_OR_TWO = Debounce(abnormalities=3, normalities=2, timeout_seconds=60.0)
 
