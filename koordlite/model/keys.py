@@ -85,6 +85,8 @@ CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SOURCE = "kubernetes.io/config.source"
 """On pods from kubelet's /pods: `api`, or where a static pod comes from. At the API server it proves nothing."""
 
+CPU_SUPPRESS_POLICY = "suppress.koordlite.io/policy"
+"""Annotation of a Node: its `cpuSuppressPolicy`, over the ConfigMap's."""
 NUMA_GROUP = "affinity.koordlite.io/numa-group"
 """Annotation of a pod: pods of one namespace with the same word want one NUMA node."""
 PLACEMENT = "placement.koordlite.io/containers"

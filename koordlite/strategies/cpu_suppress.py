@@ -126,16 +126,13 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
         decisions = [decision, _full_set(seen, config, "PolicyIsQuota", {})]
         if decision.reason != "NoWaitSignal":
             budget = msgspec.structs.replace(budget, owed_milli_seconds=0, repaid_milli=0)
-        first = _remembering(seen, memory, budget, decisions)
-        yield msgspec.structs.replace(first, remember={**(first.remember or {}), **_kept(guidance)})
-        yield decisions[1]
+        yield from _remembering(seen, memory, budget, decisions, _kept(guidance))
         return
     elif seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
         decisions = [_by_quota(seen, evidence, budget), _full_set(seen, config, "PolicyIsQuota", {})]
     else:
         decisions = [_by_cpuset(seen, config, evidence, budget), *_quota_beside_set(seen, evidence, budget)]
-    yield _remembering(seen, memory, budget, decisions)
-    yield from decisions[1:]
+    yield from _remembering(seen, memory, budget, decisions)
 
 
 def surge_edge_milli(seen: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
@@ -237,12 +234,18 @@ def _follows_by_quota(seen: Snapshot) -> bool:
     return by_policy or 0 < len(be_cpus.allowed(seen)) <= suppress.MIN_CPUS
 
 
-def _remembering(seen: Snapshot, memory: Memory, budget: Budget, decisions: Sequence[Decision]) -> Decision:
-    """The first decision with what the next round has to know of all of them."""
-    main = decisions[0]
+def _remembering(
+    seen: Snapshot,
+    memory: Memory,
+    budget: Budget,
+    decisions: Sequence[Decision],
+    more: Mapping[str, float] | None = None,
+) -> Iterator[Decision]:
+    """The decisions with what the next round has to know of all of them: between two ticks only those that shrink are
+    carried out, and under the policy cpuset that may be the quota beside the set."""
     limit = next((d.outcome for d in reversed(decisions) if isinstance(d.outcome, CPULimit)), None)
     fell = memory.followed_milli is not None and budget.followed_milli < memory.followed_milli
-    spike = fell and main.verdict == "shrink"
+    spike = fell and any(decision.verdict == "shrink" for decision in decisions)
     ended = memory.allowed_since_tick(seen.time, limit.present_milli) if seen.woken and limit else None
     kept = Memory(
         followed_milli=memory.followed_milli if seen.woken else budget.followed_milli,
@@ -253,7 +256,10 @@ def _remembering(seen: Snapshot, memory: Memory, budget: Budget, decisions: Sequ
         allowed_milli_seconds=ended or 0,
         owed_milli_seconds=budget.owed_milli_seconds,
     )
-    return msgspec.structs.replace(main, remember=kept.kept())
+    remember = {**kept.kept(), **(more or {})}
+    for number, decision in enumerate(decisions):
+        limits = number == 0 or isinstance(decision.outcome, CPULimit)
+        yield msgspec.structs.replace(decision, remember=remember) if limits else decision
 
 
 def _limit(

@@ -45,10 +45,11 @@ class Loop:
         )
 
     def tick(self, used_milli: int | None, *, after: float = 1, **part: Any) -> Decision:
-        """What is decided when the service uses so much; its changes are in force afterwards."""
+        """What is decided when the service uses so much; its changes are in force afterwards. Between two ticks
+        (`woken`) only what shrinks a limit counts."""
         usage = self._build.used(used_milli, web=used_milli or 0)
         seen = dataclasses.replace(self._seen, usage=usage, time=self._seen.time + after, **part)
-        decisions = list(RULE.answer(seen, self._config))
+        decisions = [d for d in RULE.answer(seen, self._config) if d.verdict == "shrink" or not seen.woken]
         remembered: dict[str, Mapping[str, float]] = dict(seen.remembered)
         for decision in decisions:
             if decision.remember is not None:
@@ -219,6 +220,16 @@ def test_no_load_makes_the_quota_exceed_the_mean_of_the_budget_for_long(build: A
         allowed += loop.limit_milli
         budget += max(20, loop.tick(used).outcome.budget_milli)
     assert abs(allowed - budget) < 8000 * 2 + len(loads) * 80, "one second of the node is owed at most, within 1 %"
+
+
+def test_a_dip_of_the_quota_beside_the_least_set_is_counted_and_given_back(build: Any) -> None:
+    loop = Loop(build, 2, "cpuset")
+    loop.tick(300)
+    assert loop.limit_milli == 1000
+    loop.tick(800, after=0.25, woken=True)
+    assert loop.limit_milli == 500
+    loop.tick(300, after=0.75)
+    assert loop.limit_milli == 1037, "0.5 CPUs for 0.75 s, over ten seconds"
 
 
 def test_a_dip_between_ticks_is_counted_and_given_back(build: Any) -> None:

@@ -1,7 +1,8 @@
 """What a node itself carries of settings: annotations and labels that lie over the ConfigMap's strategies.
 
-Source: Koordinator `UpdateColocationStrategyForNode`, `GetCPUNormalizationEnabled` and `getSystemConfigSpec`. A bad one
-counts for nothing and is reported, so that no value escapes its range.
+Source: Koordinator `UpdateColocationStrategyForNode`, `GetCPUNormalizationEnabled` and `getSystemConfigSpec`; the
+annotation of the suppression policy is ours. A bad one counts for nothing and is reported, so that no value escapes its
+range.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from koordlite.model.reading.declared import settings
 from koordlite.model.reading.go_words import parse_bool
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo.layers import Layer
-from koordlite.model.slo.settings import Colocation
+from koordlite.model.slo.settings import CPU_SUPPRESS_POLICIES, Colocation
 
 _RATIO = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
 _HEX_RATIO = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+(\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,4}\Z", re.ASCII)
@@ -45,6 +46,8 @@ class NodeLayers:
             return [*self._strategy(), *self._ratios()]
         if key == "cpu-normalization-config":
             return self._normalization()
+        if key == "resource-threshold-config":
+            return self._suppression()
         return self._bandwidth() if key == "system-config" else []
 
     def _strategy(self) -> list[Layer]:
@@ -79,6 +82,16 @@ class NodeLayers:
             return []
         origin = f"annotation {keys.NETWORK_BANDWIDTH}"
         return [] if amount is None else [Layer(origin, {("totalNetworkBandwidth",): amount})]
+
+    def _suppression(self) -> list[Layer]:
+        text = self._annotations.get(keys.CPU_SUPPRESS_POLICY)
+        if text is None:
+            return []
+        if text not in CPU_SUPPRESS_POLICIES:
+            do = f"write {', '.join(CPU_SUPPRESS_POLICIES)}; the ConfigMap's policy holds"
+            self._refuse(keys.CPU_SUPPRESS_POLICY, text, "no such policy", do)
+            return []
+        return [Layer(f"annotation {keys.CPU_SUPPRESS_POLICY}", {("cpuSuppressPolicy",): text})]
 
     def _normalization(self) -> list[Layer]:
         text = self._labels.get(keys.CPU_NORMALIZATION_ENABLED)

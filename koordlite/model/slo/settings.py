@@ -63,6 +63,9 @@ class Colocation(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of Koordinator's plug-ins, kept as they are."""
 
 
+CPU_SUPPRESS_POLICIES = ("cpuset", "cfsQuota", "guided")
+
+
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     """Key `resource-threshold-config`: what best-effort pods may use right now, and when pods are evicted.
 
@@ -80,7 +83,7 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     enable: bool = False
     cpu_suppress_threshold_percent: Percent = 65
     cpu_suppress_min_percent: Percent | None = None
-    cpu_suppress_policy: Annotated[str, OneOf(("cpuset", "cfsQuota", "guided"))] = "cpuset"
+    cpu_suppress_policy: Annotated[str, OneOf(CPU_SUPPRESS_POLICIES)] = "cpuset"
     """cpuset | cfsQuota | guided; anything else means cpuset. `guided` is ours: a quota as well, which follows what
     services wait."""
     memory_evict_threshold_percent: Percent = 70

@@ -108,6 +108,23 @@ def test_a_bad_annotation_is_reported_and_ignored(text: str) -> None:
     assert [problem.object for problem in found.problems] == ["node"]
 
 
+@pytest.mark.parametrize(
+    ("text", "policy", "refused"),
+    [
+        pytest.param("guided", "guided", False, id="over the ConfigMap's"),
+        pytest.param("Guided", "cfsQuota", True, id="a word that is none leaves the ConfigMap's"),
+        pytest.param("", "cfsQuota", True, id="and so does no word"),
+    ],
+)
+def test_a_node_may_name_its_own_suppression_policy(text: str, policy: str, refused: bool) -> None:
+    cluster = {THRESHOLD: {"clusterStrategy": {"enable": True, "cpuSuppressPolicy": "cfsQuota"}}}
+    found = effective(cluster, annotations={keys.CPU_SUPPRESS_POLICY: text})
+    assert found.threshold.cpu_suppress_policy == policy
+    assert [(p.object, p.field, p.value) for p in found.problems] == (
+        [("node", "suppress.koordlite.io/policy", text)] if refused else []
+    )
+
+
 def resctrl(name: str = "beClass", **given: Any) -> dict[str, Any]:
     return {name: {"resctrlQOS": given}}
 
