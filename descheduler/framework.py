@@ -119,7 +119,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """Something a plugin could not judge, and why."""
 
-    node: str
+    node: str = ""
     """Empty when it speaks of all nodes."""
     reason: str
     text: str

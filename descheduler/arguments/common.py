@@ -87,3 +87,16 @@ class Namespaces:
     def chosen(self, namespace: str) -> bool:
         """Is it one of those to judge?"""
         return namespace in self.include if self.include else namespace not in self.exclude
+
+
+ANY_NAMESPACE = Namespaces()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PodChoice:
+    """Which pods a plugin judges; the plugin's own arguments follow."""
+
+    namespaces: Namespaces = ANY_NAMESPACE
+    """Namespaces whose pods are judged; empty: all."""
+    label_selector: LabelSelector | None = None
+    """Only pods that match are judged; null: all."""

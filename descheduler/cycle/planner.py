@@ -198,7 +198,7 @@ class _Draft:
         try:
             return _next(conversation, verdict)
         except Exception as error:  # noqa: BLE001 - one plugin's fault costs that plugin
-            self._notes.append(Note(node="", reason=PLUGIN_FAULT, text=_fault(error), plugin=plugin.name))
+            self._notes.append(Note(reason=PLUGIN_FAULT, text=_fault(error), plugin=plugin.name))
             return None
 
     def _keep(self, profile: Profile, plugin: Plugin, message: Aside) -> None:
@@ -356,7 +356,7 @@ def in_scope(view: View, setup: Setup, profile: Profile) -> NodeGroup:
 
 def _nowhere(profile: Profile, plugin: Plugin) -> Note:
     text = f"profile {profile.name} judges no node: none is ready and selected by nodeSelector"
-    return Note(node="", reason="NoNodeInScope", text=text, plugin=plugin.name)
+    return Note(reason="NoNodeInScope", text=text, plugin=plugin.name)
 
 
 def _fault(error: Exception) -> str:

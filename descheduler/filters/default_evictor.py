@@ -23,18 +23,6 @@ _COST_NEVER = 2**31 - 1
 Guard = Callable[[PodView, View, Args], str]
 
 
-def refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
-    """Every reason that speaks against evicting `pod`, not only the first; empty when there is none.
-
-    The annotation `descheduler.alpha.kubernetes.io/evict`, with any value, overrules the protections, but not what the
-    API refuses or what the operator's namespaces forbid.
-    """
-    always = _collect(_ALWAYS, pod, view, args)
-    if always or EVICT in pod.pod.annotations:
-        return always
-    return _collect(_PROTECTIONS, pod, view, args)
-
-
 def late_refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
     """What is asked after everything else (upstream PreEvictionFilter, without nodeFit). No annotation overrules it."""
     if args.namespace_label_selector is None and len(view.budgets_by_pod.get(pod.pod.uid, ())) < 2:
@@ -66,8 +54,7 @@ class Guards:
         self._view = view
         every = tuple(every)
         self._first = every[0]
-        # Can this guard speak at all, with these arguments?
-        asked = [(reason, args) for args in every for reason in _PROTECTIONS if _OPTIONAL.get(reason, _always)(args)]
+        asked = [(reason, args) for args in every for reason, (holds, _) in _PROTECTIONS.items() if holds(args)]
         questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
         self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
         self._of_pods = [question for question in questions if question[1] in _PERSONAL]
@@ -81,7 +68,11 @@ class Guards:
         return [pod for pod in group.pods if not self.refusals(pod)]
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
-        """What `refusals` says for each of the filters, each reason once."""
+        """Every reason that speaks against evicting the pod, not only the first, each once; empty when there is none.
+
+        The annotation `descheduler.alpha.kubernetes.io/evict`, with any value, overrules the protections, but not what
+        the API refuses or what the operator's namespaces forbid.
+        """
         notes = pod.pod.annotations
         if _special(pod) or pod.pod.uid in self._view.moving:
             always = _collect(_ALWAYS, pod, self._view, self._first)
@@ -101,7 +92,7 @@ class Guards:
         return tuple(dict.fromkeys([refusal for _, refusal in found])) if found else ()
 
     def _ask_each(self, pod: PodView, questions: Iterable[_Question]) -> _Found:
-        found = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]
+        found = [(number, reason, _PROTECTIONS[reason][1](pod, self._view, args)) for number, reason, args in questions]
         return [(number, Refusal(reason, text)) for number, reason, text in found if text]
 
 
@@ -116,10 +107,6 @@ def _own(pod: PodView) -> tuple[object, ...]:
     value, notes = pod.pod, pod.pod.annotations
     written = notes.get(PREFER_NO_EVICTION), notes.get(keys.EVICTION_COST)
     return (*written, value.priority, value.phase, EVICT in notes, pod.pod.uid if _special(pod) else "")
-
-
-def _always(_args: Args) -> bool:
-    return True
 
 
 def _collect(guards: dict[str, Guard], pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
@@ -149,9 +136,9 @@ def _migrating(pod: PodView, view: View, _args: Args) -> str:
     return view.moving.get(pod.uid, "")
 
 
-def _opted_out(pod: PodView, _view: View, args: Args) -> str:
-    mandatory = args.no_eviction_policy == "Mandatory" and PREFER_NO_EVICTION in pod.pod.annotations
-    return "it asks not to be evicted, and noEvictionPolicy is Mandatory" if mandatory else ""
+def _opted_out(pod: PodView, _view: View, _args: Args) -> str:
+    asks = PREFER_NO_EVICTION in pod.pod.annotations
+    return "it asks not to be evicted, and noEvictionPolicy is Mandatory" if asks else ""
 
 
 def _cost(pod: PodView, _view: View, _args: Args) -> str:
@@ -160,26 +147,19 @@ def _cost(pod: PodView, _view: View, _args: Args) -> str:
     return f"its annotation {keys.EVICTION_COST} says never" if never else ""
 
 
-def _critical(pod: PodView, _view: View, args: Args) -> str:
+def _critical(pod: PodView, _view: View, _args: Args) -> str:
     priority = pod.pod.priority
-    if "SystemCriticalPods" not in args.protections or priority is None or priority < SYSTEM_CRITICAL:
-        return ""
-    return f"its priority {priority} is that of a system-critical pod"
+    critical = priority is not None and priority >= SYSTEM_CRITICAL
+    return f"its priority {priority} is that of a system-critical pod" if critical else ""
 
 
 def _threshold(pod: PodView, view: View, args: Args) -> str:
-    limit = _priority_limit(view, args)
-    priority = pod.pod.priority
-    if "SystemCriticalPods" not in args.protections or priority is None:
-        return ""
-    return f"its priority {priority} is not below the threshold {limit}" if limit <= priority < SYSTEM_CRITICAL else ""
-
-
-def _priority_limit(view: View, args: Args) -> int:
-    wanted = args.priority_threshold
+    wanted, priority = args.priority_threshold, pod.pod.priority
+    limit = SYSTEM_CRITICAL if wanted.value is None else wanted.value
     if wanted.name:
-        return view.priority_classes[wanted.name]
-    return SYSTEM_CRITICAL if wanted.value is None else wanted.value
+        limit = view.priority_classes[wanted.name]
+    above = priority is not None and limit <= priority < SYSTEM_CRITICAL
+    return f"its priority {priority} is not below the threshold {limit}" if above else ""
 
 
 def _bare(pod: PodView, _view: View, args: Args) -> str:
@@ -189,49 +169,36 @@ def _bare(pod: PodView, _view: View, args: Args) -> str:
     return "" if failed else "it has no owner that would create it again"
 
 
-def _local_storage(pod: PodView, _view: View, args: Args) -> str:
-    volumes = pod.object.spec.volumes
-    if not volumes:
-        return ""
+def _local_storage(pod: PodView, _view: View, _args: Args) -> str:
+    volumes = pod.object.spec.volumes or ()
     local = [v.name for v in volumes if v.host_path is not None or v.empty_dir is not None]
-    on = "PodsWithLocalStorage" in args.protections and local
-    return f"its local storage would be lost: {', '.join(local)}" if on else ""
+    return f"its local storage would be lost: {', '.join(local)}" if local else ""
 
 
-def _daemon_set(pod: PodView, _view: View, args: Args) -> str:
+def _daemon_set(pod: PodView, _view: View, _args: Args) -> str:
     owned = any(owner.kind == "DaemonSet" for owner in pod.object.metadata.owner_references or ())
-    return (
-        "its DaemonSet would start it on the same node again" if owned and "DaemonSetPods" in args.protections else ""
-    )
+    return "its DaemonSet would start it on the same node again" if owned else ""
 
 
 def _claims(pod: PodView, view: View, args: Args) -> str:
-    if "PodsWithPVC" not in args.protections:
-        return ""
+    """Any claim counts without a list of classes; with one, a claim of these, and one whose class nobody knows."""
     claims = [
         v.persistent_volume_claim.get("claimName", "")
         for v in pod.object.spec.volumes or ()
         if v.persistent_volume_claim is not None
     ]
     protected = {c.name for c in args.pod_protections.config.pods_with_pvc.protected_storage_classes}
-    held = [claim for claim in claims if _is_protected(view, f"{pod.pod.namespace}/{claim}", protected)]
+    classes = {claim: view.storage_classes.get(f"{pod.pod.namespace}/{claim}", "") for claim in claims}
+    held = [claim for claim in claims if not protected or not classes[claim] or classes[claim] in protected]
     return f"it holds the claims {', '.join(held)}" if held else ""
 
 
-def _is_protected(view: View, claim: str, classes: set[str]) -> bool:
-    """Any claim without a list of classes; with one, a claim of these, and one whose class nobody knows."""
-    known = view.storage_classes.get(claim, "")
-    return not classes or not known or known in classes
+def _no_budget(pod: PodView, view: View, _args: Args) -> str:
+    return "" if pod.uid in view.budgets_by_pod else "no PodDisruptionBudget covers it"
 
 
-def _no_budget(pod: PodView, view: View, args: Args) -> str:
-    on = "PodsWithoutPDB" in args.protections and pod.uid not in view.budgets_by_pod
-    return "no PodDisruptionBudget covers it" if on else ""
-
-
-def _resource_claims(pod: PodView, _view: View, args: Args) -> str:
-    on = "PodsWithResourceClaims" in args.protections and pod.object.spec.resource_claims
-    return "it holds resource claims" if on else ""
+def _resource_claims(pod: PodView, _view: View, _args: Args) -> str:
+    return "it holds resource claims" if pod.object.spec.resource_claims else ""
 
 
 def _labels(pod: PodView, _view: View, args: Args) -> str:
@@ -257,7 +224,7 @@ def _chosen_namespace(pod: PodView, _view: View, args: Args) -> str:
 
 def _replicas(pod: PodView, view: View, args: Args) -> str:
     owners = pod.object.metadata.owner_references or ()
-    if args.min_replicas < 2 or len(owners) != 1:
+    if len(owners) != 1:
         return ""
     count = view.replicas.get(owners[0].uid, 0)
     few = count < args.min_replicas
@@ -265,10 +232,8 @@ def _replicas(pod: PodView, view: View, args: Args) -> str:
 
 
 def _age(pod: PodView, view: View, args: Args) -> str:
-    if args.min_pod_age is None:
-        return ""
     age = view.age(pod) if pod.object.status.start_time else None
-    young = age is None or age < duration.seconds(args.min_pod_age)
+    young = age is None or age < duration.seconds(args.min_pod_age or "0")
     shown = "at an unknown time" if age is None else f"{duration.brief(age)} ago"
     return f"it started {shown}, minPodAge is {args.min_pod_age}" if young else ""
 
@@ -285,36 +250,28 @@ _ALWAYS: dict[str, Guard] = {
     "MigrationJobExists": _migrating,
 }
 _LATE: dict[str, Guard] = {"NamespaceSelector": _namespace, "ManyDisruptionBudgets": _many_budgets}
-_PROTECTIONS: dict[str, Guard] = {
-    "PrefersNoEviction": _opted_out,
-    "EvictionCostIsNever": _cost,
-    "SystemCritical": _critical,
-    "PriorityThreshold": _threshold,
-    "BarePod": _bare,
-    "LocalStorage": _local_storage,
-    "DaemonSet": _daemon_set,
-    "HasPVC": _claims,
-    "NoDisruptionBudget": _no_budget,
-    "HasResourceClaims": _resource_claims,
-    "LabelSelector": _labels,
-    "Namespace": _chosen_namespace,
-    "TooFewReplicas": _replicas,
-    "PodTooYoung": _age,
+
+
+def _protects(kind: str) -> Callable[[Args], bool]:
+    return lambda args: kind in args.protections
+
+
+_PROTECTIONS: dict[str, tuple[Callable[[Args], bool], Guard]] = {
+    "PrefersNoEviction": (lambda args: args.no_eviction_policy == "Mandatory", _opted_out),
+    "EvictionCostIsNever": (lambda _: True, _cost),
+    "SystemCritical": (_protects("SystemCriticalPods"), _critical),
+    "PriorityThreshold": (_protects("SystemCriticalPods"), _threshold),
+    "BarePod": (lambda _: True, _bare),
+    "LocalStorage": (_protects("PodsWithLocalStorage"), _local_storage),
+    "DaemonSet": (_protects("DaemonSetPods"), _daemon_set),
+    "HasPVC": (_protects("PodsWithPVC"), _claims),
+    "NoDisruptionBudget": (_protects("PodsWithoutPDB"), _no_budget),
+    "HasResourceClaims": (_protects("PodsWithResourceClaims"), _resource_claims),
+    "LabelSelector": (lambda args: args.label_selector is not None, _labels),
+    "Namespace": (lambda args: args.namespaces is not None, _chosen_namespace),
+    "TooFewReplicas": (lambda args: args.min_replicas > 1, _replicas),
+    "PodTooYoung": (lambda args: args.min_pod_age is not None, _age),
 }
+"""With which arguments each is asked, and what it says then."""
 _PERSONAL = ("NoDisruptionBudget", "PodTooYoung")
 """Protections that ask for more of a pod than it shares with others of its template."""
-_OPTIONAL: dict[str, Callable[[Args], bool]] = {
-    "PrefersNoEviction": lambda args: args.no_eviction_policy == "Mandatory",
-    "LocalStorage": lambda args: "PodsWithLocalStorage" in args.protections,
-    "DaemonSet": lambda args: "DaemonSetPods" in args.protections,
-    "SystemCritical": lambda args: "SystemCriticalPods" in args.protections,
-    "PriorityThreshold": lambda args: "SystemCriticalPods" in args.protections,
-    "HasPVC": lambda args: "PodsWithPVC" in args.protections,
-    "NoDisruptionBudget": lambda args: "PodsWithoutPDB" in args.protections,
-    "HasResourceClaims": lambda args: "PodsWithResourceClaims" in args.protections,
-    "LabelSelector": lambda args: args.label_selector is not None,
-    "Namespace": lambda args: args.namespaces is not None,
-    "TooFewReplicas": lambda args: args.min_replicas > 1,
-    "PodTooYoung": lambda args: args.min_pod_age is not None,
-}
-"""When a guard is not always asked."""

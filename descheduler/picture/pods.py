@@ -73,6 +73,11 @@ class PodView(msgspec.Struct, frozen=True):
         chosen = next((o for o in owners if o.controller), owners[0] if owners else None)
         return f"{chosen.kind}/{self.pod.namespace}/{chosen.name}" if chosen else ""
 
+    def request_nano(self, resource: str) -> int:
+        """Requested nano-units of the resource, 0 when none."""
+        amount = self.pod.requests.get(resource)
+        return amount.nano if amount else 0
+
     @property
     def promised(self) -> bool:
         """The pod was promised CPUs of its own, or one NUMA node."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
+from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector, selected
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Cordon, Finding, Handle, NodeView, Note, PodView, Verdict, View
 
@@ -21,7 +21,6 @@ POINT = "balance"
 MISSES = 5
 """After so many pods in a row that fit nowhere, the rest of the node is not asked: they are larger."""
 
-_ANYWHERE = Namespaces()
 _PLACED = ("cpu", "memory")
 
 
@@ -47,7 +46,7 @@ class Config:
     """Judge nothing."""
     dry_run: bool = False
     """Report only, no pod leaves."""
-    evictable_namespaces: Namespaces = _ANYWHERE
+    evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may leave."""
     node_selector: LabelSelector | None = None
     """Only these nodes are looked at; null: all."""
@@ -74,7 +73,7 @@ class Config:
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that should leave a node of an earlier level."""
     if config.paused:
-        yield Note(node="", reason="Paused", text="CustomPriority is paused")
+        yield Note(reason="Paused", text="CustomPriority is paused")
         return
     levels = by_level(handle.nodes, config)
     for number, sources in enumerate(levels[:-1]):
@@ -158,11 +157,11 @@ class _Task(msgspec.Struct, frozen=True):
         """Take the pod's CPU and memory from the first target that has them."""
         for node in self.targets:
             have = left[node.name]
-            if all(_nano(pod, name) <= have[name] for name in _PLACED) and (
+            if all(pod.request_nano(name) <= have[name] for name in _PLACED) and (
                 not self.config.node_fit or self.handle.first_fit(pod, (node,)) is not None
             ):
                 for name in _PLACED:
-                    have[name] -= _nano(pod, name)
+                    have[name] -= pod.request_nano(name)
                 return True
         return False
 
@@ -182,12 +181,7 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 def _smallest_first(pod: PodView) -> tuple[int, int, str, str]:
-    return _nano(pod, "cpu"), _nano(pod, "memory"), pod.pod.namespace, pod.pod.name
-
-
-def _nano(pod: PodView, resource: str) -> int:
-    amount = pod.pod.requests.get(resource)
-    return amount.nano if amount else 0
+    return pod.request_nano("cpu"), pod.request_nano("memory"), pod.pod.namespace, pod.pod.name
 
 
 def _free(node: NodeView, handle: Handle) -> dict[str, int]:
@@ -195,5 +189,6 @@ def _free(node: NodeView, handle: Handle) -> dict[str, int]:
     held = free_capacity.schedulable_amounts(node)
     staying = [pod for pod in node.pods if not handle.going(pod)]
     return {
-        name: (held[name].nano if name in held else 0) - sum(_nano(pod, name) for pod in staying) for name in _PLACED
+        name: (held[name].nano if name in held else 0) - sum(pod.request_nano(name) for pod in staying)
+        for name in _PLACED
     }

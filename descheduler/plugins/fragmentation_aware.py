@@ -11,15 +11,13 @@ from collections.abc import Generator, Mapping
 
 import msgspec
 
-from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
+from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector, selected
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, Verdict, View
 from koordlite.model.settings import bounded
 
 NAME = "FragmentationAware"
 POINT = "balance"
-
-_ANYWHERE = Namespaces()
 
 
 _USUAL = ("cpu", "memory")
@@ -43,7 +41,7 @@ class Config:
     """Only these nodes are judged, and only these count as places to go; null: all."""
     pod_selectors: tuple[PodSelector, ...] = ()
     """Only pods that one of these selects may leave; without any selector: all. The others still count as requests."""
-    evictable_namespaces: Namespaces = _ANYWHERE
+    evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may leave; those of the others still count as requests."""
     node_fit: bool = True
     """Only a pod that fits on another of the nodes leaves."""
@@ -62,7 +60,7 @@ class Config:
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for the pod of each uneven node that evens it out most."""
     if config.paused:
-        yield Note(node="", reason="Paused", text="FragmentationAware is paused")
+        yield Note(reason="Paused", text="FragmentationAware is paused")
         return
     chosen = config.node_selector
     nodes = tuple(node for node in handle.nodes if chosen is None or chosen.matches(node.node.labels))
@@ -100,7 +98,7 @@ class _Uneven(msgspec.Struct, frozen=True):
         return cls(
             node,
             {name: held[name].nano for name in config.resources if name in held},
-            {name: sum(_nano(pod, name) for pod in staying) for name in config.resources},
+            {name: sum(pod.request_nano(name) for pod in staying) for name in config.resources},
         )
 
     @property
@@ -109,12 +107,9 @@ class _Uneven(msgspec.Struct, frozen=True):
 
     def without(self, pod: PodView) -> float:
         """The imbalance after the pod has left."""
-        return imbalance({name: have - _nano(pod, name) for name, have in self.requested.items()}, self.allocatable)
-
-
-def _nano(pod: PodView, resource: str) -> int:
-    amount = pod.pod.requests.get(resource)
-    return amount.nano if amount else 0
+        return imbalance(
+            {name: have - pod.request_nano(name) for name, have in self.requested.items()}, self.allocatable
+        )
 
 
 def _even_out(

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from descheduler.arguments.common import Namespaces
+from descheduler.arguments.common import ANY_NAMESPACE, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
 from descheduler.utilization import args, drain, levels
 from descheduler.utilization.levels import Level
@@ -30,7 +30,7 @@ class Config:
     """Do nothing while this many nodes or fewer are so empty."""
     eviction_modes: tuple[Literal["OnlyThresholdingResources"], ...] = ()
     """OnlyThresholdingResources: only pods that request a resource which has a threshold leave."""
-    evictable_namespaces: Namespaces = args.ANY_NAMESPACE
+    evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may leave; those of the others still count as use."""
 
     def __post_init__(self) -> None:
@@ -72,18 +72,14 @@ def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
 
 def _why_nothing(config: Config, empty: int, nodes: int, takers: int) -> Note | None:
     if not empty:
-        return _idle("NoNodeNearlyEmpty", "no node is at or below all thresholds")
+        return Note(reason="NoNodeNearlyEmpty", text="no node is at or below all thresholds")
     if empty <= config.number_of_nodes:
         few = f"{empty} nodes are nearly empty; numberOfNodes asks for more than {config.number_of_nodes}"
-        return _idle("TooFewNodesNearlyEmpty", few)
+        return Note(reason="TooFewNodesNearlyEmpty", text=few)
     if empty == nodes:
         every = f"all {nodes} nodes are nearly empty, so none could take the others' pods"
-        return _idle("EveryNodeNearlyEmpty", every)
-    return None if takers else _idle("NoNodeTakesPods", "every node that is not nearly empty is cordoned")
-
-
-def _idle(reason: str, text: str) -> Note:
-    return Note(node="", reason=reason, text=text)
+        return Note(reason="EveryNodeNearlyEmpty", text=every)
+    return None if takers else Note(reason="NoNodeTakesPods", text="every node that is not nearly empty is cordoned")
 
 
 def _named(level: Level, config: Config) -> dict[str, float]:

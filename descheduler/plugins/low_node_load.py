@@ -27,7 +27,7 @@ _LOW = ("low", "prodLow", "bothLow")
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that should leave a node which is too full; notes say why nothing is done."""
     if config.paused:
-        yield Note(node="", reason="Paused", text="LowNodeLoad is paused")
+        yield Note(reason="Paused", text="LowNodeLoad is paused")
         return
     memory = _Memory.recall(handle.remembered, times.parse(view.time), config)
     compared: set[str] = set()
@@ -141,7 +141,7 @@ class _Pool(msgspec.Struct, frozen=True):
     def _unknown(self, nodes: list[NodeView], loads: list[Load], absent: str) -> Iterator[Note]:
         known = set(_names(loads))
         if absent:
-            yield Note(node="", reason="UsageUnknown", text=f"{self._words}: nodes cannot be compared: {absent}")
+            yield Note(reason="UsageUnknown", text=f"{self._words}: nodes cannot be compared: {absent}")
             return
         for node in nodes:
             if node.name not in known:
@@ -168,16 +168,18 @@ class _Pool(msgspec.Struct, frozen=True):
         high = sum(len(by_kind[kind]) for kind in _HIGH)
         low = sum(len(by_kind[kind]) for kind in _LOW)
         if not high:
-            return _idle("NoNodeTooFull", "no node is above a high threshold")
+            return Note(reason="NoNodeTooFull", text="no node is above a high threshold")
         if not any(abnormal.values()):
             wait = f"{high} nodes are too full, none of them {self._debounce.abnormalities} times in a row"
-            return _idle("TooFullTooBriefly", wait)
+            return Note(reason="TooFullTooBriefly", text=wait)
         if not low:
-            return _idle("NoUnderutilizedNode", "no node is at or below all low thresholds")
+            return Note(reason="NoUnderutilizedNode", text="no node is at or below all low thresholds")
         if low <= self.config.number_of_nodes:
             few = f"{low} nodes are underutilized; numberOfNodes asks for more than {self.config.number_of_nodes}"
-            return _idle("TooFewUnderutilizedNodes", few)
-        return _idle("EveryNodeUnderutilized", f"all {nodes} nodes are underutilized") if low == nodes else None
+            return Note(reason="TooFewUnderutilizedNodes", text=few)
+        return (
+            Note(reason="EveryNodeUnderutilized", text=f"all {nodes} nodes are underutilized") if low == nodes else None
+        )
 
     def _relieve(self, by_kind: Mapping[str, list[Load]], abnormal: Mapping[str, list[Load]]) -> Conversation:
         """All pods of nodes that are too full first, then prod pods where they use too much."""
@@ -220,10 +222,6 @@ class _Pool(msgspec.Struct, frozen=True):
         if self._debounce.abnormalities > 1:
             for source in sources:
                 self.memory.mark(about, source.node.name, self._debounce, normal=True)
-
-
-def _idle(reason: str, text: str) -> Note:
-    return Note(node="", reason=reason, text=text)
 
 
 def _names(loads: Iterable[Load]) -> list[str]:

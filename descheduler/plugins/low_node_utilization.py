@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from descheduler.arguments.common import Namespaces
+from descheduler.arguments.common import ANY_NAMESPACE, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
 from descheduler.utilization import args, drain, levels
 from descheduler.utilization.levels import Level, Measure
@@ -32,7 +32,7 @@ class Config:
     """Do nothing while this many nodes or fewer are underutilized."""
     metrics_utilization: args.MetricsUtilization | None = None
     """Where use is measured; null: requests are added up."""
-    evictable_namespaces: Namespaces = args.ANY_NAMESPACE
+    evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may leave; those of the others still count as use."""
     eviction_limits: args.EvictionLimits = args.NO_LIMITS
     """How many pods one run may take."""
@@ -61,7 +61,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that should leave a node which is too full; notes say why nothing is done."""
     measure = _measure(config, handle)
     if measure.missing:
-        yield Note(node="", reason="UsageUnknown", text=f"nodes cannot be compared: {measure.missing}")
+        yield Note(reason="UsageUnknown", text=f"nodes cannot be compared: {measure.missing}")
         return
     low, high = _limits(config, measure)
     for level in measure.levels:
@@ -123,17 +123,15 @@ def _limits(config: Config, measure: Measure) -> tuple[Mapping[str, float], Mapp
 
 def _why_nothing(config: Config, underutilized: int, full: int, nodes: int) -> Note | None:
     if not underutilized:
-        return _idle("NoUnderutilizedNode", "no node is at or below all thresholds, so pods would have nowhere to go")
+        return Note(
+            reason="NoUnderutilizedNode", text="no node is at or below all thresholds, so pods would have nowhere to go"
+        )
     if underutilized <= config.number_of_nodes:
         few = f"{underutilized} nodes are underutilized; numberOfNodes asks for more than {config.number_of_nodes}"
-        return _idle("TooFewUnderutilizedNodes", few)
+        return Note(reason="TooFewUnderutilizedNodes", text=few)
     if underutilized == nodes:
-        return _idle("EveryNodeUnderutilized", f"all {nodes} nodes are at or below all thresholds")
-    return None if full else _idle("NoNodeTooFull", "no node is above a target threshold")
-
-
-def _idle(reason: str, text: str) -> Note:
-    return Note(node="", reason=reason, text=text)
+        return Note(reason="EveryNodeUnderutilized", text=f"all {nodes} nodes are at or below all thresholds")
+    return None if full else Note(reason="NoNodeTooFull", text="no node is above a target threshold")
 
 
 def _fullness(level: Level, high: Mapping[str, float]) -> float:

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture import pods
-from descheduler.rules.pod_filter import ANY_OWNER, EVERYWHERE, OwnerKinds, chosen
+from descheduler.rules.pod_filter import ANY_OWNER, OwnerKinds, chosen
 from koordlite.model import duration, times
 from koordlite.model.settings import bounded
 from koordlite.model.wire import objects
@@ -93,7 +93,7 @@ class Config:
     """Pods match that have one of these conditions; empty: any."""
     exit_codes: tuple[int, ...] = ()
     """Pods match with a container that ended with one of these codes; empty: any."""
-    namespaces: Namespaces = EVERYWHERE
+    namespaces: Namespaces = ANY_NAMESPACE
     """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods with these labels are judged; null: all."""

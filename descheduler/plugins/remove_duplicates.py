@@ -11,12 +11,12 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from descheduler.arguments.common import Namespaces
+from descheduler.arguments.common import ANY_NAMESPACE, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
 from descheduler.picture.node_index import NodeIndex, index_of
 from descheduler.picture.pods import SpecKey
 from descheduler.picture.templates import SpecGroup, place
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups, owned_by
+from descheduler.rules.pod_filter import chosen_groups, owned_by
 
 NAME = "RemoveDuplicates"
 POINT = "balance"
@@ -32,7 +32,7 @@ _ByNode = dict[str, list[PodView]]
 class Config:
     """Arguments of `RemoveDuplicates`."""
 
-    namespaces: Namespaces = EVERYWHERE
+    namespaces: Namespaces = ANY_NAMESPACE
     """Namespaces whose pods are judged; empty: all."""
     exclude_owner_kinds: tuple[str, ...] = ()
     """Pods with an owner of one of these kinds are not judged."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture import pods
-from descheduler.rules.pod_filter import EVERYWHERE, chosen, owned_by
+from descheduler.rules.pod_filter import chosen, owned_by
 from koordlite.model import duration, times
 from koordlite.model.settings import bounded
 
@@ -21,13 +21,9 @@ POINT = "deschedule"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(PodChoice):
     """Arguments of `RemoveFailedPods`."""
 
-    namespaces: Namespaces = EVERYWHERE
-    """Namespaces whose pods are judged; empty: all."""
-    label_selector: LabelSelector | None = None
-    """Only pods that match are judged; null: all."""
     exclude_owner_kinds: tuple[str, ...] = ()
     """Pods with an owner of one of these kinds stay, such as `Job`, which counts its failures by its pods."""
     min_pod_lifetime_seconds: int | None = bounded(3600, ge=0)

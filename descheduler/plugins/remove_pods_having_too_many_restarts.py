@@ -10,23 +10,19 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture import pods
-from descheduler.rules.pod_filter import EVERYWHERE, chosen
+from descheduler.rules.pod_filter import chosen
 
 NAME = "RemovePodsHavingTooManyRestarts"
 POINT = "deschedule"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(PodChoice):
     """Arguments of `RemovePodsHavingTooManyRestarts`."""
 
-    namespaces: Namespaces = EVERYWHERE
-    """Namespaces whose pods are judged; empty: all."""
-    label_selector: LabelSelector | None = None
-    """Only pods that match are judged; null: all."""
     pod_restart_threshold: int = 0
     """From how many restarts on, all containers of the pod together and since it was made. Must be given, at least
     1."""

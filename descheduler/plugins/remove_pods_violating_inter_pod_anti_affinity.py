@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.pods import anti_affinity_terms, least_important_first
 from descheduler.picture.templates import pods_of
 from descheduler.rules.anti_affinity_violations import Conflict, Conflicts
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups, indices
+from descheduler.rules.pod_filter import chosen_groups, indices
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 POINT = "deschedule"
@@ -24,7 +24,7 @@ POINT = "deschedule"
 class Config:
     """Arguments of `RemovePodsViolatingInterPodAntiAffinity`."""
 
-    namespaces: Namespaces = EVERYWHERE
+    namespaces: Namespaces = ANY_NAMESPACE
     """Namespaces whose pods are judged, and serve as counterparts; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged, and looked for as counterparts; null: all."""

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture.node_index import NodeIndex, index_of, node_affinity
 from descheduler.picture.templates import SpecGroup, place, pods_of
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups
+from descheduler.rules.pod_filter import chosen_groups
 
 NAME = "RemovePodsViolatingNodeAffinity"
 POINT = "deschedule"
@@ -26,13 +26,9 @@ _REQUIRED: AffinityType = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(PodChoice):
     """Arguments of `RemovePodsViolatingNodeAffinity`."""
 
-    namespaces: Namespaces = EVERYWHERE
-    """Namespaces whose pods are judged; empty: all."""
-    label_selector: LabelSelector | None = None
-    """Only pods that match are judged; null: all."""
     node_affinity_type: tuple[AffinityType, ...] = ()
     """What is judged: the affinity that is required, that is preferred, or both. Must be given."""
     including_node_selector: bool = False

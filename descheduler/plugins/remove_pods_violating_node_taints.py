@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.rules.pod_filter import EVERYWHERE, chosen
+from descheduler.rules.pod_filter import chosen
 from koordlite.model import node_selectors
 from koordlite.model.wire import objects
 
@@ -21,13 +21,9 @@ POINT = "deschedule"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(PodChoice):
     """Arguments of `RemovePodsViolatingNodeTaints`."""
 
-    namespaces: Namespaces = EVERYWHERE
-    """Namespaces whose pods are judged; empty: all."""
-    label_selector: LabelSelector | None = None
-    """Only pods that match are judged; null: all."""
     include_prefer_no_schedule: bool = False
     """Judge taints with the effect PreferNoSchedule too, not only those with NoSchedule."""
     excluded_taints: tuple[str, ...] = ()

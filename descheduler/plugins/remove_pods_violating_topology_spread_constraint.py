@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
 from descheduler.picture.node_index import node_affinity
 from descheduler.picture.templates import LabelIndex, SpecGroup, place
 from descheduler.rules import pod_filter, spread_constraints
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_groups
+from descheduler.rules.pod_filter import chosen_groups
 from descheduler.rules.spread_constraints import Constraint, Domains, Spread
 
 NAME = "RemovePodsViolatingTopologySpreadConstraint"
@@ -28,7 +28,7 @@ POINT = "balance"
 class Config:
     """Arguments of `RemovePodsViolatingTopologySpreadConstraint`."""
 
-    namespaces: Namespaces = EVERYWHERE
+    namespaces: Namespaces = ANY_NAMESPACE
     """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged and counted; null: all."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
+from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector, selected
 from descheduler.framework import Conversation, DeletionCost, Finding, Handle, NodeView, Note, PodView, View
 from koordlite.model import times
 from koordlite.model.settings import bounded
@@ -24,7 +24,6 @@ POINT = "balance"
 LAST = 2**31 - 1
 """Cost of a pod that may not be evicted: its owner should remove it after all others."""
 
-_ANYWHERE = Namespaces()
 _USUAL = {"cpu": 1.0, "memory": 1.0}
 
 
@@ -48,7 +47,7 @@ class Config:
     """Only these nodes are looked at; null: all."""
     pod_selectors: tuple[PodSelector, ...] = ()
     """Pods that are to be scaled down; without any selector: all."""
-    evictable_namespaces: Namespaces = _ANYWHERE
+    evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may go; those of the others count as pods that stay."""
     resources: tuple[str, ...] = ()
     """Accepted and not read, as in Koordinator: `resourceWeights` says which resources count."""
@@ -66,7 +65,7 @@ class Config:
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """The order of the chosen pods: as deletion costs, or as findings."""
     if config.paused:
-        yield Note(node="", reason="Paused", text="ScaleDownBinPack is paused")
+        yield Note(reason="Paused", text="ScaleDownBinPack is paused")
         return
     nodes = ranked(handle.nodes, config, handle)
     if config.strategy == "EvictDirectly":
@@ -139,8 +138,8 @@ def _score(node: NodeView, going: list[PodView], rest: list[PodView], weights: M
     for name, weight in weights.items():
         capacity = node.node.capacity[name].nano if name in node.node.capacity else 0
         if capacity > 0:
-            stays += weight * sum(_nano(pod, name) for pod in rest) / capacity
-            leaves += weight * sum(_nano(pod, name) for pod in going) / capacity
+            stays += weight * sum(pod.request_nano(name) for pod in rest) / capacity
+            leaves += weight * sum(pod.request_nano(name) for pod in going) / capacity
     if leaves:
         return stays / leaves
     return math.inf if stays else 0.0
@@ -148,13 +147,8 @@ def _score(node: NodeView, going: list[PodView], rest: list[PodView], weights: M
 
 def _first(pod: PodView, weights: Mapping[str, float]) -> tuple[float, float, str, str]:
     """Sort key: the largest, then the newest, then by name."""
-    size = sum(weight * _nano(pod, name) for name, weight in weights.items())
+    size = sum(weight * pod.request_nano(name) for name, weight in weights.items())
     return -size, -(times.parse_or_none(pod.object.metadata.creation_timestamp) or 0.0), pod.pod.namespace, pod.pod.name
-
-
-def _nano(pod: PodView, resource: str) -> int:
-    amount = pod.pod.requests.get(resource)
-    return amount.nano if amount else 0
 
 
 def _evict(nodes: list[RankedNode], config: Config) -> Conversation:

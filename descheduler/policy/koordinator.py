@@ -18,7 +18,6 @@ _PORT = 10251
 _EVICTORS: Any = Literal["MigrationController", "DefaultEvictor"]
 _NO_DESCHEDULE = DeschedulePlugins()
 _NO_BALANCE = BalancePlugins()
-_FILTERS: Any = Literal["MigrationController", "DefaultEvictor"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +80,7 @@ class EvictPlugins:
 class FilterPlugins:
     """What protects pods."""
 
-    enabled: tuple[str, ...] = upstream.enabled(_FILTERS)
+    enabled: tuple[str, ...] = upstream.enabled(_EVICTORS)
     """MigrationController (the default) or DefaultEvictor."""
     disabled: tuple[str, ...] = ()
     """Defaults that are dropped, by name; `*` drops all."""

@@ -11,9 +11,6 @@ from descheduler.picture import templates
 from descheduler.picture.templates import LabelIndex, SpecGroup
 from koordlite.model import label_selectors
 
-EVERYWHERE = Namespaces()
-"""All namespaces."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnerKinds:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from descheduler.arguments.common import Namespaces
 from koordlite.model.settings import bounded
 
 WHOLE = 100
@@ -59,7 +58,6 @@ class MetricsUtilization:
         return "KubernetesMetrics" if self.metrics_server else self.source
 
 
-ANY_NAMESPACE = Namespaces()
 NO_LIMITS = EvictionLimits()
 
 

@@ -19,7 +19,7 @@ from descheduler.framework import Finding, Handle, NodeView, Note, PodView, Usag
 from descheduler.picture import amounts
 from descheduler.picture.amounts import Amounts
 from descheduler.utilization import koord_order, levels
-from descheduler.utilization.drain import shown
+from descheduler.utilization.drain import Steps, shown
 from descheduler.utilization.load_args import Pool
 from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
@@ -208,10 +208,6 @@ def _left(load: Load, name: str, *, prod: bool) -> int:
     if prod:
         return load.limits.prod_high[name] - load.prod_used.get(name, 0)
     return load.limits.high[name] - load.used.get(name, 0)
-
-
-Steps = Generator[Finding | Note, Verdict | None, bool]
-"""Findings and notes; in the end, whether evictions may go on at other nodes."""
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):

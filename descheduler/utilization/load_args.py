@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector
+from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector
 from koordlite.model import duration
 from koordlite.model.settings import bounded, duration_text
 
@@ -89,7 +89,6 @@ def marked(watch: Watch, *, normal: bool, now: float, debounce: Debounce) -> Wat
 
 DEFAULT_POOL = "__default_node_pool__"
 _BASIC = ("cpu", "memory")
-EVERY_NAMESPACE = Namespaces()
 
 
 def _at_least_zero(value: Mapping[str, float]) -> None:
@@ -171,7 +170,7 @@ class Config:
     """Do nothing while this many nodes or fewer are underutilized."""
     node_metric_expiration_seconds: int | None = bounded(180, ge=1)
     """A node whose NodeMetric is older is not compared; null: any age will do."""
-    evictable_namespaces: Namespaces = EVERY_NAMESPACE
+    evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may leave."""
     node_selector: LabelSelector | None = None
     """Nodes of the thresholds on this level; null: all that no pool has taken."""

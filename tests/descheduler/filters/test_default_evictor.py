@@ -23,7 +23,10 @@ def reasons(cluster: Any, args: str = "") -> list[str]:
     chosen = strict.load(args, Args, "args")
     return [
         r.reason
-        for r in (*default_evictor.refusals(pod, view, chosen), *default_evictor.late_refusals(pod, view, chosen))
+        for r in (
+            *default_evictor.Guards(view, (chosen,)).refusals(pod),
+            *default_evictor.late_refusals(pod, view, chosen),
+        )
     ]
 
 
@@ -171,7 +174,7 @@ def test_guards_that_ask_a_template_once_say_what_is_said_of_each_pod(cluster: A
     filters = (strict.load(f"{{{args}}}", Args, "args"), strict.load("evictLocalStoragePods: true", Args, "args"))
     asked = default_evictor.Guards(view, filters)
     for pod in view.pods():
-        each = (refusal for one in filters for refusal in default_evictor.refusals(pod, view, one))
+        each = (refusal for one in filters for refusal in default_evictor.Guards(view, (one,)).refusals(pod))
         assert asked.refusals(pod) == tuple(dict.fromkeys(each))
     for group in view.groups:
         assert list(asked.evictable(group)) == [pod for pod in group.pods if not asked.refusals(pod)]
