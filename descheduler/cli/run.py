@@ -1,72 +1,18 @@
-"""`descheduler run`: one cycle, or one after the other until stopped."""
+"""The options of `descheduler run`, and the Lease that makes it the leader: upstream's names where upstream has one."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import logging
-import os
-import pathlib
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+import dataclasses
 
-from koordlite.clock import SignalEvent
-from koordlite.model.errors import ConfigError, InputError, Problem
+from descheduler.cli import source, upstream
 
-if TYPE_CHECKING:
-    from descheduler.cli.source import PictureSource
-    from descheduler.evictors.executor import PlanExecutor
-    from descheduler.history.memory import CycleMemory
-    from descheduler.policy.watched_file import PolicyFile
-    from descheduler.serve.endpoints import Endpoints
-    from descheduler.serve.loop import CycleResult, Tell
-    from koordlite.http.certificate import Certificate, SelfSigned
-    from koordlite.http.server import Server
-    from koordlite.kube.client.access import Api
-
-
-class Wakeable:
-    """Waits that a stop ends for good, and a request to reload ends early."""
-
-    def __init__(self) -> None:
-        self.stop = SignalEvent()
-        self._woken = SignalEvent()
-
-    def listen(self) -> None:
-        """Take SIGTERM and SIGINT for a stop, and SIGHUP for a request to reload: the policy, and so a cycle at
-        once."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self.end())
-        signal.signal(signal.SIGHUP, lambda *_: self.wake())
-
-    def end(self) -> None:
-        """Stop."""
-        self.stop.set()
-        self._woken.set()
-
-    def wake(self) -> None:
-        """End the wait that is, or the next one."""
-        self._woken.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Pass so many seconds, or fewer; True when it is time to stop."""
-        self._woken.wait(seconds)
-        self._woken.clear()
-        return self.stop.is_set()
-
-
-LOG = logging.getLogger("descheduler")
-_LISTEN = "127.0.0.1:10258"
-FAILED = 1
-"""Exit code of a single cycle that came to no plan."""
+LISTEN = "127.0.0.1:10258"
+"""Where metrics, health and report are served unless something else is said."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Every option of `run`. Names are upstream's where upstream has one."""
-    from descheduler.cli import leader_election, source, upstream
-
     source.add_options(command)
     command.add_argument(
         "--dry-run",
@@ -107,7 +53,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="where the ConfigMap descheduler-memory keeps past evictions, when pods are evicted. Default kube-system",
     )
     command.add_argument("--no-events", action="store_true", help="write no Events about evictions")
-    leader_election.add_options(command)
+    _lease_options(command)
     upstream.add_options(command)
     command.set_defaults(run=run)
 
@@ -119,7 +65,7 @@ def _serving_options(command: argparse.ArgumentParser) -> None:
         metavar="ADDRESS:PORT",
         help="where metrics, health and report are served while it loops; off: nowhere. Beyond loopback all but health "
         "needs the token of a service account that may get the path. Default: healthzBindAddress and "
-        f"metricsBindAddress of a DeschedulerConfiguration, else {_LISTEN}",
+        f"metricsBindAddress of a DeschedulerConfiguration, else {LISTEN}",
     )
     command.add_argument(
         "--token-audience", metavar="NAME", default="", help="with --listen: accept only tokens bound to this audience"
@@ -138,279 +84,39 @@ def _serving_options(command: argparse.ArgumentParser) -> None:
     )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """The Lease and its times, as they are written."""
+
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_name: str = "descheduler"
+    resource_namespace: str = "kube-system"
+
+
+LEASE = LeaseOptions()
+
+
+def _lease_options(command: argparse.ArgumentParser) -> None:
+    """Upstream's options, under its names."""
+    group = command.add_argument_group(
+        "leader election",
+        "what is not given is taken from a DeschedulerConfiguration's leaderElection, else it is client-go's default",
+    )
+    group.add_argument("--leader-elect", action="store_true", help="evict only while holding a Lease")
+    for field in dataclasses.fields(LeaseOptions):
+        metavar = {"resource_name": "NAME", "resource_namespace": "NAMESPACE"}.get(field.name, "TIME")
+        group.add_argument(lease_option(field.name), metavar=metavar, help=f"default {field.default}")
+
+
+def lease_option(name: str) -> str:
+    """Spell the option for a field of `LeaseOptions`."""
+    return f"--leader-elect-{name.replace('_', '-')}"
+
+
 def run(args: argparse.Namespace) -> int:
     """Cycles until stopped; 0, or 1 when the only cycle failed."""
-    from descheduler.cli.source import PictureSource
-    from descheduler.policy import reader
-    from descheduler.policy.watched_file import PolicyFile
-    from descheduler.serve.log import line
-    from descheduler.serve.loop import Loop
-    from koordlite.clock import RealClock
-    from koordlite.fault_guard import FaultGuard
-    from koordlite.model import duration
+    from descheduler.cli import service  # What runs takes long to import, and --help needs none of it.
 
-    policy = PolicyFile(args.policy, args.state_dir)
-    asked = duration.of_option(args.descheduling_interval, "--descheduling-interval")
-    schedule = policy.schedule
-    if asked and schedule:
-        why, do = "the policy has a schedule", "leave one of them out"
-        raise InputError(Problem("command line", "--descheduling-interval", args.descheduling_interval, why, do))
-    gap = schedule.longest_gap(RealClock().wall()) if schedule else 0.0
-    interval = asked or policy.interval_seconds or gap
-    _check(args, interval)
-    _start_log(args)
-    wakeable = Wakeable()
-    wakeable.listen()
-    pictures = PictureSource(
-        args, kubeconfig=reader.kubeconfig(policy.document), again=bool(interval), watch=args.watch == "auto"
-    )
-    for notice in policy.notices:
-        LOG.warning("%s", line(event="policy", result="note", text=str(notice)))
-    with contextlib.ExitStack() as stack:
-        stack.callback(pictures.close)
-        leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))
-        evict = stack.enter_context(_evictor(args, pictures, wakeable, leads, policy, single=not interval))
-        memory = _memory(args, pictures, leads, single=not interval)
-        moving = evict.moving if evict is not None else dict
-        clock = RealClock(wakeable.stop)
-        loop = Loop(pictures, policy, clock, evict=evict, leads=leads, memory=memory, moving=moving)
-        tell = stack.enter_context(_listeners(args, pictures, policy, interval))
-        if interval:
-            guard = FaultGuard()
-            loop.run(tell, interval_seconds=interval, wait=wakeable.wait, around=_without_collection, guard=guard)
-            return 0
-        result = _without_collection(loop.once)
-        tell(result)
-        return FAILED if result.error else 0
-
-
-def _memory(
-    args: argparse.Namespace, pictures: PictureSource, leads: Callable[[], bool], *, single: bool
-) -> CycleMemory:
-    """What cycles remember: on the cluster when they evict, else as long as this process lasts."""
-    from descheduler.history.configmap import ConfigMapStore
-    from descheduler.history.memory import CycleMemory
-
-    evicts = args.dry_run == "false"
-    store = ConfigMapStore(pictures.api, args.memory_namespace) if evicts and pictures.api else None
-    return CycleMemory(store, leads=leads, single=single)
-
-
-def _check(args: argparse.Namespace, interval: float) -> None:
-    problems = []
-    if args.leader_elect and not interval:
-        do = "set --descheduling-interval, or leave --leader-elect out"
-        why = "leaderElection must be used with deschedulingInterval"
-        problems.append(Problem("command line", "--leader-elect", "", why, do))
-    if args.snapshot and (args.dry_run == "false" or args.leader_elect):
-        option = "--leader-elect" if args.leader_elect else "--dry-run"
-        do = "leave it out, or name a cluster by --kubeconfig"
-        problems.append(Problem("command line", option, args.dry_run, "files have no API server to ask", do))
-    if problems:
-        raise InputError(problems)
-
-
-def _start_log(args: argparse.Namespace) -> None:
-    from descheduler.cli import upstream
-    from descheduler.serve.log import JsonFormatter, line
-    from koordlite.report.log_format import LineFormatter
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if args.log_format == "json" else LineFormatter())
-    verbose = args.verbose or args.v >= upstream.VERBOSE
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("urllib3").setLevel(logging.INFO)
-    for notice in upstream.notices(args):
-        LOG.warning("%s", line(event="options", result="note", text=notice))
-
-
-@contextlib.contextmanager
-def _elected(
-    args: argparse.Namespace, pictures: PictureSource, wakeable: Wakeable, policy: PolicyFile, interval: float
-) -> Iterator[Callable[[], bool]]:
-    """Whether this process leads, asked at any moment."""
-    from descheduler.cli import leader_election
-
-    if pictures.api is None or not leader_election.asked_for(args, policy, interval):
-        yield lambda: True
-        return
-    with leader_election.elected(args, policy, pictures.api, wake=wakeable.wake) as leads:
-        yield leads
-
-
-@contextlib.contextmanager
-def _evictor(
-    args: argparse.Namespace,
-    pictures: PictureSource,
-    wakeable: Wakeable,
-    leads: Callable[[], bool],
-    policy: PolicyFile,
-    *,
-    single: bool,
-) -> Iterator[PlanExecutor | None]:
-    """Evicts by the API, or by migration jobs, which are worked on until the end; None in a dry run."""
-    if args.dry_run == "true":
-        yield None
-        return
-    from descheduler.cli import upstream
-    from descheduler.evictors.executor import LeaderApi, PlanExecutor, waiting
-    from descheduler.policy import reader
-    from descheduler.serve.log import JobLog
-    from koordlite.clock import RealClock
-
-    assert pictures.api is not None
-    gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
-    rules = reader.setup(policy.document).migration
-    stopped = wakeable.stop.is_set
-    executor = PlanExecutor(
-        gate,
-        wait,
-        wall=RealClock().wall,
-        tell=JobLog().job,
-        rules=rules,
-        stopped=stopped,
-        drop_claims=upstream.gates(args.feature_gates).get("DisablePVCReservation", False),
-    )
-    if single:
-        yield executor
-        executor.settle()
-        return
-    executor.start()
-    try:
-        yield executor
-    finally:
-        executor.stop()
-
-
-@contextlib.contextmanager
-def _listeners(
-    args: argparse.Namespace, pictures: PictureSource, policy: PolicyFile, interval: float
-) -> Iterator[Tell]:
-    """All that receive the result of a cycle, one after the other."""
-    from descheduler.serve import report_folder as folder
-    from descheduler.serve.log import CycleLog
-
-    with contextlib.ExitStack() as stack:
-        listeners: list[Tell] = [CycleLog().tell]
-        if args.report:
-            reports = folder.Folder(pathlib.Path(args.report))
-            listeners.append(reports.tell_on if interval else reports.tell)
-        places = _addresses(args, policy)
-        if interval and places:
-            listeners.append(stack.enter_context(_served(args, places, interval, pictures.api)))
-        if pictures.api is not None and not args.no_events:
-            listeners.append(stack.enter_context(_events(pictures)))
-
-        def tell(result: CycleResult) -> None:
-            for listener in listeners:
-                listener(result)
-
-        yield tell
-
-
-@contextlib.contextmanager
-def _served(
-    args: argparse.Namespace, places: Sequence[tuple[str, int]], interval: float, api: Api | None
-) -> Iterator[Tell]:
-    """Serve the same at each address; beyond loopback all but health needs a token, which the API server reviews."""
-    from descheduler.serve.endpoints import Endpoints
-    from descheduler.serve.metrics import Metrics
-    from koordlite.clock import RealClock
-
-    metrics = Metrics()
-    shown = metrics.registry if args.disable_metrics == "false" else None
-    endpoints = Endpoints(shown, interval_seconds=interval, monotonic=RealClock().monotonic)
-
-    def tell(result: CycleResult) -> None:
-        metrics.observe(result)
-        endpoints.publish(result)
-
-    with contextlib.ExitStack() as stack:
-        for server in [_server(args, address, port, endpoints, api) for address, port in places]:
-            stack.callback(server.close)
-            server.start()
-            LOG.info("listening on %s", server.url)
-        yield tell
-
-
-def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoints, api: Api | None) -> Server:
-    from descheduler.cli import upstream
-    from koordlite.http.cluster_review import by_cluster
-    from koordlite.http.guard import Guard, is_loopback
-    from koordlite.http.server import Server
-
-    certificate, exposed = _certificate(args), not is_loopback(address)
-    if exposed and certificate is None:
-        LOG.warning("tokens are sent to %s in the clear: name a certificate with --tls-cert-file", address)
-    guard = Guard(exposed=exposed, review=by_cluster(api, args.token_audience) if api else None)
-    try:
-        return Server(address, port, endpoints.answer, guard=guard, certificate=certificate)
-    except ConfigError as error:
-        do = "choose another port, 0 for any free one, or off"
-        option = "--secure-port" if upstream.address(args) else "--listen"
-        why = error.problems[0].why
-        raise InputError(Problem("command line", option, f"{address}:{port}", why, do)) from error
-
-
-def _addresses(args: argparse.Namespace, policy: PolicyFile) -> tuple[tuple[str, int], ...]:
-    """Where to listen: as the options say, else the policy, else the default; empty: nowhere."""
-    from descheduler.cli import upstream
-
-    secure = upstream.address(args)
-    if secure:
-        return (secure,) if secure[1] else ()
-    if args.listen == "off":
-        return ()
-    if args.listen is None and policy.bind_addresses:
-        return policy.bind_addresses
-    address, _, port = (args.listen or _LISTEN).rpartition(":")
-    if not port.isdigit():
-        raise InputError(Problem("command line", "--listen", args.listen, "no port", "write ADDRESS:PORT, or off"))
-    return ((address.strip("[]"), int(port)),)
-
-
-def _certificate(args: argparse.Namespace) -> Certificate | SelfSigned | None:
-    """InputError when it cannot be used, or a key is named without it."""
-    from descheduler.cli import upstream
-    from koordlite.http.certificate import Certificate, SelfSigned
-
-    if args.tls_cert_file:
-        return Certificate(args.tls_cert_file, args.tls_private_key_file, setting=("command line", "--tls-cert-file"))
-    if args.tls_private_key_file:
-        do = "name the certificate with --tls-cert-file, or leave both out for plain HTTP"
-        problem = Problem("command line", "--tls-private-key-file", args.tls_private_key_file, "no certificate", do)
-        raise InputError(problem)
-    return SelfSigned() if upstream.address(args) else None
-
-
-@contextlib.contextmanager
-def _events(pictures: PictureSource) -> Iterator[Tell]:
-    import socket
-
-    from descheduler.serve import events
-    from koordlite.clock import RealClock
-    from koordlite.kube.publish.events import Events
-
-    assert pictures.api is not None
-    clock = RealClock()
-    instance = os.environ.get("POD_NAME") or socket.gethostname()
-    publisher = Events(
-        pictures.api, controller=events.CONTROLLER, instance=instance, monotonic=clock.monotonic, wall=clock.wall
-    )
-    publisher.start()
-
-    def tell(result: CycleResult) -> None:
-        for event in events.events(result):
-            publisher.tell(event)
-
-    try:
-        yield tell
-    finally:
-        publisher.stop()
-
-
-def _without_collection(once: Callable[[], CycleResult]) -> CycleResult:
-    from descheduler.cli import source
-
-    with source.no_collection():
-        return once()
+    return service.run(args)

@@ -21,6 +21,9 @@ _COST_NEVER = 2**31 - 1
 
 
 Guard = Callable[[PodView, View, Args], str]
+"""Says why the pod stays; empty when it has no objection."""
+Protection = tuple[Callable[[Args], bool], Guard]
+"""With which arguments it is asked, and what it says then."""
 
 
 def late_refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
@@ -256,7 +259,7 @@ def _protects(kind: str) -> Callable[[Args], bool]:
     return lambda args: kind in args.protections
 
 
-_PROTECTIONS: dict[str, tuple[Callable[[Args], bool], Guard]] = {
+_PROTECTIONS: dict[str, Protection] = {
     "PrefersNoEviction": (lambda args: args.no_eviction_policy == "Mandatory", _opted_out),
     "EvictionCostIsNever": (lambda _: True, _cost),
     "SystemCritical": (_protects("SystemCriticalPods"), _critical),
@@ -272,6 +275,5 @@ _PROTECTIONS: dict[str, tuple[Callable[[Args], bool], Guard]] = {
     "TooFewReplicas": (lambda args: args.min_replicas > 1, _replicas),
     "PodTooYoung": (lambda args: args.min_pod_age is not None, _age),
 }
-"""With which arguments each is asked, and what it says then."""
 _PERSONAL = ("NoDisruptionBudget", "PodTooYoung")
 """Protections that ask for more of a pod than it shares with others of its template."""

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from descheduler.metrics_sources import prometheus, resource_metrics
+from descheduler.metrics_sources import metric_objects, prometheus
+from descheduler.metrics_sources.metric_objects import Smoothed
 from descheduler.metrics_sources.prometheus import Prometheus
-from descheduler.metrics_sources.resource_metrics import Smoothed
 from descheduler.picture.cluster import Usage, View
 from descheduler.plan import Setup
 from descheduler.policy.upstream import MetricsProvider
@@ -75,7 +75,7 @@ class Gatherer(msgspec.Struct, frozen=True):
         return self.smoothed.add(sample)
 
 
-_READERS = (prometheus.SOURCE, resource_metrics.SOURCE)
+_READERS = (prometheus.SOURCE, metric_objects.METRICS_API)
 
 
 class _Secret(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def metrics_api(api: Api, problems: list[Problem]) -> Usage:
         pods = msgspec.json.decode(api.request("GET", PODS).body, type=_PodList)
     except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
         return Usage(absent=f"the metrics API cannot be read: {error}")
-    return resource_metrics.usage(nodes.items, pods.items, problems)
+    return metric_objects.of_metrics_api(nodes.items, pods.items, problems)
 
 
 def of_policy(providers: Iterable[MetricsProvider], api: Api | None) -> Gatherer:

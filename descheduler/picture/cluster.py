@@ -50,16 +50,9 @@ NO_CPU_MANAGER = CPUManagerPolicy()
 NOTHING_RESERVED = ReservedCPUs()
 
 
-class NodeView(Once, msgspec.Struct, frozen=True, dict=True):
-    """A node with its pods and its topology report. What is worked out `once` for it holds for all cycles in which it
-    stays the same."""
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is reported of a node; what is missing, or cannot be read, is empty."""
 
-    node: Node
-    object: objects.NodeObject
-    pods: tuple[PodView, ...] = ()
-    """Pods bound to it that have not ended, by namespace and name."""
-    ended: tuple[PodView, ...] = ()
-    """Pods bound to it that have Succeeded or Failed, by namespace and name."""
     topology: Topology = NO_TOPOLOGY
     """Empty when it is not reported."""
     zones: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
@@ -74,11 +67,23 @@ class NodeView(Once, msgspec.Struct, frozen=True, dict=True):
     """Kubelet's topology manager policy; empty when unknown."""
     topology_scope: str = "container"
     cpu_manager: CPUManagerPolicy = NO_CPU_MANAGER
+    koordinator: NodeTopology = NO_REPORT
+    """The node as Koordinator's scheduler reads it; without CPUs when their topology is not reported."""
+
+
+class NodeView(Once, NodeReport, frozen=True, dict=True):
+    """A node with its pods and its topology report. What is worked out `once` for it holds for all cycles in which it
+    stays the same."""
+
+    node: Node
+    object: objects.NodeObject
+    pods: tuple[PodView, ...] = ()
+    """Pods bound to it that have not ended, by namespace and name."""
+    ended: tuple[PodView, ...] = ()
+    """Pods bound to it that have Succeeded or Failed, by namespace and name."""
     reserved: ReservedCPUs = NOTHING_RESERVED
     reservation: Reservation | None = None
     """As written on the node."""
-    koordinator: NodeTopology = NO_REPORT
-    """The node as Koordinator's scheduler reads it; without CPUs when their topology is not reported."""
     placement_at: float | None = None
     """When the agent saw the placement, in seconds since the epoch; None when there is none, minus infinity when the
     time cannot be read."""

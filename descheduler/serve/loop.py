@@ -1,24 +1,25 @@
 """Cycle after cycle: observe, decide, evict what may be evicted, report. What one cycle learns is kept for the next.
 
 A cycle that fails is reported and the next one comes, also where the fault is our own. A process that is not the leader
-decides and reports all the same, but evicts nothing.
+decides and reports all the same, but evicts nothing. How long each plugin thinks is measured here, from outside:
+plugins and cycle have no clock.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from descheduler.cycle import planner
-from descheduler.cycle.plugin_times import Stopwatch
 from descheduler.evictors import dry_run
+from descheduler.framework import Conversation, Handle, Plugin, View
 from descheduler.history import background
 from descheduler.history.background import Ended, Requests
 from descheduler.history.memory import CycleMemory
-from descheduler.picture.cluster import View
-from descheduler.plan import Attempt, EvictionPlan, Setup
+from descheduler.plan import Attempt, EvictionPlan, Profile, Setup
 from descheduler.policy import reader
 from descheduler.policy.reader import PolicyDocument
 from descheduler.policy.watched_file import PolicyFile
@@ -26,6 +27,46 @@ from koordlite.fault_guard import FaultGuard
 from koordlite.model.errors import KoordliteError, Problem
 from koordlite.model.status import Faults
 from koordlite.ports import Clock
+
+
+class Stopwatch:
+    """Seconds by profile and plugin. The time a plugin waits for its answers is not its own, and not counted."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._spent: dict[tuple[str, str], float] = defaultdict(float)
+
+    @property
+    def seconds(self) -> Mapping[tuple[str, str], float]:
+        """So far, by profile and plugin."""
+        return dict(self._spent)
+
+    def timed(self, setup: Setup) -> Setup:
+        """The same policy with plugins that are watched."""
+        return msgspec.structs.replace(setup, profiles=tuple(map(self._profile, setup.profiles)))
+
+    def _profile(self, profile: Profile) -> Profile:
+        plugins = tuple((self._plugin(profile.name, plugin), args) for plugin, args in profile.plugins)
+        return msgspec.structs.replace(profile, plugins=plugins)
+
+    def _plugin(self, profile: str, plugin: Plugin) -> Plugin:
+        def judge(view: View, args: Any, handle: Handle) -> Conversation:
+            return self._listen((profile, plugin.name), plugin.judge(view, args, handle))
+
+        return msgspec.structs.replace(plugin, judge=judge)
+
+    def _listen(self, name: tuple[str, str], conversation: Conversation) -> Conversation:
+        verdict = None
+        while True:
+            began = self._monotonic()
+            try:
+                message = conversation.send(verdict)
+            except StopIteration:
+                return
+            finally:
+                self._spent[name] += self._monotonic() - began
+            verdict = yield message
+
 
 Evict = Callable[[EvictionPlan], tuple[Attempt, ...]]
 """Carries a plan out, and says what became of each eviction."""

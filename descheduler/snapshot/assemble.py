@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from descheduler.framework import PodView, Usage, View
-from descheduler.metrics_sources import node_metric, resource_metrics
+from descheduler.metrics_sources import metric_objects
 from descheduler.picture.templates import Groups, SpecGroup, by_name, grouped
-from descheduler.snapshot import budgets, crane, report, volumes
+from descheduler.snapshot import budgets, files, report, volumes
 from descheduler.snapshot.budgets import CoveredPods
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.homes import Home, Moves, active, ended
@@ -100,7 +100,7 @@ class Pictures:
 
     def _read_reports(self, objects: Objects, problems: list[Problem]) -> Mapping[str, _Reported]:
         """What is reported of each node."""
-        of_crane = {obj.metadata.name: obj for obj in objects.of(crane.KIND)}
+        of_crane = {obj.metadata.name: obj for obj in objects.of(files.CRANE_KIND)}
         by_volcano = {obj.metadata.name: obj for obj in objects.of(numatopology.KIND)}
         by_name = {**by_volcano, **{obj.metadata.name: obj for obj in objects.of("NodeResourceTopology")}}
         before, self._reports = self._reports, {}
@@ -181,7 +181,7 @@ class _Reported(msgspec.Struct, frozen=True):
         try:
             found, seen_at = _report(obj, problems)
             if by_crane:
-                found = msgspec.structs.replace(found, by_crane=crane.reserved(by_crane, problems))
+                found = msgspec.structs.replace(found, by_crane=report.crane_reserved(by_crane, problems))
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
             found, seen_at = Report(), None
             name = (obj or by_crane or wire.NRTObject()).metadata.name
@@ -207,10 +207,10 @@ def _usage(objects: Objects, moment: float, problems: list[Problem]) -> dict[str
     """Measurements that lie among the objects."""
     found: dict[str, Usage] = {}
     if objects.by_kind["NodeMetric"]:
-        found[node_metric.SOURCE] = node_metric.usage(objects.of("NodeMetric"), moment, problems)
+        found[metric_objects.NODE_METRIC] = metric_objects.of_node_metrics(objects.of("NodeMetric"), moment, problems)
     if objects.by_kind["NodeMetrics"]:
         of_nodes, of_pods = objects.of("NodeMetrics"), objects.of("PodMetrics")
-        found[resource_metrics.SOURCE] = resource_metrics.usage(of_nodes, of_pods, problems)
+        found[metric_objects.METRICS_API] = metric_objects.of_metrics_api(of_nodes, of_pods, problems)
     return found
 
 

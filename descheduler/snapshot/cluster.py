@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
-from descheduler.snapshot import crane, files
+from descheduler.snapshot import files
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import Packer
 from descheduler.snapshot.watches import Watches
@@ -44,7 +44,7 @@ PATHS: Mapping[str, str] = {
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
     "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
-    crane.KIND: "/apis/topology.crane.io/v1alpha1/noderesourcetopologies",
+    files.CRANE_KIND: "/apis/topology.crane.io/v1alpha1/noderesourcetopologies",
     numatopology.KIND: numatopology.PATH,
     "NodeMetric": "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
 }
@@ -55,7 +55,7 @@ OLDER: Mapping[str, str] = {
 """Where it is listed on a server that has no newer version: Koordinator's CRD, without attributes."""
 NEEDED = ("Node", "Pod")
 """Without these there is no picture."""
-_CUSTOM = ("NodeResourceTopology", crane.KIND, numatopology.KIND, "NodeMetric")
+_CUSTOM = ("NodeResourceTopology", files.CRANE_KIND, numatopology.KIND, "NodeMetric")
 """Not every cluster has these: their absence is no problem."""
 
 

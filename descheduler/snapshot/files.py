@@ -16,19 +16,25 @@ from typing import Any
 import msgspec
 import yaml
 
-from descheduler.snapshot import crane, stream
+from descheduler.snapshot import stream
 from descheduler.snapshot.pack import Packer
+from koordlite.model import keys
 from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import metrics, numatopology, volumes
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.crane import TopologyObject
 
+CRANE_KIND = "CraneNodeResourceTopology"
+"""What Crane's kind is called here. Its own name is that of topology.node.k8s.io's kind, which has another shape: the
+group decides which it is. Source: Crane `topology.crane.io/v1alpha1`."""
+_SHARED_NAME = "NodeResourceTopology"
+"""What both groups call it."""
 SHAPES: dict[str, type[Any]] = {
     "Node": wire.NodeObject,
     "Pod": wire.PodObject,
     "NodeResourceTopology": wire.NRTObject,
-    crane.KIND: TopologyObject,
+    CRANE_KIND: TopologyObject,
     numatopology.KIND: numatopology.NumatopologyObject,
     "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
     "Namespace": wire.NamespaceObject,
@@ -253,7 +259,7 @@ def _to_json(document: Any, where: str) -> bytes:
 def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str = "") -> None:
     """Take one object, or every item of a list. Items of a list may name no kind: the list does."""
     found = _header(document, path)
-    kind = crane.kind_of(found.kind, found.api_version) or kind
+    kind = kind_of(found.kind, found.api_version) or kind
     if kind.endswith("List"):
         for item in _items(document, path):
             take(objects, item, path, kind.removesuffix("List"))
@@ -261,6 +267,13 @@ def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str =
         keep(objects, document, kind, path)
     else:
         objects.ignored[kind or "objects without a kind"] += 1
+
+
+def kind_of(kind: str, api_version: str) -> str:
+    """`kind`, unless it is Crane's kind under the shared name (or a list of them)."""
+    if kind.startswith(_SHARED_NAME) and api_version.startswith(keys.CRANE_GROUP):
+        return CRANE_KIND + kind.removeprefix(_SHARED_NAME)
+    return kind
 
 
 def _header(document: bytes | msgspec.Raw, path: str) -> _Kind:

@@ -1,21 +1,175 @@
-"""A node of the picture: its object, its report and its pods put together, and taken over while they are the same."""
+"""A node of the picture: its object, its report and its pods put together, and taken over while they are the same.
+
+With it: who keeps which CPUs, and what was promised to pods that the agent has not (or not yet) reported on.
+"""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
-from descheduler.framework import NodeView, PodView
+from descheduler.framework import NodeView, PodView, ReservedCPUs
+from descheduler.picture.cluster import NodeReport
 from descheduler.picture.templates import by_name
-from descheduler.snapshot import crane, promised_placement
 from descheduler.snapshot.report import Report
+from koordlite.formulas.allocatable import reservation
 from koordlite.model import cpuset, keys, node
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.node import Reservation, SystemQoS
+from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
+from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity, parse_resources
+from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.wire import objects as wire
+
+Amounts = Mapping[str, Quantity]
+_SINGLE = "single-numa-node"
+
+
+def reserved_cpus(
+    reported: Report,
+    written: Reservation | None,
+    system: SystemQoS | None,
+    *,
+    unreadable: bool = False,
+    pinned: CPUSet = EMPTY,
+) -> ReservedCPUs:
+    """CPUs kept on a node. The agent's resolved list counts before the list on the node; a bare quantity becomes the
+    CPUs that the agent would choose, given those `pinned` by pods, where the topology is known, and else names none.
+
+    Source of the order: Koordinator publishes the resolved list on the NodeResourceTopology for its scheduler.
+    """
+    cpus, source = _reservation(reported, written, unreadable, pinned)
+    return ReservedCPUs(
+        koordinator=cpus,
+        source=source,
+        kubelet=reported.cpu_manager.reserved_cpus,
+        strict=is_on(reported.cpu_manager.options, STRICT_RESERVATION),
+        system=system.cpuset if system and system.exclusive else EMPTY,
+        crane=reported.by_crane,
+    )
+
+
+def _reservation(
+    reported: Report, written: Reservation | None, unreadable: bool, pinned: CPUSet
+) -> tuple[CPUSet | None, str]:
+    resolved = reported.reservation
+    if resolved and resolved.reserved_cpus is not None:
+        return resolved.reserved_cpus, "report"
+    if written and written.reserved_cpus is not None:
+        return written.reserved_cpus, "annotation"
+    if unreadable:
+        return None, "unreadable"
+    if not reservation.cpu_count(written):
+        return EMPTY, "none"
+    if not reported.topology.cpus:
+        return None, "quantity"
+    return reservation.resolve(written=written, cpus=reported.topology.cpus, pinned=pinned).cpus, "computed"
+
+
+def of_pod(one: PodView, home: NodeView, reported: Report) -> tuple[tuple[ContainerPlacement, ...], bool]:
+    """(what was promised to each container and where it is, whether an agent has seen that).
+
+    The agent's record counts; without one what scheduler or kubelet promised is all there is to judge. What Crane
+    promised, zones in the annotation, counts where nobody else has promised anything. An agent that carries Crane's
+    promises out names the containers that have one.
+    """
+    seen = reported.placements.get(one.uid, ())
+    found = seen or as_promised(one.pod, home, reported.allocs.get(one.uid))
+    zones = one.pod.crane.nodes
+    if zones and not any(each.source == "crane" for each in found):
+        whole = ContainerPlacement(namespace=one.pod.namespace, pod=one.pod.name, uid=one.pod.uid, container="*")
+        exclusive = one.pod.crane.policy == "exclusive"
+        of_crane = {"source": "crane", "exclusive": exclusive, "single_numa": len(zones) == 1, "scope": "pod"}
+        found = tuple(
+            msgspec.structs.replace(each, promised_nodes=zones, **of_crane) if each.source == "none" else each
+            for each in found or (whole,)
+        )
+    return tuple(_refined(each, one, home) for each in found), bool(seen)
+
+
+def _refined(container: ContainerPlacement, one: PodView, home: NodeView) -> ContainerPlacement:
+    """Kubelet aligns to one NUMA node what could fit on one under `restricted`, and what Volcano asked for."""
+    if container.source != "kubelet" or container.single_numa:
+        return container
+    asked = one.pod.annotations.get(keys.VOLCANO_NUMA_POLICY) == _SINGLE
+    could = home.topology_policy == "restricted" and _could_be_single(container, one, home)
+    return msgspec.structs.replace(container, single_numa=True) if asked or could else container
+
+
+def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView) -> bool:
+    if not container.promised_cpus:
+        return False
+    kept = home.cpu_manager.reserved_cpus
+    by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - kept))} for zone in home.topology.nodes}
+    amounts = {"cpu": Quantity.of(len(container.promised_cpus)), **_memory(container, one)}
+    # Were the machine empty, could one NUMA node hold all of it? Resources that no NUMA node lists are not asked.
+    # Source: kubelet prefers the fewest nodes that could hold a request on an empty machine, and its policy
+    # `restricted` admits nothing else.
+    totals = home.zone_totals or by_topology
+    listed = {name for zone in totals.values() for name in zone}
+    wanted = {name: amount for name, amount in amounts.items() if name in listed}
+    return any(all(name in zone and zone[name] >= most for name, most in wanted.items()) for zone in totals.values())
+
+
+def _memory(container: ContainerPlacement, one: PodView) -> dict[str, Quantity]:
+    """What the container, or the pod as a whole, asks for."""
+    spec = next((c for c in one.object.spec.containers or () if c.name == container.container), None)
+    if spec is None:
+        amounts = one.pod.requests
+    else:
+        amounts = parse_resources((spec.resources.requests if spec.resources else None), "", "", [])
+    return {name: amount for name, amount in amounts.items() if name == "memory"}
+
+
+def as_promised(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
+    """One record for the whole pod from what the scheduler or kubelet promised, taken as the fact for want of better.
+
+    Koordinator's promise counts before kubelet's, as in `calGuaranteedCpu`: kubelet does not pin what it manages.
+    """
+    status = pod.resource_status
+    if status.cpuset or status.numa_nodes:
+        single = numa_policy(pod, home) == "SingleNUMANode"
+        return (_record(pod, "koordinator", status.cpuset, nodes=status.numa_nodes, single=single, scope="pod"),)
+    if alloc and alloc.cpuset:
+        single = home.topology_policy == _SINGLE
+        return (_record(pod, "kubelet", alloc.cpuset, nodes=(), single=single, scope=home.topology_scope),)
+    return ()
+
+
+def numa_policy(pod: Pod, home: NodeView) -> str:
+    """Koordinator's word for how the pod is to be aligned: the pod's own policy, else the node's; empty for neither."""
+    return pod.numa_policy or node_numa_policy(home)
+
+
+def node_numa_policy(home: NodeView) -> str:
+    """The node's policy in Koordinator's word: its label, else what kubelet reports for whole pods."""
+    labelled = home.node.labels.get(keys.NUMA_TOPOLOGY_POLICY, "")
+    reported = home.topology_policy == _SINGLE and home.topology_scope == "pod"
+    return labelled or ("SingleNUMANode" if reported else "")
+
+
+def _record(
+    pod: Pod, source: str, cpus: CPUSet, *, nodes: tuple[int, ...], single: bool, scope: str
+) -> ContainerPlacement:
+    return ContainerPlacement(
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        container="*",
+        source=source,
+        exclusive=bool(cpus),
+        single_numa=single,
+        scope=scope,
+        promised_cpus=cpus,
+        promised_nodes=nodes,
+        cpuset=cpus,
+    )
+
 
 T = TypeVar("T")
 _ENDED = ("Succeeded", "Failed")
@@ -37,20 +191,8 @@ class Home:
         self._system = reported.system_qos or by_node
         self.pods: list[PodView] = []
         """Its pods with what was promised to them, by namespace and name."""
-        self.view = NodeView(
-            node=value,
-            object=obj,
-            topology=reported.topology,
-            zones=reported.zones,
-            zone_totals=reported.zone_totals,
-            distances=reported.distances,
-            be_pool=reported.be_pool,
-            topology_policy=reported.topology_policy,
-            topology_scope=reported.topology_scope,
-            cpu_manager=reported.cpu_manager,
-            reservation=self._written,
-            koordinator=reported.koordinator,
-        )
+        report = {name: getattr(reported, name) for name in NodeReport.__struct_fields__}
+        self.view = NodeView(node=value, object=obj, reservation=self._written, **report)
         """The node with the pods that it took last."""
 
     def is_of(self, obj: wire.NodeObject, reported: Report) -> bool:
@@ -76,7 +218,7 @@ class Home:
             tuple(ended(self.pods)),
             moves=(gone, new),
             reserved=(
-                promised_placement.reserved_cpus(
+                reserved_cpus(
                     self._reported,
                     written,
                     self._system,
@@ -91,7 +233,7 @@ class Home:
     def _with_promises(self, one: PodView) -> PodView:
         if one.pod.phase in _ENDED:
             return one
-        containers, seen = promised_placement.of_pod(one, self.view, self._reported, crane.promise(one.pod))
+        containers, seen = of_pod(one, self.view, self._reported)
         return msgspec.structs.replace(one, containers=containers, observed=seen) if containers else one
 
 

@@ -7,39 +7,27 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
+from descheduler.picture.cluster import NodeReport
 from koordlite.model import defaults, keys, node, nrt, times
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import UNREADABLE, Problem
-from koordlite.model.quantity import Quantity
-from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
+from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.koordinator import node_report
-from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
+from koordlite.numa.koordinator.node_report import NO_REPORT
 from koordlite.numa.nrt import reader
 from koordlite.numa.nrt.reader import Reader
 
 
-class Report(msgspec.Struct, frozen=True):
-    """A NodeResourceTopology as values; what is missing in it, or cannot be read, is empty."""
+class Report(NodeReport, frozen=True, kw_only=True):
+    """The reports on a node as values, with what they say of its pods and of what is kept from them."""
 
-    topology: Topology = NO_TOPOLOGY
-    zones: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
-    zone_totals: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
-    """Allocatable amounts, where `zones` has what is available of them; read only under `restricted`, which asks."""
-    distances: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
-    be_pool: CPUSet = EMPTY
-    topology_policy: str = ""
-    topology_scope: str = "container"
-    cpu_manager: nrt.CPUManagerPolicy = NO_CPU_MANAGER
     reservation: node.Reservation | None = None
     system_qos: node.SystemQoS | None = None
     allocs: Mapping[str, nrt.PodCPUAlloc] = msgspec.field(default_factory=dict)
     """CPUs kubelet gave to pods alone, by uid."""
     placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = msgspec.field(default_factory=dict)
     """Containers by pod uid."""
-    koordinator: NodeTopology = NO_REPORT
-    """The node as Koordinator's scheduler reads it."""
     by_crane: CPUSet = EMPTY
     """CPUs that Crane keeps, from its own kind."""
 
@@ -100,3 +88,15 @@ def _seen_at(placement: nrt.Placement | None, owner: str, problems: list[Problem
         do = "the agent writes it; without a time the placement counts as too old"
         problems.append(Problem(owner, f"{keys.PLACEMENT} observedAt", placement.observed_at, str(error), do))
         return float("-inf")
+
+
+def crane_reserved(obj: TopologyObject | None, problems: list[Problem]) -> CPUSet:
+    """CPUs that Crane keeps from pods which ask for it; what cannot be read is added to `problems`."""
+    text = (obj.attributes or {}).get(keys.CRANE_RESERVED_CPUS, "") if obj else ""
+    try:
+        return CPUSet.parse(text)
+    except ValueError as error:
+        owner = f"{keys.CRANE_GROUP}noderesourcetopology/{obj.metadata.name if obj else ''}"
+        do = "write CPUs like 0-3,8; no CPU counts as reserved by Crane until then"
+        problems.append(Problem(owner, f"attributes[{keys.CRANE_RESERVED_CPUS}]", text, str(error), do))
+        return EMPTY

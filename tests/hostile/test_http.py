@@ -170,11 +170,11 @@ def test_who_names_this_machine_is_answered(start: Start, host: str | None) -> N
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_the_deschedulers_server_is_guarded_alike(address: str, caplog: pytest.LogCaptureFixture) -> None:
     from descheduler import cli
-    from descheduler.cli import run
+    from descheduler.cli import service
     from descheduler.policy.watched_file import PolicyFile
 
     args = cli.parser().parse_args(["run", "--listen", f"{address}:0"])
-    with caplog.at_level(logging.INFO), run._served(args, run._addresses(args, PolicyFile(None)), 60.0, None):
+    with caplog.at_level(logging.INFO), service._served(args, service._addresses(args, PolicyFile(None)), 60.0, None):
         port = int(caplog.messages[-1].rpartition(":")[2])
         server = types.SimpleNamespace(port=port)
         if address == "127.0.0.1":

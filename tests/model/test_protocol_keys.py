@@ -9,7 +9,7 @@ import pytest
 
 import descheduler
 import koordlite
-from descheduler.snapshot import promised_placement, report
+from descheduler.snapshot import homes, report
 from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.numa.kubelet.cpu_options import CPUOptions
@@ -36,7 +36,7 @@ def test_an_option_is_on_for_everybody_or_for_nobody(word: str, on: bool) -> Non
     options = {STRICT_RESERVATION: word}
     assert is_on(options, STRICT_RESERVATION) is on
     reported = report.Report(cpu_manager=CPUManagerPolicy(policy="static", options=options))
-    assert promised_placement.reserved_cpus(reported, None, None).strict is on
+    assert homes.reserved_cpus(reported, None, None).strict is on
     if on:
         assert CPUOptions.parse(options).strict_reservation
     else:

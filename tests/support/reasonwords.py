@@ -13,7 +13,7 @@ CARRIERS = {
     "Finding": ((None, "reason"), (None, "spare")),
 }
 """Calls that make an answer, and where among their arguments the word is."""
-GUARDS = "dict[str, Guard]"
+GUARDS = ("dict[str, Guard]", "dict[str, Protection]")
 LIMITS = "_counters"
 
 
@@ -58,7 +58,7 @@ class Module:
     def guards(self) -> Iterator[str]:
         """Keys of the tables of guards."""
         for node in self.tree.body:
-            if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == GUARDS:
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) in GUARDS:
                 assert isinstance(node.value, ast.Dict)
                 yield from (key.value for key in node.value.keys if isinstance(key, ast.Constant))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from descheduler import plugins
 from descheduler.framework import View
-from descheduler.metrics_sources import node_metric
+from descheduler.metrics_sources import metric_objects
 from descheduler.picture import amounts
 from descheduler.utilization import koord_order
 from descheduler.utilization.load import overused
@@ -34,7 +34,9 @@ def measured(given: Any) -> View:
     """The picture with the NodeMetrics of the case."""
     now = times.parse(given.get("now") or NOW)
     objects = [msgspec.convert(obj, metrics.NodeMetricObject, strict=False) for obj in given.get("nodeMetrics") or ()]
-    return msgspec.structs.replace(picture(given), usage={node_metric.SOURCE: node_metric.usage(objects, now, [])})
+    return msgspec.structs.replace(
+        picture(given), usage={metric_objects.NODE_METRIC: metric_objects.of_node_metrics(objects, now, [])}
+    )
 
 
 @adapter("ValidateLowLoadUtilizationArgs")

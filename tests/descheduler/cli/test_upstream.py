@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descheduler import cli
-from descheduler.cli import leader_election, upstream
+from descheduler.cli import run, upstream
 from koordlite.model.errors import InputError
 
 UPSTREAM = "--policy-config-file {policy} --descheduling-interval 5m --v 3"
@@ -162,5 +162,5 @@ def test_the_version_is_a_command_as_well(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_leader_that_died_is_replaced_after_fifteen_seconds() -> None:
     """The times of client-go, as of every other component."""
-    found = leader_election._DEFAULTS
+    found = run.LEASE
     assert (found.lease_duration, found.renew_deadline, found.retry_period) == ("15s", "10s", "2s")

@@ -16,7 +16,7 @@ from apiserver.users import ADMIN, MASTERS, User
 from self_signed import certificate
 
 from descheduler import cli
-from descheduler.cli import run
+from descheduler.cli import service
 from descheduler.policy.watched_file import PolicyFile
 from koordlite.kube.client import access
 from koordlite.model.errors import InputError
@@ -37,7 +37,7 @@ def served(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, *options: s
     with ApiServer(tokens=TOKENS) as server, caplog.at_level(logging.INFO):
         (tmp_path / "kubeconfig").write_text(server.kubeconfig("descheduler"))
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
-        with run._served(args, run._addresses(args, PolicyFile(None)), 60.0, api):
+        with service._served(args, service._addresses(args, PolicyFile(None)), 60.0, api):
             yield int(next(text for text in caplog.messages if "listening on" in text).rpartition(":")[2])
 
 
@@ -89,5 +89,8 @@ def test_tokens_in_the_clear_are_worth_a_warning(tmp_path: pathlib.Path, caplog:
 )
 def test_a_certificate_that_cannot_be_used_is_a_clear_error(options: list[str], words: str) -> None:
     args = cli.parser().parse_args(["run", "--listen", "127.0.0.1:0", *options])
-    with pytest.raises(InputError, match=words), run._served(args, run._addresses(args, PolicyFile(None)), 60.0, None):
+    with (
+        pytest.raises(InputError, match=words),
+        service._served(args, service._addresses(args, PolicyFile(None)), 60.0, None),
+    ):
         pytest.fail("it listens all the same")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from descheduler.snapshot import crane, files
+from descheduler.snapshot import files
 from koordlite.model.errors import InputError
 from koordlite.model.wire import numatopology
 
@@ -134,7 +134,7 @@ def test_the_command_that_makes_a_snapshot_names_every_kind_that_is_read() -> No
     short = {"PodDisruptionBudget": "pdb", "PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
     plurals = {"PriorityClass": "priorityclasses", "StorageClass": "storageclasses"}
     plurals["NodeResourceTopology"] = "noderesourcetopologies"
-    elsewhere = {crane.KIND, numatopology.KIND, "NodeMetric", "NodeMetrics", "PodMetrics"}
+    elsewhere = {files.CRANE_KIND, numatopology.KIND, "NodeMetric", "NodeMetrics", "PodMetrics"}
     wanted = {short.get(k) or plurals.get(k) or f"{k.lower()}s" for k in files.SHAPES.keys() - elsewhere}
     assert set(files.KINDS.split(",")) == wanted
 

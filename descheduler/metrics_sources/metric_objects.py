@@ -1,4 +1,6 @@
-"""Measured use out of the resource metrics API (`metrics.k8s.io`), smoothed over time as upstream does it."""
+"""Measured use out of objects: koordlet's NodeMetric, and the resource metrics API (`metrics.k8s.io`), smoothed over
+time as upstream does it.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,52 @@ from collections.abc import Iterable, Mapping
 from descheduler.picture import amounts
 from descheduler.picture.amounts import Amounts
 from descheduler.picture.cluster import Usage
+from koordlite.model import times
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import parse_resources
 from koordlite.model.wire import metrics
 
-SOURCE = "KubernetesMetrics"
+NODE_METRIC = "NodeMetric"
+"""Its name in `View.usage`."""
+
+
+def of_node_metrics(objects: Iterable[metrics.NodeMetricObject], now: float, problems: list[Problem]) -> Usage:
+    """Use of nodes (the system and all pods) and of pods. A node that nobody has filled in is not among them.
+
+    Source: Koordinator `getNodeUsage`: host applications and `nodeUsage` do not count.
+    """
+    nodes: dict[str, dict[str, int]] = {}
+    pods: dict[str, dict[str, int]] = {}
+    ages: dict[str, float] = {}
+    for obj in objects:
+        name, status = obj.metadata.name, obj.status
+        if status.node_metric is None:
+            continue
+        owner = f"nodemetric/{name}"
+        total = _measured(status.node_metric.system_usage, owner, problems)
+        for pod in status.pods_metric or ():
+            used = pods[f"{pod.namespace}/{pod.name}"] = _measured(pod.pod_usage, owner, problems)
+            for resource, amount in used.items():
+                total[resource] = total.get(resource, 0) + amount
+        nodes[name] = total
+        written = times.parse_or_none(status.update_time)
+        if written is not None:
+            ages[name] = max(0.0, now - written)
+    return Usage(nodes, pods, ages, "" if nodes else "there is no NodeMetric that koordlet has filled in")
+
+
+def _measured(measured: metrics.MeasuredResources | None, owner: str, problems: list[Problem]) -> dict[str, int]:
+    return amounts.units(parse_resources(measured.resources if measured else None, owner, "status", problems))
+
+
+METRICS_API = "KubernetesMetrics"
 """Its name in `View.usage`."""
 OLD_TENTHS = 9
 """How many tenths of the old value stay when a new one comes. Source: upstream `metricscollector`."""
 NO_NODES = "the metrics API reports no node"
 
 
-def usage(
+def of_metrics_api(
     nodes: Iterable[metrics.NodeMetricsObject],
     pods: Iterable[metrics.PodMetricsObject],
     problems: list[Problem],
