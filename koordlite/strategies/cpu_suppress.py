@@ -37,6 +37,8 @@ STALE_SECONDS = 10.0
 """A wait that was measured longer ago says nothing about now."""
 PATIENCE_SECONDS = 5.0
 """Under `guided` the limit stays for so long until it is known what services wait."""
+MIN_WINDOW_SECONDS = 3.0
+"""What a service waited in less time than this decides nothing: a process that starts, or one burst, waits much."""
 MIN_ACTIVITY = 0.002
 """Part of a CPU that a service has to want before its waits count: of less, single waits decide."""
 NAME = "cpuSuppress"
@@ -435,7 +437,8 @@ def _guided(seen: NodeSnapshot, config: Config, evidence: Evidence, budget: Budg
         [
             Service(uid, wait.share, wait.since)
             for uid, wait in waits.items()
-            if wait.ran_us + wait.waited_us >= MIN_ACTIVITY * 1e6 * (wait.until - wait.since)
+            if wait.until - wait.since >= MIN_WINDOW_SECONDS
+            and wait.ran_us + wait.waited_us >= MIN_ACTIVITY * 1e6 * (wait.until - wait.since)
         ],
         guidance,
         time=seen.time,

@@ -110,6 +110,12 @@ def test_a_service_that_hardly_wants_a_cpu_does_not_decide(picture: Any) -> None
     assert "service" not in decision.evidence
 
 
+def test_what_a_service_waits_in_its_first_seconds_does_not_decide(picture: Any) -> None:
+    start = wait(0.9, since=998)
+    assert decide(picture(cpu_waits={"web": start})).reason == "ServicesDoNotWait"
+    assert decide(picture(cpu_waits={"web": msgspec.structs.replace(start, since=997)})).reason == "WaitCauseUnknown"
+
+
 def test_with_no_service_on_the_node_nobody_waits(build: Any, picture: Any) -> None:
     alone = decide(picture(pods=(build.pod("b", "BE", "BestEffort"),), usage=build.used(7000, b=7000)))
     assert alone.reason == "ServicesDoNotWait"
