@@ -133,7 +133,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remember(msgspec.Struct, frozen=True):
-    """What a plugin wants to know again in the next cycle; the last one counts."""
+    """A value that a plugin gets back in the next cycle; the last one counts."""
 
     value: object
 
@@ -165,7 +165,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Handle(Protocol):
-    """What a plugin may ask about the policy and the plan so far. Answers are for the plugin's own profile."""
+    """A plugin's questions about the policy and the plan so far. Answers are for the plugin's own profile."""
 
     @property
     def nodes(self) -> NodeGroup:
@@ -173,7 +173,7 @@ class Handle(Protocol):
 
     @property
     def remembered(self) -> object:
-        """What this plugin gave to `Remember` in the last cycle; None the first time."""
+        """The value of `Remember` from the last cycle; None the first time."""
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """Every guard that speaks against evicting the pod (upstream Filter); empty when none does."""
@@ -239,7 +239,8 @@ def excludes_crane_reserved(pod: PodView) -> bool:
 
 
 def stale_placement(node: NodeView, oldest_seconds: float, view: View) -> Note | None:
-    """Why a node cannot be judged: its agent stopped looking, and pods may have moved since. None when it can."""
+    """The note on a node that cannot be judged: its agent stopped looking, and pods may have moved since. None when it
+    can."""
     age = view.placement_age(node)
     if age is None or age <= oldest_seconds:
         return None

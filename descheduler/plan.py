@@ -1,4 +1,4 @@
-"""What a cycle answers: which pods would go, which stay although something is wrong, what that does to the nodes."""
+"""The answer of a cycle: which pods would go, which stay although something is wrong, what that does to the nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a policy asks for."""
+    """A policy as a cycle needs it."""
 
     profiles: tuple[Profile, ...]
     limits: Limits
@@ -85,7 +85,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def cures(self) -> tuple[str, ...]:
-        """What would put it right: of the most severe findings only, since a move cures the others with them."""
+        """Cures that would put it right: of the most severe findings only, since a move cures the others with them."""
         return tuple(dict.fromkeys(f.cure for f in self.findings if f.severity == self.main.severity))
 
 
@@ -113,7 +113,7 @@ class ZoneLoad(msgspec.Struct, frozen=True):
 
 
 class ZoneChange(msgspec.Struct, frozen=True):
-    """What the plan does to one NUMA node."""
+    """The change of one NUMA node by the plan."""
 
     zone: int
     cpus: int
@@ -123,7 +123,7 @@ class ZoneChange(msgspec.Struct, frozen=True):
 
 
 class NodeChange(msgspec.Struct, frozen=True):
-    """What the plan does to one node."""
+    """The change of one node by the plan."""
 
     node: str
     cpu_milli: int
@@ -136,7 +136,7 @@ class NodeChange(msgspec.Struct, frozen=True):
 
 
 class PluginAnswer(msgspec.Struct, frozen=True):
-    """What a plugin says of the one pod that an explanation is for."""
+    """A plugin's answer for the one pod that an explanation is about."""
 
     plugin: str
     kind: Literal["found", "fine", "not judged", "not chosen"]
@@ -190,7 +190,7 @@ class EvictionPlan(msgspec.Struct, frozen=True):
 
     @property
     def spared_by(self) -> Mapping[str, int]:
-        """How many pods each reason kept, most first."""
+        """Number of kept pods by reason, most first."""
         counts: dict[str, int] = {}
         for outcome in self.spare:
             counts[outcome.reasons[0].reason] = counts.get(outcome.reasons[0].reason, 0) + 1
@@ -198,7 +198,7 @@ class EvictionPlan(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What became of one eviction."""
+    """The outcome of one eviction."""
 
     pod: str
     """`namespace/name`."""

@@ -48,7 +48,7 @@ class LabelSelector:
         return objects.LabelSelector(match_labels=dict(self.match_labels), match_expressions=tuple(lines))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Does it select an object with these labels?"""
+        """Tell whether an object has the labels."""
         return label_selectors.labels_match(self.compiled, labels)
 
 
@@ -63,7 +63,7 @@ class PodSelector:
 
 
 def selected(selectors: Iterable[PodSelector], labels: Mapping[str, str]) -> bool:
-    """Does one of the selectors choose a pod with these labels? Without any selector every pod is chosen.
+    """Tell whether a selector chooses a pod with these labels; without any selector every pod is chosen.
 
     Source: Koordinator `podSelectors`.
     """
@@ -85,7 +85,7 @@ class Namespaces:
             raise ValueError("namespaces takes include or exclude, not both")
 
     def chosen(self, namespace: str) -> bool:
-        """Is it one of those to judge?"""
+        """Tell whether the namespace is to be judged."""
         return namespace in self.include if self.include else namespace not in self.exclude
 
 
@@ -94,7 +94,7 @@ ANY_NAMESPACE = Namespaces()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodChoice:
-    """Which pods a plugin judges; the plugin's own arguments follow."""
+    """The pods that a plugin judges; the plugin's own arguments follow."""
 
     namespaces: Namespaces = ANY_NAMESPACE
     """Namespaces whose pods are judged; empty: all."""

@@ -69,7 +69,7 @@ class ProtectionConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodProtections:
-    """Which protections hold."""
+    """The protections that hold."""
 
     extra_enabled: tuple[Extra, ...] = ()
     """In addition to the four that hold by default."""

@@ -54,7 +54,7 @@ def _rate(value: object) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectLimiter:
-    """How fast the pods of one workload or namespace may go."""
+    """The pace at which pods of one workload or namespace may go."""
 
     duration: str = duration_text("0")
     """Span of time; 0 switches the limiter off."""
@@ -66,7 +66,7 @@ class ObjectLimiter:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arbitration:
-    """How waiting jobs are let through."""
+    """The arbitration of waiting jobs."""
 
     enabled: bool = True
     """false: jobs begin as soon as they are seen. Koordinator reads it nowhere."""
@@ -140,7 +140,7 @@ class MigrationControllerArgs:
     """How waiting jobs are let through."""
 
     def evictor_args(self) -> Args:
-        """What its filter asks of a pod itself, as DefaultEvictor's arguments (Koordinator `EvictorFilter`)."""
+        """Its filter for single pods as DefaultEvictor's arguments (Koordinator `EvictorFilter`)."""
         skipped = frozenset(self.skip_eviction_gates)
         off: dict[Default, bool] = {
             "PodsWithLocalStorage": self.evict_local_storage_pods or "LocalStorage" in skipped,

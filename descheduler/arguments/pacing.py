@@ -1,4 +1,4 @@
-"""What paces evictions beyond the limits of one cycle: maintenance windows, pauses for one owner, and loops that end.
+"""The pace of evictions beyond the limits of one cycle: maintenance windows, pauses for one owner, and loops that end.
 
 A window is open by weekday and time of day, or by cron expression and duration, in a time zone of the operator's. One
 that ends before it begins goes on past midnight, and belongs to the day on which it begins. The moment comes from
@@ -66,7 +66,7 @@ class Window:
 
     @property
     def seconds(self) -> float:
-        """How long a window by cron is open."""
+        """Length of a window by cron."""
         return durations.seconds(self.duration)
 
 
@@ -84,12 +84,12 @@ def minutes(text: str) -> int:
 
 
 def is_open(windows: Sequence[Window], moment: float) -> bool:
-    """May pods be evicted at `moment` (seconds since the epoch)? Without windows always."""
+    """Tell whether pods may be evicted at `moment` (seconds since the epoch); without windows always."""
     return not windows or any(_is_open(window, moment) for window in windows)
 
 
 def next_opening(windows: Iterable[Window], moment: float) -> float:
-    """When the next window opens after `moment`, in seconds since the epoch."""
+    """The next opening of a window after `moment`, in seconds since the epoch."""
     return min(_next_opening(window, moment) for window in windows)
 
 
@@ -106,8 +106,8 @@ def _next_opening(window: Window, moment: float) -> float:
 
 
 def _spans(window: Window, moment: float) -> Iterator[tuple[float, float]]:
-    """When the window is open, from the day before to a week later. Wall clock times: an hour that the summer time
-    skips or repeats counts as the tz database has it."""
+    """Spans in which the window is open, from the day before to a week later. Wall clock times: an hour that the summer
+    time skips or repeats counts as the tz database has it."""
     local = zone(window.time_zone)
     today = datetime.datetime.fromtimestamp(moment, local).date()
     begin, end = minutes(window.start), minutes(window.end)
@@ -125,7 +125,8 @@ def _at(day: datetime.date, minute: int, local: zoneinfo.ZoneInfo) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loops:
-    """How often an owner's pods are moved when they come back wrong each time. The history is kept on the cluster."""
+    """The number of times an owner's pods are moved when they come back wrong each time. The history is kept on the
+    cluster."""
 
     max_rounds: int = bounded(2, ge=1)
     """Times they are moved by one plugin; then they are left alone."""

@@ -106,7 +106,7 @@ def _run_plan(args: argparse.Namespace) -> int:
 
 
 def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
-    """As JSON, or as a page."""
+    """Render the plan as JSON, or as a page."""
     if form == "json":
         from descheduler.evictors import dry_run
         from descheduler.report import document
@@ -131,7 +131,7 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
 
 
 def _columns() -> int:
-    """Of the terminal; 100 where there is none, so that files are the same everywhere."""
+    """Columns of the terminal; 100 where there is none, so that files are the same everywhere."""
     return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
 
 

@@ -59,7 +59,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def _serving_options(command: argparse.ArgumentParser) -> None:
-    """Where metrics, health and report are answered, to whom, and over which certificate."""
+    """Address, audience and certificate of metrics, health and report."""
     command.add_argument(
         "--listen",
         metavar="ADDRESS:PORT",

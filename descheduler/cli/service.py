@@ -1,4 +1,4 @@
-"""What `descheduler run` runs: one cycle, or one after the other until stopped, with all that listens to them."""
+"""`descheduler run` at work: one cycle, or one after the other until stopped, with all that listens to them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _start_log(args: argparse.Namespace) -> None:
 def _elected(
     args: argparse.Namespace, pictures: PictureSource, wakeable: Wakeable, policy: PolicyFile, interval: float
 ) -> Iterator[Callable[[], bool]]:
-    """Whether this process leads, asked at any moment; always, where no Lease is asked for.
+    """Take part in the election, and yield whether this process leads; always True where no Lease is asked for.
 
     A policy of Koordinator asks for one unless it says no. It guards evictions: a dry run, or a single cycle by hand,
     has nothing to guard.
@@ -305,7 +305,7 @@ def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoi
 
 
 def _addresses(args: argparse.Namespace, policy: PolicyFile) -> tuple[tuple[str, int], ...]:
-    """Where to listen: as the options say, else the policy, else the default; empty: nowhere."""
+    """Addresses to listen on: as the options say, else the policy, else the default; empty: nowhere."""
     secure = upstream.address(args)
     if secure:
         return (secure,) if secure[1] else ()

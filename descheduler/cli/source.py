@@ -1,4 +1,4 @@
-"""Where the picture comes from: files or a cluster, and which policy judges it. Options shared by commands."""
+"""The source of the picture, files or a cluster, and the policy that judges it. Options shared by commands."""
 
 from __future__ import annotations
 

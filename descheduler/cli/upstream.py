@@ -102,14 +102,14 @@ def gates(text: str) -> dict[str, bool]:
 
 
 def address(args: argparse.Namespace) -> tuple[str, int] | None:
-    """Where HTTPS is asked for by upstream's options; None when they do not say. Port 0: nowhere."""
+    """HTTPS address by upstream's options; None when they do not say. Port 0: nowhere."""
     if args.secure_port is None and args.bind_address is None:
         return None
     return args.bind_address or EVERYWHERE, PORT if args.secure_port is None else args.secure_port
 
 
 def notices(args: argparse.Namespace) -> Iterator[str]:
-    """What was given and changes nothing, for the log."""
+    """Options that change nothing here, for the log."""
     for option, why in (_WITHOUT_EFFECT | _SWITCHES_WITHOUT_EFFECT).items():
         if getattr(args, option.removeprefix("--").replace("-", "_")) is not None:
             yield f"{option} has no effect: {why}"

@@ -16,13 +16,13 @@ SHOWN = 1000
 
 
 def evict(plan: EvictionPlan) -> tuple[Attempt, ...]:
-    """What would be tried, in the order of the plan, the first `SHOWN` with their requests; none is sent."""
+    """Prepare the attempts in the order of the plan, the first `SHOWN` with their requests; none is sent."""
     first = (Attempt(o.pod.key, "WouldEvict", request(o, plan)) for o in plan.evict[:SHOWN])
     return (*first, *(Attempt(o.pod.key, "WouldEvict", {}) for o in plan.evict[SHOWN:]))
 
 
 def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:
-    """What would be posted for one pod: a PodMigrationJob where its profile has them, else an Eviction."""
+    """The request for one pod: a PodMigrationJob where its profile has them, else an Eviction."""
     args, found = plan.migration.get(outcome.profile), outcome.main
     if args is None:
         return eviction(outcome, plan.grace_period_seconds)

@@ -21,7 +21,7 @@ from koordlite.kube.publish.evictions import Api, EvictionClient
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard an eviction is tried."""
+    """Limits on the tries for one eviction."""
 
     at_once: int = 10
     """Requests under way at the same time."""

@@ -141,7 +141,7 @@ class PlanExecutor:
                 )
 
     def moving(self) -> Mapping[str, str]:
-        """Where the jobs stand that have not ended, by uid of their pods. Empty, and reported, when that cannot be
+        """Standing of the jobs that have not ended, by uid of their pods. Empty, and reported, when that cannot be
         read: then they are deferred."""
         if not self._controllers:
             return {}

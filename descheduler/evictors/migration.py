@@ -37,7 +37,7 @@ _KEPT_MOMENTS = 1000
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What became of one job in a round, for logs and events."""
+    """One step of a job in a round, for logs and events."""
 
     job: str
     pod: str
@@ -48,7 +48,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Pace(msgspec.Struct):
-    """How fast evictions may be asked for. A restart forgets it, which lets `burst` pods go sooner."""
+    """The pace of requests for evictions. A restart forgets it, which lets `burst` pods go sooner."""
 
     rate: Rate
     asked: list[float] = msgspec.field(default_factory=list)
@@ -61,7 +61,7 @@ class Pace(msgspec.Struct):
         return cls(Rate(float(args.evict_qps), args.evict_burst))
 
     def turn_seconds(self, job: MigrationJob, now: float) -> float:
-        """How long the job has to wait for its eviction; 0 when it need not."""
+        """Seconds that the job has to wait for its eviction; 0 when it need not."""
         _, until = self.refused.get(job.metadata.uid, (0, now))
         missing = 1 - self.rate.left(self.asked, now)
         return max(until - now, missing / self.rate.tokens_per_second, 0.0)
@@ -119,7 +119,7 @@ class Round:
         return events
 
     def _safely(self, work: Iterator[Progress], job: str) -> Iterator[Progress]:
-        """What is reported, and at last what went wrong: a refusal, or a server that does not answer."""
+        """Yield the work's reports, and at last what went wrong: a refusal, or a server that does not answer."""
         try:
             yield from work
         except ApiError as error:
@@ -332,12 +332,12 @@ class Migrations:
 
     @property
     def creator(self) -> str:
-        """Who works on the jobs."""
+        """The mark of jobs that are ours to work on."""
         return self._creator
 
 
 class _Desk(msgspec.Struct):
-    """Where the pods of one plan ask for jobs, one after the other."""
+    """Makes jobs for the pods of one plan, one after the other."""
 
     of: Migrations
     cluster: Cluster

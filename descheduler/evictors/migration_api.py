@@ -26,7 +26,7 @@ _ONE_BY_ONE = 20
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.client.access.Api`."""
+    """The part of `koordlite.kube.client.access.Api` that is needed."""
 
     def request(
         self,
@@ -81,7 +81,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         return self._get(_pod(ref), wire.PodObject) if ref.namespace and ref.name else None
 
     def pods(self, namespace: str, refs: Collection[ObjectReference]) -> list[wire.PodObject]:
-        """Those of these pods of a namespace that are there, whichever have the names."""
+        """The pods of a namespace with these names, as far as they are there."""
         if len(refs) <= _ONE_BY_ONE:
             return [pod for ref in refs if (pod := self.pod(ref)) is not None]
         _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods")

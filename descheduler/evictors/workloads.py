@@ -1,4 +1,4 @@
-"""What keeps a pod's number: how many replicas are wanted, and which pods they are.
+"""Workloads of pods: how many replicas are wanted, and which pods they are.
 
 Source: Koordinator's controller finder. A ReplicaSet of a Deployment counts as the Deployment.
 """
@@ -88,7 +88,7 @@ class Finder(msgspec.Struct, dict=True):
         return {}
 
     def _plural(self, api_version: str, kind: str) -> str:
-        """What the kind is called in paths; empty when the server does not serve it."""
+        """Name of the kind in paths; empty when the server does not serve it."""
         if api_version not in self._plurals:
             try:
                 answer = self.api.request("GET", _root(api_version))

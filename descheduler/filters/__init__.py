@@ -1,1 +1,1 @@
-"""Which pods may be evicted, and how many of them."""
+"""Guards of single pods, and limits on their number."""

@@ -1,4 +1,4 @@
-"""Why a pod may not be evicted: the protections of DefaultEvictor, each a function that says its reason.
+"""Reasons not to evict a pod: the protections of DefaultEvictor, each a function that says its reason.
 
 Source: upstream DefaultEvictor (docs/compatibility.md lists what differs: a mirror pod, or one that is already
 going, is never evicted, whatever its annotations say).
@@ -27,7 +27,8 @@ Protection = tuple[Callable[[Args], bool], Guard]
 
 
 def late_refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
-    """What is asked after everything else (upstream PreEvictionFilter, without nodeFit). No annotation overrules it."""
+    """Refusals of the guards that are asked last (upstream PreEvictionFilter, without nodeFit). No annotation overrules
+    it."""
     if args.namespace_label_selector is None and len(view.budgets_by_pod.get(pod.pod.uid, ())) < 2:
         return ()  # Neither of them can speak.
     return _collect(_LATE, pod, view, args)
@@ -106,7 +107,7 @@ def _special(pod: PodView) -> bool:
 
 
 def _own(pod: PodView) -> tuple[object, ...]:
-    """What guards read of a pod that is not part of its template, but for those that are `_PERSONAL`."""
+    """The parts of a pod that guards read and that are not of its template, but for those that are `_PERSONAL`."""
     value, notes = pod.pod, pod.pod.annotations
     written = notes.get(PREFER_NO_EVICTION), notes.get(keys.EVICTION_COST)
     return (*written, value.priority, value.phase, EVICT in notes, pod.pod.uid if _special(pod) else "")

@@ -1,4 +1,5 @@
-"""How many pods one plan may evict: in all, from a node, of a namespace, of an owner, and what budgets still allow."""
+"""Limits on the evictions of one plan: in all, from a node, of a namespace, of an owner, and what budgets still
+allow."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def share(limit: int | str, replicas: int) -> int:
 
 
 class Budget:
-    """What is left of the limits while a plan is made."""
+    """The rest of the limits while a plan is made."""
 
     def __init__(self, limits: Limits, view: View, going: Iterable[tuple[str, str]] = ()) -> None:
         """`going`: node and namespace of pods that earlier cycles evict in the background; they count as well."""

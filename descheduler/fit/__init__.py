@@ -1,1 +1,1 @@
-"""Would a pod fit elsewhere? Asked of the nodes as the plan has left them so far."""
+"""The search for nodes that would take a pod, as the plan has left them so far."""

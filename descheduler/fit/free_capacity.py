@@ -1,4 +1,4 @@
-"""What is free on a node while a plan is made: resources, pod slots, host ports, and whole CPUs by NUMA node.
+"""Free capacity of a node while a plan is made: resources, pod slots, host ports, and whole CPUs by NUMA node.
 
 A `FreeCapacity` is a value. A pod that leaves or arrives makes another one, so that ten pods never count on one place.
 """
@@ -53,7 +53,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         return capacity
 
     def _number(self, pod: PodView) -> int | None:
-        """Where the pod is among the residents; None when it is none of them."""
+        """Index of the pod among the residents; None when it is none of them."""
         for number, resident in enumerate(self.residents):
             if resident is pod:
                 return number
@@ -66,7 +66,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         return capacity
 
     def _pass_on(self, other: FreeCapacity, pod: PodView, sign: int) -> None:
-        """What was summed up here holds there but for the one pod: nobody sums up thirty pods again."""
+        """Hand the sums on, changed by the one pod: nobody sums up thirty pods again."""
         known, passed = self.__dict__, other.__dict__
         for name, by in (("requested", sign), ("unrequested", -sign)):
             if name in known:
@@ -83,12 +83,12 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of these pods."""
         return len(self.residents) + len(self.arrivals)
 
     @functools.cached_property
     def allocatable(self) -> Mapping[str, Quantity]:
-        """What the scheduler may hand out: allocatable less the node reservation."""
+        """Amounts that the scheduler may hand out: allocatable less the node reservation."""
         return schedulable_amounts(self.node)
 
     @functools.cached_property
@@ -103,7 +103,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def fullness(self) -> float:
-        """How much of the CPUs is requested: -1 for nothing at all, 0 for all of them."""
+        """Requested part of the CPUs: -1 for nothing at all, 0 for all of them."""
         whole = self.allocatable.get("cpu")
         return (self.requested.get("cpu", 0) - whole.nano) / whole.nano if whole and whole.nano else 0.0
 
@@ -115,7 +115,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def free_slots(self) -> int | None:
-        """How many more pods the node takes; None when it does not say."""
+        """Number of further pods the node takes; None when it does not say."""
         slots = self.allocatable.get("pods")
         return slots.value - self.count if slots else None
 
@@ -142,7 +142,8 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         return NodeState.of(self.node.node, topology, held, requested)
 
     def _allocations(self) -> Iterator[Allocation]:
-        """What the residents hold by annotation; one that was promised one NUMA node takes all its requests there."""
+        """Allocations of the residents by annotation; one that was promised one NUMA node takes all its requests
+        there."""
         by_pod = {held.uid: held for held in assignments.allocations(pod.pod for pod in self.residents)}
         for pod in self.residents:
             held = by_pod.get(pod.uid)
@@ -158,7 +159,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def zones(self) -> Mapping[int, Mapping[str, Quantity]]:
-        """What each NUMA node can still give to pods that want pieces of their own."""
+        """Amounts that each NUMA node can still give to pods that want pieces of their own."""
         by_id = {zone.id: zone.cpus for zone in self.node.topology.nodes}
         numbers = sorted({*by_id, *self.node.zones})
         zones: dict[int, Mapping[str, Quantity]] = {n: self._zone(n, by_id.get(n, EMPTY)) for n in numbers}
@@ -196,7 +197,7 @@ def _changed(amounts: Mapping[str, int], pod: PodView, sign: int) -> dict[str, i
 
 
 def schedulable_amounts(node: NodeView) -> Mapping[str, Quantity]:
-    """What the scheduler may hand out of a node: allocatable less the node reservation."""
+    """Amounts that the scheduler may hand out of a node: allocatable less the node reservation."""
     return node.once(
         schedulable_amounts,
         lambda: reservation.trim_allocatable(allocatable=node.node.allocatable, written=node.reservation),
@@ -213,7 +214,7 @@ def host_ports(pod: PodView) -> Iterable[Port]:
 
 
 def clashes(wanted: Port, used: frozenset[Port]) -> bool:
-    """Is the port taken? A port on all addresses clashes with the same port on any."""
+    """Tell whether the port is taken. A port on all addresses clashes with the same port on any."""
     protocol, number, address = wanted
     same = [other for p, n, other in used if (p, n) == (protocol, number)]
     return any(not address or not other or address == other for other in same)

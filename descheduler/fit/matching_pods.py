@@ -1,4 +1,4 @@
-"""Where the pods are that a label selector selects, kept up to date while a plan is made."""
+"""The nodes of the pods that a label selector selects, kept up to date while a plan is made."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _place(selected: Selected, pod: PodView, node: str) -> None:
 
 
 class DomainCounts:
-    """How many of the selected pods are in each domain, brought up to date with what moved since it was last asked."""
+    """The number of selected pods in each domain, brought up to date with what moved since it was last asked."""
 
     def __init__(self, selected: Selected, domains: Mapping[str, str]) -> None:
         """`domains`: domain by node, of the nodes that count."""

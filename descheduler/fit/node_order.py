@@ -1,4 +1,4 @@
-"""In which order nodes are asked: the emptiest first, kept sorted while a plan moves pods about."""
+"""The order in which nodes are asked: the emptiest first, kept sorted while a plan moves pods about."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Domains = dict[str | None, _Order]
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """What keeps a pod off whole domains of a node label."""
+    """A rule that keeps a pod off whole domains of a node label."""
 
     key: str
     refusal: Callable[[str | None], str]
@@ -58,7 +58,7 @@ class Orders:
         return (name for _, name in heapq.merge(*(o for value, o in domains.items() if not closing.refusal(value))))
 
     def closed(self, eligible: EligibleNodes, closing: Closing, without: str) -> Groups:
-        """What the nodes say that `open_to` leaves out; one node does not count."""
+        """Refusals of the nodes that `open_to` leaves out; one node does not count."""
         found = []
         for value, order in (self._few_domains(eligible, closing) or {}).items():
             why = closing.refusal(value)

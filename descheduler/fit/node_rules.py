@@ -1,4 +1,4 @@
-"""What nodes say to a pod whatever else is on them: their state, labels and taints, and where its volumes can be.
+"""Answers of nodes whatever else is on them: by their state, labels and taints, and the reach of a pod's volumes.
 
 Pods that ask the same get the same answer, and nodes that look the same to them give the same: both are asked once.
 """
@@ -54,37 +54,32 @@ class NodeRules:
             label_selectors.key(inside),
         )
         if key not in self._node_rules:
-            self._node_rules[key] = self._eligible_for(spec, volumes, inside)
+            names: list[str] = []
+            refusals: dict[str, str] = {}
+            allowed: list[str] = []
+            tolerated: list[str] = []
+            for node, members in self._buckets(_keys(spec, volumes, inside)):
+                chosen = node_selectors.node_matches(spec, node.name, node.node.labels)
+                taint = node_selectors.untolerated(node.object.spec.taints or (), spec.tolerations or ())
+                why = _refusal(node, taint, volumes, chosen=chosen)
+                if not label_selectors.labels_match(inside, node.node.labels):
+                    why = _OUTSIDE
+                allowed += members if chosen else ()
+                tolerated += members if taint is None else ()
+                if why:
+                    refusals.update(dict.fromkeys(members, why))
+                else:
+                    names += members
+            self._node_rules[key] = EligibleNodes(
+                dict.fromkeys(sorted(names)), FixedTally(refusals), dict.fromkeys(sorted(allowed)), frozenset(tolerated)
+            )
         return self._node_rules[key]
 
     def _volumes(self, pod: PodView) -> Iterator[objects.NodeSelector]:
-        """Where each volume of the pod can be reached."""
+        """Selectors of the nodes that reach each volume of the pod."""
         for volume in pod.object.spec.volumes or ():
             name = (volume.persistent_volume_claim or {}).get("claimName")
             yield from self._view.volume_nodes.get(f"{pod.pod.namespace}/{name}", ()) if name else ()
-
-    def _eligible_for(
-        self, spec: objects.PodSpec, volumes: tuple[objects.NodeSelector, ...], inside: objects.LabelSelector
-    ) -> EligibleNodes:
-        names: list[str] = []
-        refusals: dict[str, str] = {}
-        allowed: list[str] = []
-        tolerated: list[str] = []
-        for node, members in self._buckets(_keys(spec, volumes, inside)):
-            chosen = node_selectors.node_matches(spec, node.name, node.node.labels)
-            taint = node_selectors.untolerated(node.object.spec.taints or (), spec.tolerations or ())
-            why = _refusal(node, taint, volumes, chosen=chosen)
-            if not label_selectors.labels_match(inside, node.node.labels):
-                why = _OUTSIDE
-            allowed += members if chosen else ()
-            tolerated += members if taint is None else ()
-            if why:
-                refusals.update(dict.fromkeys(members, why))
-            else:
-                names += members
-        return EligibleNodes(
-            dict.fromkeys(sorted(names)), FixedTally(refusals), dict.fromkeys(sorted(allowed)), frozenset(tolerated)
-        )
 
     def _buckets(self, keys: tuple[str, ...]) -> list[tuple[NodeView, list[str]]]:
         """Nodes that agree in these labels, their taints and their state, each group with one that stands for it."""

@@ -1,4 +1,4 @@
-"""Would a pod get the NUMA nodes and CPUs it was promised, of Koordinator's scheduler or by kubelet's admission?"""
+"""The NUMA nodes and CPUs a pod would get on a node, of Koordinator's scheduler or by kubelet's admission."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _allocated(found: Allocation, capacity: FreeCapacity) -> tuple[Booking, ...]
 
 
 def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[str, tuple[Booking, ...]]:
-    """Can the node keep the pod's promise, or pass kubelet's own admission? (why not, what it would take)."""
+    """Ask whether the node keeps the pod's promise and kubelet would admit it: (why not, what it would take)."""
     unlike = _other_policy(pod, capacity)
     if unlike:
         return unlike, ()
@@ -102,7 +102,7 @@ def _strict_policy(capacity: FreeCapacity) -> admission.Policy | None:
 
 
 def _bookings(found: nrt.Fit, zones: nrt.Zones) -> Iterator[Booking]:
-    """What each part takes: of its first NUMA node as much as that has, then of the next."""
+    """Amounts that each part takes: of its first NUMA node as much as that has, then of the next."""
     for part, nodes in found.placed:
         left = dict(part.taken)
         for node in nodes:
@@ -112,7 +112,7 @@ def _bookings(found: nrt.Fit, zones: nrt.Zones) -> Iterator[Booking]:
 
 
 def concerned(pod: PodView) -> bool:
-    """Could NUMA nodes matter to the pod at all?"""
+    """Tell whether NUMA nodes could matter to the pod at all."""
     return pod.promised or counted_by_admission(pod) or bool(asked_policy(pod))
 
 

@@ -31,17 +31,17 @@ def terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
 
 
 def met(value: str | None, wanted: frozenset[str] | None) -> bool:
-    """Is a node with this value of the label where the pod may be? None: it has no such label."""
+    """Tell whether the pod may be on a node with this value of the label. None: it has no such label."""
     return value is not None and (wanted is None or value in wanted)
 
 
 def alone(key: str) -> str:
-    """What a node says where nobody is whom the pod has to be with."""
+    """Refusal of a node where nobody is whom the pod has to be with."""
     return f"no pod that its required affinity asks for is there, by {key}"
 
 
 class PodAffinity:
-    """Where the pods are that others have to be with."""
+    """The pods that others have to be with, and their nodes."""
 
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
@@ -50,7 +50,7 @@ class PodAffinity:
         """uids by value of each term's label, with the versions of the selections they were made of, by template."""
 
     def wanted(self, pod: PodView) -> Wanted:
-        """Where the pod may be by its own terms. The pod itself is leaving, so it does not count."""
+        """The domains that the pod's own terms allow. The pod itself is leaving, so it does not count."""
         asked = terms(pod)
         if not asked:
             return []
@@ -111,7 +111,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
     uid: str
 
     def __contains__(self, value: str | None) -> bool:
-        """Is another pod there? None: nodes without the label."""
+        """Tell whether another pod is there. None: nodes without the label."""
         uids = self.holders.get(value) if value is not None else None
         if not uids:
             return False
@@ -133,7 +133,7 @@ class _Held(msgspec.Struct):
 
 
 class PodAntiAffinity:
-    """Which pods may not share a domain."""
+    """The pods that may not share a domain."""
 
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
@@ -149,7 +149,7 @@ class PodAntiAffinity:
                 self._hold(self._held_for(term, group.namespace), [(pod.uid, pod.node) for pod in group.pods])
 
     def blocked(self, pod: PodView) -> Blocked:
-        """Where the pod may not be, by its own terms and by those of others."""
+        """The domains that the pod's own terms, and those of others, forbid."""
         near = [held for item in pod.pod.labels.items() for held in self._by_label.get(item, ())]
         against = [held for held in near + self._unlabelled if self._selects(held, pod)]
         by_others = [(held.term.topology_key, Elsewhere(held.holders, pod.pod.uid)) for held in against]
@@ -250,7 +250,7 @@ class _Near:
 def namespace_counts(
     term: objects.PodAffinityTerm, own: str, other: str, namespaces: Mapping[str, Mapping[str, str]]
 ) -> bool:
-    """Does a term of a pod in namespace `own` speak of pods in namespace `other`?"""
+    """Tell whether a term of a pod in namespace `own` speaks of pods in namespace `other`."""
     if not term.namespaces and term.namespace_selector is None:
         return own == other
     listed = other in (term.namespaces or ())

@@ -1,4 +1,4 @@
-"""Why nodes refuse a pod, by reason: how many do, and which ones for example. A plan that evicts thousands of pods in a
+"""Refusals of nodes by reason: how many, and which ones for example. A plan that evicts thousands of pods in a
 cluster of thousands of nodes cannot keep, or print, what each node said to each pod."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Groups = Mapping[str, Group]
 
 
 class Tally:
-    """What each node says, kept by reason as well once that is asked for. Answers may change."""
+    """The answer of each node, kept by reason as well once that is asked for. Answers may change."""
 
     def __init__(self, refusals: Mapping[str, str]) -> None:
         self.by_node = dict(refusals)
@@ -40,7 +40,7 @@ class Tally:
         return self._known
 
     def note(self, name: str, why: str) -> None:
-        """What the node says now."""
+        """Set the node's present answer."""
         before = self.by_node.get(name)
         if before == why:
             return

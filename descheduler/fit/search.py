@@ -1,4 +1,4 @@
-"""Would a pod fit elsewhere? Asked of the nodes as the plan has left them so far; nodes answer one by one.
+"""The search for nodes that would take a pod, as the plan has left them so far; nodes answer one by one.
 
 What a pod asks is worked out once for pods of one template together, and for the pod alone what differs. Order of the
 questions and their words: upstream NodeFit. Volumes, host ports, topology spread, pod affinity, whole-domain
@@ -54,7 +54,7 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def closing(self) -> Closing | None:
-        """What is asked first of whole domains of nodes; None when it is resources."""
+        """The rule that is put first, to whole domains of nodes; None when resources are."""
         if self.blocked:
             key, values = self.blocked[0]
             return Closing(key, lambda value: pod_affinity.TOGETHER if value in values else "")
@@ -65,12 +65,12 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def resources_only(self) -> Question:
-        """What remains when only resources are asked for: where that fits nowhere, the pod does not either."""
+        """The question reduced to resources: where that fits nowhere, the pod does not either."""
         return Question(self.pod, self.eligible, self.needs, [], [], [], (), None, self.key, True)
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """What all pods of one template ask."""
+    """The questions that all pods of one template share."""
 
     eligible: EligibleNodes
     needs: tuple[tuple[str, int], ...]
@@ -91,12 +91,12 @@ class Questions:
 
     @functools.cached_property
     def matching_pods(self) -> MatchingPods:
-        """Where pods are that selectors select."""
+        """The nodes of the pods that selectors select."""
         return MatchingPods(self._view)
 
     @functools.cached_property
     def anti_affinity(self) -> PodAntiAffinity:
-        """Which pods may not share a domain."""
+        """The pods that may not share a domain."""
         return PodAntiAffinity(self._view, self.matching_pods)
 
     @functools.cached_property
@@ -108,15 +108,7 @@ class Questions:
         return Spread(self._view, self.matching_pods)
 
     def of(self, pod: PodView, inside: str) -> Question:
-        """What the pod asks at this moment of the plan."""
-        kind = self._kind(pod, inside)
-        blocked = self.anti_affinity.blocked(pod)
-        wanted = self._affinity.wanted(pod) if kind.has_affinity else []
-        rules = self._spread.rules(pod, kind.eligible) if kind.spreads else []
-        plain = not (blocked or wanted or rules or kind.ports or kind.numa)
-        return Question(pod, kind.eligible, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
-
-    def _kind(self, pod: PodView, inside: str) -> _Kind:
+        """The pod's question at this moment of the plan."""
         key = (pod.template.spec, inside, pod.pod.kube_qos, pod.promised)
         kind = self._kinds.get(key)
         if kind is None:
@@ -131,7 +123,11 @@ class Questions:
                 has_affinity=bool(pod_affinity.terms(pod)),
                 spreads=bool(topology_spread.constraints(pod)),
             )
-        return kind
+        blocked = self.anti_affinity.blocked(pod)
+        wanted = self._affinity.wanted(pod) if kind.has_affinity else []
+        rules = self._spread.rules(pod, kind.eligible) if kind.spreads else []
+        plain = not (blocked or wanted or rules or kind.ports or kind.numa)
+        return Question(pod, kind.eligible, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
 
 
 @functools.lru_cache(maxsize=64)
@@ -159,7 +155,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """Where a pod would fit, best place first, and why not elsewhere."""
+    """The places for a pod, the best first, and the refusals elsewhere."""
 
     places: tuple[Place, ...]
     groups: Groups
@@ -171,7 +167,7 @@ class Search(msgspec.Struct, frozen=True):
 
     @property
     def why_not(self) -> Mapping[str, int]:
-        """How many nodes gave each reason."""
+        """Number of nodes by reason."""
         return {why: group.nodes for why, group in self.groups.items()}
 
     @property
@@ -192,7 +188,7 @@ class _Nowhere(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What nodes of the pod's shape answered."""
+    """The answers of the nodes of the pod's shape."""
 
     places: list[Place]
     refusals: Tally
@@ -200,7 +196,7 @@ class _Asked(msgspec.Struct, frozen=True):
     """Nodes that were not asked one by one, because all of a domain refuse for one reason."""
 
     def groups(self, without: str) -> list[Groups]:
-        """Why nodes refuse."""
+        """Refusals by reason."""
         return [self.refusals.groups(without), self.closed]
 
 
@@ -239,7 +235,7 @@ class FitSearch:
         return {name: why for name, why in sorted(known.items()) if name != own}
 
     def fits(self, pod: PodView, inside: str = "") -> bool:
-        """Does `search` find a place? Much faster, because it stops at the first."""
+        """Tell whether `search` finds a place. Much faster, because it stops at the first."""
         question = self._question(pod, inside)
         kind = question.kind
         since, taker = self._takers.get(kind, (-1, ""))
@@ -251,7 +247,7 @@ class FitSearch:
         return bool(places)
 
     def fits_on(self, pod: PodView, names: Collection[str]) -> bool:
-        """Would it fit on one of these nodes, its own included?"""
+        """Tell whether it would fit on one of these nodes, its own included."""
         question = self._question(pod, "")
         few, many = sorted((names, question.eligible.names), key=len)
         return any(not self._answer(question, name, moved=False)[0] for name in few if name in many)
@@ -267,7 +263,7 @@ class FitSearch:
         return self._question(pod, "").kind
 
     def refusal(self, pod: PodView, node: str) -> str:
-        """What one node says, be it the pod's own; empty when the pod fits there.
+        """Refusal of one node, be it the pod's own; empty when the pod fits there.
 
         Resources are not asked of its own node, as upstream has it: it is there already.
         """
@@ -353,7 +349,7 @@ class FitSearch:
         return _Asked(places, Tally(refused))
 
     def _known_nowhere(self, question: Question) -> Tally | None:
-        """Why nodes refused a pod like this, when none of them takes it even now; None when that is not known."""
+        """Refusals of a pod like this, when none of them takes it even now; None when that is not known."""
         found = self._nowhere.get(question.key)
         if found is None:
             return None
@@ -372,7 +368,7 @@ class FitSearch:
         return found.refusals
 
     def _answer(self, question: Question, name: str, *, moved: bool = True) -> Answer:
-        """What a node of the pod's shape says. `moved`: the pod would restart there, even where it is already."""
+        """Answer of a node of the pod's shape. `moved`: the pod would restart there, even where it is already."""
         capacity, pod = self.by_node[name], question.pod
         here = name == pod.node
         if here:

@@ -35,7 +35,7 @@ class Rule(msgspec.Struct, frozen=True):
     """The domain that the pod leaves; None when it is counted nowhere."""
 
     def refusal(self, value: str | None) -> str:
-        """What nodes with this value of the label say; empty when nothing. None: nodes without the label."""
+        """Refusal of nodes with this value of the label; empty when there is none. None: nodes without the label."""
         if value is None:
             return f"node has no label {self.key} to spread over"
         closed = self.counts.get(value, 0) - (value == self.own) > self.most
@@ -43,7 +43,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """What a constraint counts, once for all pods that have it."""
+    """The pods and domains that a constraint counts, once for all pods that have it."""
 
     selected: Selected
     eligible: Mapping[str, str]
@@ -63,7 +63,7 @@ class _Counted(msgspec.Struct, frozen=True):
 
 
 class Spread:
-    """What constraints say in a picture, as the plan has left it."""
+    """The constraints of a picture's pods, as the plan has left it."""
 
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view

@@ -1,1 +1,1 @@
-"""What cycles remember: earlier evictions and findings that are not ripe yet."""
+"""The memory of cycles: earlier evictions and findings that are not ripe yet."""

@@ -47,7 +47,8 @@ Requests = Mapping[str, Request]
 
 
 def follow(before: Requests, view: View, now: float) -> tuple[Requests, tuple[Ended, ...]]:
-    """What goes on according to this picture, and what has ended since the last one. `now`: seconds since the epoch.
+    """Requests that go on according to this picture, and those that have ended since the last one. `now`: seconds since
+    the epoch.
 
     Pods that say they are being moved are taken in whoever asked, so that a restart forgets nothing that was taken up.
     """

@@ -26,7 +26,7 @@ MERGE = "application/merge-patch+json"
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.client.access.Api`."""
+    """The part of `koordlite.kube.client.access.Api` that is needed."""
 
     def request(self, method: str, path: str, *, body: object = None, content_type: str = "application/json") -> Answer:
         """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
@@ -74,7 +74,7 @@ def _text(kept: Kept) -> str:
 
 
 def decode(text: str, where: str) -> Kept:
-    """What `encode` wrote; InputError when it is something else."""
+    """Read what `encode` wrote; InputError when it is something else."""
     do = "delete the ConfigMap: the history starts again; until then no pod counts as having come back"
     try:
         found = msgspec.json.decode(text, type=_Document)
@@ -88,7 +88,7 @@ def decode(text: str, where: str) -> Kept:
 
 
 def load(api: Api, namespace: str) -> Kept:
-    """What is on the cluster; empty when nothing was ever kept.
+    """Read the memory from the cluster; empty when nothing was ever kept.
 
     InputError when what is there cannot be read, ApiError or ApiUnreachable when it cannot be fetched: to go on without
     it would be to forget every loop.

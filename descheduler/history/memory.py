@@ -1,4 +1,5 @@
-"""What cycles leave to each other: sightings and past evictions, in this process, and beyond it with a store."""
+"""The memory that cycles leave to each other: sightings and past evictions, in this process, and beyond it with a
+store."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from koordlite.model.errors import InputError, KoordliteError, Problem
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What one cycle leaves to the next, whoever runs it."""
+    """The memory that one cycle leaves to the next, whoever runs it."""
 
     history: past_evictions.History = msgspec.field(default_factory=dict)
     sightings: Sightings = msgspec.field(default_factory=dict)
@@ -24,10 +25,10 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where what is known outlives the process."""
+    """A place where the memory outlives the process."""
 
     def load(self) -> Kept:
-        """What was kept. InputError when it is damaged, other KoordliteErrors and OSError when it cannot be had."""
+        """Read the memory. InputError when it is damaged, other KoordliteErrors and OSError when it cannot be had."""
 
     def save(self, kept: Kept) -> None:
         """Keep it; KoordliteError or OSError when that failed."""
@@ -55,7 +56,7 @@ class CycleMemory:
 
     @property
     def sightings(self) -> Sightings | None:
-        """In how many pictures in a row each finding will have been seen, if this one has it too; None when this
+        """Number of pictures in a row that will have had each finding, if this one has it too; None when this
         picture is all there is."""
         return None if self._single else self._kept.sightings
 
@@ -114,6 +115,6 @@ def _worth_keeping(kept: Kept, plan: EvictionPlan) -> Kept:
 
 
 def seen_again(before: Sightings, plan: EvictionPlan) -> Sightings:
-    """In how many pictures in a row each finding will have been seen if the next picture has it too."""
+    """Number of pictures in a row that will have had each finding if the next one has it too."""
     found = {(outcome.pod.uid, finding.reason) for outcome in plan.outcomes for finding in outcome.findings}
     return {key: before.get(key, 1) + 1 for key in found}

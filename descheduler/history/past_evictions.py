@@ -1,4 +1,4 @@
-"""What became of earlier evictions, by owner: pods that came back misplaced move later and later, then not at all.
+"""The outcome of earlier evictions, by owner: pods that came back misplaced move later and later, then not at all.
 
 A pod that was started after pods of its owner were moved by the same plugin may be the successor of one of them. When
 it has the same thing wrong, moving did not help. Each time it comes back is a round; a round waits twice as long as the
@@ -64,7 +64,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """What is known of one owner."""
+    """The past of one owner."""
 
     seen: float
     """When something was last found with it."""
@@ -75,7 +75,7 @@ class Past(msgspec.Struct, frozen=True):
 
     @property
     def last_move(self) -> float | None:
-        """When a pod of it was evicted last."""
+        """Time of its last eviction."""
         return self.moves[-1].at if self.moves else None
 
 
@@ -94,7 +94,8 @@ History = Mapping[str, Past]
 
 
 def generation(pod: PodView, plugin: str, past: Past | None) -> int:
-    """How many rounds of moves by `plugin` this pod may have come back from; 0 for a pod that was there before."""
+    """Number of rounds of moves by `plugin` that this pod may have come back from; 0 for a pod that was there
+    before."""
     rounds = past.rounds.get(plugin, ()) if past else ()
     if pod.started is None:
         return len(rounds)
@@ -102,7 +103,7 @@ def generation(pod: PodView, plugin: str, past: Past | None) -> int:
 
 
 def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: Loops, *, now: float) -> Refusal | None:
-    """Why moving this pod again would not help, or not yet; None when nothing speaks against it."""
+    """The reason why moving this pod again would not help, or not yet; None when nothing speaks against it."""
     past = history.get(pod.owner) if history else None
     if not past or now - past.seen > duration.seconds(rules.forget_after):
         return None
@@ -162,7 +163,7 @@ def after(history: History, plan: EvictionPlan, attempts: Iterable[Attempt], rul
 
 
 def intents(history: History, plan: EvictionPlan) -> tuple[Intent, ...]:
-    """What is to be known of the plan's evictions when nobody is left to say which of them were carried out."""
+    """The plan's evictions for a process to come, should nobody be left to say which of them were carried out."""
     return tuple(itertools.islice(_intents(history, plan), MOST_INTENTS))
 
 

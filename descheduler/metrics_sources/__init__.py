@@ -1,1 +1,1 @@
-"""Where measurements come from: koordlet's NodeMetric objects, the resource metrics API, Prometheus."""
+"""The sources of measurements: koordlet's NodeMetric objects, the resource metrics API, Prometheus."""

@@ -31,7 +31,7 @@ _NOT_CONFIGURED = "no provider of this source is configured: add it to metricsPr
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.client.access.Api`."""
+    """The part of `koordlite.kube.client.access.Api` that is needed."""
 
     def request(self, method: str, path: str) -> Answer:
         """Ask once."""

@@ -1,4 +1,4 @@
-"""How full nodes are by a Prometheus query: one instant query a cycle, one sample for each node.
+"""Use of nodes by a Prometheus query: one instant query a cycle, one sample for each node.
 
 Source: upstream `prometheusUsageClient`. The label `instance` names the node; a port behind the name is dropped, which
 upstream does not do. A sample is between 0 and 1 and becomes whole percent, rounded down.

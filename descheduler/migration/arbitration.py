@@ -1,4 +1,4 @@
-"""Which waiting jobs begin, and in which order they are asked.
+"""The arbitration of waiting jobs: the order in which they are asked whether they may begin.
 
 Source: Koordinator's arbitrator. Unlike there, a waiting job has a time to live too, and one that was deleted is
 forgotten.

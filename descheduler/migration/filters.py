@@ -1,4 +1,4 @@
-"""May this pod get a job, or may its job begin? Each rule says why not; empty when it has no objection.
+"""Rules on which pods get a job, and which jobs begin. Each says why not; empty when it has no objection.
 
 Source: Koordinator's filters and object limiters of MigrationController. Unlike there, pods of all ReplicaSets of a
 Deployment count together, and which jobs were let through, and which pods went, is read from the jobs themselves, so
@@ -23,7 +23,7 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """What keeps a pod's number: a Deployment, StatefulSet, …"""
+    """A Deployment, StatefulSet or the like with its pods."""
 
     replicas: int
     """As asked for, not as there are."""
@@ -76,7 +76,7 @@ class Traffic(msgspec.Struct):
             self.controllers.setdefault(objects.controller_uid(pod), set()).add(pod.key)
 
     def others(self, pod: PodView, counts: Mapping[str, int], key: str) -> int:
-        """How many moving pods other than `pod` have this key in `counts`."""
+        """Number of moving pods other than `pod` with this key in `counts`."""
         return counts.get(key, 0) - (pod.uid in self.moving)
 
 
@@ -85,13 +85,13 @@ Guard = Callable[[PodView, Traffic, Workload | None, MigrationControllerArgs], s
 
 
 def permanent(pod: PodView, workload: Workload | None, args: MigrationControllerArgs) -> Refusal | None:
-    """What no waiting cures, beside the guards: its scheduler, its workload's size."""
+    """The refusal that no waiting cures, beside the guards: its scheduler, its workload's size."""
     asked = [word for word in _PERMANENT if word not in _OVERRULED or EVICT not in pod.pod.annotations]
     return _first({word: _PERMANENT[word](pod, _NOTHING_MOVES, workload, args) for word in asked})
 
 
 def passing(pod: PodView, traffic: Traffic, workload: Workload | None, args: MigrationControllerArgs) -> Refusal | None:
-    """What will pass when others have moved. The evict annotation overrules it."""
+    """The refusal that will pass when others have moved. The evict annotation overrules it."""
     if EVICT in pod.pod.annotations:
         return None
     return _first({word: guard(pod, traffic, workload, args) for word, guard in _PASSING.items()})
@@ -241,7 +241,7 @@ class Rate(msgspec.Struct, frozen=True):
         return min(float(self.burst), tokens + (now - last) * self.tokens_per_second)
 
     def refusal(self, taken: Iterable[float], now: float) -> str:
-        """Why no further pod may go; empty when one may."""
+        """The reason why no further pod may go; empty when one may."""
         left = self.left(taken, now)
         if left - 1 >= -_EPSILON:
             return ""
@@ -256,7 +256,7 @@ def pace_refusal(
     workload: Workload | None,
     now: float,
 ) -> str:
-    """Why no pod of this workload, or of this namespace, may go yet; empty when one may. `jobs` are all there are."""
+    """The reason why no pod of this workload or namespace may go yet; empty when one may. `jobs` are all there are."""
     uid = objects.controller_uid(pod)
     paces = [(of_namespace(args), {"namespace": pod.pod.namespace})]
     if uid and workload is not None:

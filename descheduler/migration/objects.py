@@ -29,7 +29,7 @@ PENDING, RUNNING, SUCCEEDED, FAILED, ABORTED = "Pending", "Running", "Succeeded"
 
 
 class ReservationOptions(WireObject, frozen=True):
-    """How a place is reserved for a job."""
+    """The reservation of a place for a job."""
 
     reservation_ref: ObjectReference | None = None
     template: dict[str, Any] | None = None
@@ -37,7 +37,7 @@ class ReservationOptions(WireObject, frozen=True):
 
 
 class JobSpec(WireObject, frozen=True):
-    """What is asked for."""
+    """spec of a PodMigrationJob."""
 
     paused: bool = False
     ttl: str | None = None
@@ -48,7 +48,7 @@ class JobSpec(WireObject, frozen=True):
 
 
 class JobStatus(WireObject, frozen=True):
-    """How far it has come."""
+    """status of a PodMigrationJob."""
 
     phase: str = ""
     status: str = ""
@@ -104,7 +104,7 @@ class MigrationJob(WireObject, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why the pod is to go, in the word of the plugin."""
+        """Reason of the eviction, in the word of the plugin."""
         return self.annotations.get(keys.EVICT_REASON) or "NotSet"
 
 
@@ -159,7 +159,7 @@ def pod_view(obj: wire.PodObject) -> PodView:
 
 
 def controller(pod_view: PodView) -> wire.OwnerReference | None:
-    """Who keeps the number of such pods; None for a bare pod."""
+    """The controlling owner; None for a bare pod."""
     return next((owner for owner in pod_view.object.metadata.owner_references or () if owner.controller), None)
 
 
@@ -230,7 +230,7 @@ def noted(
 
 
 def standing(job: MigrationJob) -> str:
-    """Where a job that has not ended stands, and which reservation it counts on, for people."""
+    """Describe the progress of a job that has not ended, and the reservation it counts on, for people."""
     if job.reservation:
         node = f"node {job.status.node_name}" if job.status.node_name else "no node yet"
         counts_on = f"counts on reservation {job.reservation}, on {node}"

@@ -32,7 +32,7 @@ the request, was lost."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cluster holds of one job."""
+    """The state of the cluster around one job."""
 
     now: float
     """Seconds since the epoch."""
@@ -55,7 +55,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be written and done, in this order: reservation, job, eviction, removal."""
+    """Writes and requests, in this order: reservation, job, eviction, removal."""
 
     job: MigrationJob
     create: Mapping[str, Any] | None = None

@@ -26,7 +26,7 @@ KEPT_AFTER_SECONDS = 5 * 60.0
 
 
 def creator(profile: str) -> str:
-    """Who works on the jobs of a profile: the same for every copy of this program and after every restart, unlike
+    """The creator that jobs of a profile name: the same for every copy of this program and after every restart, unlike
     Koordinator's, so that no job is orphaned."""
     return f"koordlite-descheduler/{profile}"
 
@@ -59,7 +59,7 @@ def job(
 
 
 def ours(one: MigrationJob, creator: str, *, adopts: bool = True) -> bool:
-    """Is the job ours to work on? Those that people make name no creator."""
+    """Tell whether the job is ours to work on. Those that people make name no creator."""
     made_by = one.annotations.get(keys.CREATED_BY, "")
     return made_by == creator or (adopts and not made_by)
 
@@ -76,7 +76,7 @@ def outlived(one: MigrationJob, now: float) -> bool:
 
 
 def evicted_at(jobs: Iterable[MigrationJob], *, controller: str = "", namespace: str = "") -> list[float]:
-    """When pods of the controller, or of the namespace, were evicted by jobs, seconds since the epoch."""
+    """Times at which jobs evicted pods of the controller, or of the namespace, in seconds since the epoch."""
     found = []
     for one in jobs:
         asked = next((c for c in one.status.conditions if c.type == "Eviction" and c.reason != "FailedEvict"), None)
@@ -156,7 +156,7 @@ def _place(pod: Raw, *, drop_claims: bool) -> dict[str, Any]:
 
 
 def _owners(pod: Raw) -> list[dict[str, Any]]:
-    """Who may take the place: the pod itself while it is pending, else pods of its controller; else nobody."""
+    """Owners that may take the place: the pod itself while it is pending, else pods of its controller; else nobody."""
     meta, status = pod.get("metadata", {}), pod.get("status", {})
     namespace = meta.get("namespace", "")
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}

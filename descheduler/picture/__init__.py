@@ -1,1 +1,1 @@
-"""What is judged: pods, nodes, budgets and usage at one instant, and the indexes over them."""
+"""The picture that is judged: pods, nodes, budgets and usage at one instant, and the indexes over them."""

@@ -51,7 +51,7 @@ NOTHING_RESERVED = ReservedCPUs()
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is reported of a node; what is missing, or cannot be read, is empty."""
+    """The report on a node; what is missing, or cannot be read, is empty."""
 
     topology: Topology = NO_TOPOLOGY
     """Empty when it is not reported."""
@@ -152,7 +152,7 @@ class NodeView(Once, NodeReport, frozen=True, dict=True):
 def _followed(
     found: tuple[PodView, ...], moves: Iterable[Iterable[PodView]], everything: Iterable[PodView]
 ) -> tuple[PodView, ...]:
-    """Those of `everything` that are in `found`, without those that left and with those that came."""
+    """Filter `everything` by `found`, without those that left and with those that came."""
     left, came = [{pod.pod.uid for pod in several} for several in moves]
     if not left and not came:
         return found
@@ -163,7 +163,7 @@ def _followed(
 def _moved(
     requested: Mapping[str, int], moves: tuple[Iterable[PodView], Iterable[PodView]]
 ) -> Mapping[str, int] | None:
-    """What pods request after some left and some came; None when the last pod that requests some resource may have
+    """Requests of the pods after some left and some came; None when the last pod that requests some resource may have
     left: then the resource would have to be missing."""
     total = dict(requested)
     for several, sign in zip(moves, (-1, 1), strict=True):

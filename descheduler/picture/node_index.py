@@ -1,4 +1,5 @@
-"""Which nodes a pod's rules allow, answered once for all pods with equal rules and once for all nodes that look alike.
+"""The nodes that a pod's rules allow, worked out once for all pods with equal rules and once for all nodes that look
+alike.
 
 Two nodes look alike to a rule when they agree on the labels that it names. So a rule is put to a handful of kinds of
 nodes, not to each of thousands.
@@ -88,7 +89,7 @@ class NodeIndex:
         return by_labels if by_taints is self.names else by_labels & by_taints
 
     def weights(self, pod: PodView) -> Weights:
-        """How much the pod prefers which nodes."""
+        """Weights of nodes by the pod's preferences."""
         known = self._of_specs.get(pod.template.spec)
         if known is None:
             preferred = node_affinity(pod).preferred or ()
@@ -127,7 +128,7 @@ class NodeIndex:
 
 
 class Weights:
-    """How much pods with the same preferences want nodes: the sum of the weights of the terms that match.
+    """The weights of nodes for pods with the same preferences: the sum of the weights of the terms that match.
 
     Source: upstream `GetNodeWeightGivenPodPreferredAffinity`.
     """
@@ -157,7 +158,7 @@ class Weights:
 
 
 def matches(spec: objects.PodSpec, node: NodeView) -> bool:
-    """Do the pod's nodeSelector and required node affinity match the node?"""
+    """Tell whether the pod's nodeSelector and required node affinity match the node."""
     return node_selectors.node_matches(spec, node.name, node.node.labels)
 
 

@@ -136,7 +136,7 @@ def statuses(pod: PodView, *, init: bool = False, ephemeral: bool = False) -> It
 
 
 def reasons(pod: PodView, *, ended: bool = True, init: bool = False, ephemeral: bool = False) -> Iterator[str]:
-    """Why containers wait or, with `ended`, have ended: `CrashLoopBackOff`, `OOMKilled` …"""
+    """Reasons why containers wait or, with `ended`, have ended: `CrashLoopBackOff`, `OOMKilled` …"""
     for status in statuses(pod, init=init, ephemeral=ephemeral):
         state = status.state or {}
         waiting, terminated = state.get("waiting"), state.get("terminated")
@@ -155,7 +155,7 @@ def exit_codes(pod: PodView, *, init: bool = False) -> Iterator[int]:
 
 
 def restarts(pod: PodView, *, init: bool = False) -> int:
-    """How often the containers were started again, since the pod was made."""
+    """Restarts of the containers since the pod was made."""
     status = pod.object.status
     count = 0
     for one in status.container_statuses or ():

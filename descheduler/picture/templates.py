@@ -63,7 +63,7 @@ class SpecGroup(Once):
 
     @property
     def namespace(self) -> str:
-        """Of all of them."""
+        """The one namespace of all pods."""
         return self.first.pod.namespace
 
     @property
@@ -80,7 +80,7 @@ class SpecGroup(Once):
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Where they are."""
+        """Names of their nodes."""
         return self.once("nodes", lambda: frozenset(self.counts(_node)))
 
     @property
@@ -89,7 +89,7 @@ class SpecGroup(Once):
         return self.once("crowded", lambda: frozenset([name for name, n in self.counts(_node).items() if n > 1]))
 
     def counts(self, of: Callable[[PodView], K]) -> Mapping[K, int]:
-        """How many pods have each value. `of` must follow from the pod alone, is a function of a module, and is asked
+        """Number of pods by value. `of` must follow from the pod alone, is a function of a module, and is asked
         once of each pod that comes."""
         if of not in self._counts:
             self._counts[of] = Counter([of(pod) for one in self._by_key.values() for pod in one.pods])
@@ -97,7 +97,7 @@ class SpecGroup(Once):
 
     @property
     def size(self) -> int:
-        """How many pods there are."""
+        """Number of pods."""
         return self.once("size", lambda: sum([len(template.pods) for template in self._by_key.values()]))
 
     def by_label(self, key: str) -> Mapping[str, tuple[Template, ...]]:
@@ -108,7 +108,7 @@ class SpecGroup(Once):
         return known
 
     def is_all(self, templates: Sequence[Template]) -> bool:
-        """Whether these, of its templates, are all it has."""
+        """Tell whether these are all its templates."""
         return len(templates) == len(self._by_key)
 
     def changed(self, left: Iterable[PodView], came: Iterable[PodView]) -> SpecGroup | None:

@@ -51,7 +51,7 @@ def _own() -> Iterator[ModuleType]:
 
 
 def _wrong(module: Any) -> str:
-    """What a module lacks to be a plugin; empty when it is one."""
+    """The shortcoming of a module as a plugin; empty when it is one."""
     missing = [name for name in ("NAME", "POINT", "Config", "judge") if not hasattr(module, name)]
     if missing:
         return f"it has no {', '.join(missing)}"

@@ -71,7 +71,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
 
 
 def imbalance(requested: Mapping[str, int], allocatable: Mapping[str, int]) -> float:
-    """How unevenly a node's resources are requested: population standard deviation of requested / allocatable.
+    """The unevenness of a node's requests: population standard deviation of requested / allocatable.
 
     >>> imbalance({"cpu": 3, "memory": 1}, {"cpu": 4, "memory": 4})
     0.25

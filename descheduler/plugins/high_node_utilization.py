@@ -64,7 +64,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
 
 
 def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
-    """How full its node is, and what counts as nearly empty."""
+    """Use of its node, and the thresholds of nearly empty ones."""
     measure = levels.by_requests(handle.nodes, frozenset({*config.thresholds, *levels.BASIC}))
     named = next((_named(level, config) for level in measure.levels if level.node.name == pod.node), {})
     return f"{pod.node}: {drain.shown(named)}; nearly empty up to {drain.shown(config.thresholds)}"

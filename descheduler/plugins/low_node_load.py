@@ -66,7 +66,7 @@ pool), and name of the node."""
 
 
 class _Memory(msgspec.Struct):
-    """What was found in earlier cycles, and what is to be known in the next."""
+    """Sightings of earlier cycles, and those for the next."""
 
     now: float
     earlier: Watches
@@ -74,7 +74,8 @@ class _Memory(msgspec.Struct):
 
     @classmethod
     def recall(cls, value: object, now: float, config: Config) -> _Memory:
-        """What is too old is forgotten, except when it is of the cycle just before, however long ago that was."""
+        """Take sightings over, forgetting what is too old, except when it is of the cycle just before, however long ago
+        that was."""
         earlier: Watches = value if isinstance(value, dict) else {}
         newest = max((seen for seen, _ in earlier.values()), default=now)
         oldest = min(newest, now - duration.seconds(config.detector_cache_timeout))
@@ -148,7 +149,7 @@ class _Pool(msgspec.Struct, frozen=True):
                 yield Note(node=node.name, reason="UsageUnknown", text="its NodeMetric is missing or too old")
 
     def _lasts(self, kind: str, one: Load) -> bool:
-        """Has the node been too full for long enough?"""
+        """Tell whether the node has been too full for long enough."""
         if self._debounce.abnormalities == 1:
             return True
         about = self._about(prod=kind == "prodHigh")

@@ -53,7 +53,7 @@ class Config:
 
     @property
     def by(self) -> str:
-        """How use is measured: empty for requests."""
+        """The measure of use: empty for requests."""
         return self.metrics_utilization.measured_by if self.metrics_utilization else ""
 
 
@@ -91,7 +91,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
 
 
 def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
-    """How full its node is, and what counts as too full."""
+    """Use of its node, and the thresholds of nodes that are too full."""
     measure = _measure(config, handle)
     level = next((level for level in measure.levels if level.node.name == pod.node), None)
     if level is None:
@@ -135,7 +135,7 @@ def _why_nothing(config: Config, underutilized: int, full: int, nodes: int) -> N
 
 
 def _fullness(level: Level, high: Mapping[str, float]) -> float:
-    """How far the node is above its targets: the fullest is relieved first.
+    """Distance of the node from its targets: the fullest is relieved first.
 
     Upstream adds up millicores, bytes and pods, where only the bytes count.
     """

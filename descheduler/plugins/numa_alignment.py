@@ -69,7 +69,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 
 
 def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
-    """What was promised, and on which NUMA nodes it is."""
+    """Its promises, and the NUMA nodes of its CPUs."""
     node = view.nodes[pod.node]
     if not pod.containers:
         return "nothing was promised to it"
@@ -148,7 +148,7 @@ def _weight(container: ContainerPlacement | None, node: NodeView, wrong: numa.Vi
 
 
 def promise(container: ContainerPlacement | None, wrong: numa.Violation) -> str:
-    """What was promised to the container, or to the pod as a whole, and by whom."""
+    """The promise to the container, or to the pod as a whole, and who made it."""
     if wrong.reason == "PolicyMismatch":
         return f"kubelet's policy {wrong.evidence['pod']}, by annotation"
     if container is None:
@@ -162,7 +162,7 @@ def promise(container: ContainerPlacement | None, wrong: numa.Violation) -> str:
 
 
 def fact(container: ContainerPlacement | None, topology: Topology, wrong: numa.Violation) -> str:
-    """What is the case instead."""
+    """The fact beside the promise."""
     evidence, where = wrong.evidence, _where(container, topology)
     match wrong.reason:
         case "CPUOutsideAssignment":
@@ -187,7 +187,7 @@ def fact(container: ContainerPlacement | None, topology: Topology, wrong: numa.V
 
 
 def cure(wrong: numa.Violation) -> str:
-    """What would put it right."""
+    """The cure."""
     if wrong.severity == "exposed":
         return "nothing went wrong yet: a narrower cpuset.mems would keep it so"
     if wrong.severity == "fixable":

@@ -69,7 +69,7 @@ class ConditionFilter:
             raise ValueError("a condition needs a type, a status, a reason or minTimeSinceLastTransitionSeconds")
 
     def matches(self, condition: objects.PodCondition, now: float) -> bool:
-        """Is it this condition, and for long enough? Without a time of its last change it is not."""
+        """Tell whether it is this condition, for long enough. Without a time of its last change it is not."""
         if self.type not in ("", condition.type) or self.status not in ("", condition.status):
             return False
         if self.reason not in ("", condition.reason or ""):
@@ -151,7 +151,7 @@ _WRITTEN = len("2026-01-01T00:00:00Z")
 
 
 def _oldest(node: NodeView) -> str:
-    """When the oldest pod of the node was made; empty where one of them has no time in the form of the API server."""
+    """Creation time of the node's oldest pod; empty where one of them has no time in the form of the API server."""
 
     def oldest() -> str:
         made = [pod.object.metadata.creation_timestamp or "" for pod in node.all_pods]
@@ -162,7 +162,7 @@ def _oldest(node: NodeView) -> str:
 
 
 def _newest(now: float, most: int | None) -> str:
-    """When the youngest pod that is too old was made, as the API server writes times: times of this one form sort as
+    """Creation time of the youngest pod that is too old, as the API server writes times: times of this one form sort as
     text, and most pods are younger. Later than all times when age does not matter."""
     return "~" if most is None else times.show(max(0, math.floor(now) - most - 1))
 

@@ -50,7 +50,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
-    """How many pods like it are on its node, and on how many nodes they are."""
+    """Number of pods like it, on its node and in all."""
     owners = pod.object.metadata.owner_references or ()
     if not owners:
         return "it has no owner"
@@ -110,7 +110,7 @@ def _crowded(groups: list[SpecGroup]) -> Collection[str]:
 
 
 def _evictable(groups: list[SpecGroup], handle: Handle) -> Sequence[PodView]:
-    """Of these pods, in the order of the picture, those that no guard speaks against."""
+    """Pods of the groups that no guard speaks against, in the order of the picture."""
     several = [handle.evictable_of(group) for group in groups]
     return several[0] if len(several) == 1 else sorted(itertools.chain(*several), key=place)
 
@@ -150,7 +150,7 @@ def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[
 
 
 class _Share:
-    """How many replicas of an owner a node may have."""
+    """The number of replicas of an owner that a node may have."""
 
     def __init__(self, owner: _Owner, count: int, targets: int) -> None:
         self.each = -(-count // targets)
@@ -159,7 +159,7 @@ class _Share:
         self._targets = targets
 
     def finding(self, pod: PodView, here: int) -> Finding:
-        """What to say of a replica that is one too many on the node."""
+        """The finding for a replica that is one too many on the node."""
         _, kind, name, _ = self._owner
         return Finding(
             pod=pod.uid,

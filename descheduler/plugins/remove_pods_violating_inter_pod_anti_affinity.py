@@ -44,7 +44,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
-    """How many terms it has, and who is against them."""
+    """Number of its terms, and the pod that breaks one."""
     terms = anti_affinity_terms(pod)
     if not terms:
         return "it requires no distance from other pods"

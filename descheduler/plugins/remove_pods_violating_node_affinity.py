@@ -52,7 +52,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
-    """Whether its node is one of those that it asks for, and how much it likes the node."""
+    """Its node among those that it asks for, and the node's weight."""
     index, affinity, words = index_of(handle.nodes), node_affinity(pod), []
     spec = pod.object.spec
     if affinity.required is None and not spec.node_selector:

@@ -91,9 +91,13 @@ class _Namespace:
         self._going: set[str] = set()
 
     def findings(self) -> Iterator[Finding]:
-        """What to say of each pod that has to go, each pod once."""
+        """A finding for each pod that has to go, each pod once."""
         words = self._config.constraints or ("DoNotSchedule",)
-        for constraint, holder in self._spread.constraints(self._holders(), words):
+        # The first pod that may go at all of each group with constraints, or of each of its templates where their
+        # labels make a difference; what cannot go asks for nothing.
+        alike = [pods for group in self._constrained for pods in _constrained_alike(group)]
+        first = (next(filter(self._handle.evictable, pods), None) for pods in alike)
+        for constraint, holder in self._spread.constraints(sorted((pod for pod in first if pod), key=place), words):
             domains = self._spread.domains(constraint, self._index)
             values = self._spread.values(constraint)
             sizes = [len(pods) for pods in domains.values()]
@@ -101,13 +105,6 @@ class _Namespace:
                 sizes.append(0)
             if not spread_constraints.is_level(sizes, constraint.max_skew):
                 yield from self._level(_Skewed(constraint, holder, domains, values), min(sizes))
-
-    def _holders(self) -> list[PodView]:
-        """The first pod that may go at all of each group with constraints, or of each of its templates where their
-        labels make a difference; what cannot go asks for nothing."""
-        alike = [pods for group in self._constrained for pods in _constrained_alike(group)]
-        first = (next(filter(self._handle.evictable, pods), None) for pods in alike)
-        return sorted((pod for pod in first if pod), key=place)
 
     def _level(self, skewed: _Skewed, least: int) -> Iterator[Finding]:
         below = _Below(self._spread, skewed)

@@ -80,13 +80,14 @@ def _piles(node: NodeView, config: Config, now: float) -> Iterator[tuple[str, li
 
 
 def _reason(pod: PodView, reasons: Sequence[str]) -> str:
-    """Why kubelet refused it. Kubelet writes `UnexpectedAdmissionError` and the like with and without spaces."""
+    """Kubelet's reason for the refusal. Kubelet writes `UnexpectedAdmissionError` and the like with and without
+    spaces."""
     reported = (pod.object.status.reason or "").replace(" ", "")
     return next((reason for reason in reasons if reason == reported), "")
 
 
 def _free(node: NodeView) -> str:
-    """What each NUMA node has left for pods with CPUs of their own."""
+    """Free CPUs of each NUMA node, for pods with CPUs of their own."""
     zones = FreeCapacity.of(node).zones
     policy = f"kubelet's topology policy is {node.topology_policy or 'unknown'}"
     if not zones:

@@ -52,7 +52,7 @@ class LeaderElection:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientConnection:
-    """How the API server is talked to."""
+    """The connection to the API server."""
 
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account."""
@@ -68,7 +68,7 @@ class ClientConnection:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvictPlugins:
-    """What carries evictions out."""
+    """The plugin that carries evictions out."""
 
     enabled: tuple[str, ...] = upstream.enabled(_EVICTORS)
     """MigrationController (the default) or DefaultEvictor, which uses the Eviction API."""
@@ -78,7 +78,7 @@ class EvictPlugins:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilterPlugins:
-    """What protects pods."""
+    """The plugins that protect pods."""
 
     enabled: tuple[str, ...] = upstream.enabled(_EVICTORS)
     """MigrationController (the default) or DefaultEvictor."""
@@ -88,7 +88,7 @@ class FilterPlugins:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PluginSets:
-    """Which plugins of the profile work at which point."""
+    """The plugins of a profile by the point at which they work."""
 
     deschedule: DeschedulePlugins = _NO_DESCHEDULE
     """Plugins that name pods to evict."""
@@ -108,12 +108,12 @@ class PluginSets:
 
     @property
     def evictors(self) -> tuple[str, ...]:
-        """What carries evictions out, defaults included."""
+        """Plugins that carry evictions out, defaults included."""
         return merged(self.evict.enabled, self.evict.disabled)
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """What protects pods, defaults included."""
+        """Plugins that protect pods, defaults included."""
         return merged(self.filter.enabled, self.filter.disabled)
 
 
@@ -224,6 +224,6 @@ class Configuration:
 
     @property
     def bind_addresses(self) -> tuple[tuple[str, int], ...]:
-        """Where it asks to be reached, each address once; an address without a port has Koordinator's, 10251."""
+        """Addresses to serve on, each once; an address without a port has Koordinator's, 10251."""
         texts = dict.fromkeys(filter(None, (self.healthz_bind_address, self.metrics_bind_address)))
         return tuple(_host_and_port(text) for text in texts)

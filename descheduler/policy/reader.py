@@ -60,7 +60,7 @@ _IDLE_SETTINGS = {
 
 
 def default() -> Policy:
-    """What holds without a policy file: few plugins, pods must fit elsewhere, and few go at a time."""
+    """The policy that holds without a file: few plugins, pods must fit elsewhere, and few go at a time."""
     entries = [shapes()[EVICTOR](name=EVICTOR, args=Args(node_fit=True))]
     entries += [shapes()[name](name=name) for name, p in plugins.discover().items() if not missing_args(p.config)]
     on = PluginSets(deschedule=DeschedulePlugins(enabled=ON_BY_DEFAULT))
@@ -116,7 +116,8 @@ def _missing_arguments(document: PolicyDocument, source: str) -> Iterator[Proble
 
 
 def notices(document: PolicyDocument, source: str) -> Iterator[Problem]:
-    """What is no mistake but hardly meant: nothing to judge, arguments that nobody reads, limits that limit nothing."""
+    """Notices of what is no mistake but hardly meant: nothing to judge, arguments that nobody reads, limits that limit
+    nothing."""
     if isinstance(document, Configuration):
         yield from _without_effect(document, source)
     if not any(profile.plugins.judging for profile in document.profiles):
@@ -149,7 +150,7 @@ def _profiles(document: PolicyDocument) -> Sequence[ProfilePolicy | ProfileConfi
 
 
 def setup(document: PolicyDocument) -> Setup:
-    """What the policy asks of a cycle."""
+    """The policy as a cycle needs it."""
     return _of_policy(document) if isinstance(document, Policy) else _of_configuration(document)
 
 

@@ -75,7 +75,7 @@ def default_args(config: type[Any]) -> Any:
 
 
 def missing_args(config: type[Any]) -> str:
-    """What a plugin says when it is given no arguments; empty when it works without."""
+    """A plugin's complaint when it is given no arguments; empty when it works without."""
     try:
         config()
     except ValueError as error:
@@ -130,7 +130,7 @@ class OtherPlugins:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PluginSets:
-    """Which plugins of the profile work at which point."""
+    """The plugins of a profile by the point at which they work."""
 
     deschedule: DeschedulePlugins = DeschedulePlugins()
     """Plugins that name pods to evict."""
@@ -213,7 +213,7 @@ class SecretReference:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AuthToken:
-    """Where the token for Prometheus comes from."""
+    """The source of the token for Prometheus."""
 
     secret_reference: SecretReference | None = None
     """The Secret that holds it."""

@@ -55,12 +55,12 @@ class PolicyFile:
 
     @property
     def bind_addresses(self) -> tuple[tuple[str, int], ...]:
-        """Where the policy asks to serve health and metrics; empty when it does not say."""
+        """Addresses of health and metrics by the policy; empty when it does not say."""
         return self.document.bind_addresses if isinstance(self.document, Configuration) else ()
 
     @property
     def schedule(self) -> Cron | None:
-        """When cycles begin by the policy; None when it does not say."""
+        """The schedule of cycles by the policy; None when it does not say."""
         policy = self.document
         if not isinstance(policy, Policy) or not policy.schedule:
             return None

@@ -1,4 +1,4 @@
-"""What changed since an earlier report: pods named again, no longer named, and pods with another answer.
+"""The difference from an earlier report: pods named again, no longer named, and pods with another answer.
 
 The earlier report is the JSON one. Reports of other versions are not compared with: the difference says so.
 """
@@ -36,7 +36,7 @@ class _Pod(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Earlier(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of an earlier report."""
+    """The part of an earlier report that is compared."""
 
     api_version: str
     time: str
@@ -80,7 +80,7 @@ def read(data: bytes) -> Earlier:
 
 
 def compare(earlier: Earlier, plan: EvictionPlan) -> Difference:
-    """What is different in `plan`."""
+    """Compare `plan` with the earlier report."""
     before = earlier.pods
     rows = [*_named(plan, before), *_over(plan, before)]
     order = list(WORDS)

@@ -94,7 +94,7 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
 
 
 def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
-    """What each plugin found, in the order of the policy."""
+    """Counts of findings by plugin, in the order of the policy."""
     found = {name: Counter[str]() for name in plan.plugins}
     pods = {name: Counter[str]() for name in plan.plugins}
     for outcome in plan.outcomes:
@@ -109,7 +109,7 @@ def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
 
 
 class _Common(msgspec.Struct):
-    """What all findings of one plugin with one reason say, and so the report says once."""
+    """Words common to all findings of one plugin with one reason, which the report has once."""
 
     cure: str
     """Empty where it differs."""
@@ -137,7 +137,7 @@ def _common(plan: EvictionPlan) -> Mapping[tuple[str, str], _Common]:
 
 
 def left_by_limits(plan: EvictionPlan) -> Object:
-    """What would go if it were not for a limit: pods by limit. Guards and the fit have nothing against them."""
+    """Number of pods that only a limit keeps, by limit. Guards and the fit have nothing against them."""
     return {reason: count for reason, count in plan.spared_by.items() if is_limit(reason)}
 
 
@@ -191,12 +191,12 @@ class _Outcomes:
             yield {"owner": owner, **own}
 
     def refusals(self) -> Iterator[Object]:
-        """What `of` has numbered so far, by number."""
+        """Refusals that `of` has numbered so far, by number."""
         for why, group in self._numbers:
             yield {"reason": why, "nodes": group.nodes, "examples": list(group.examples)}
 
     def _finding(self, finding: Finding) -> Object:
-        """What is empty, what is said of the pod as a whole, and what all findings like it say are left out."""
+        """One finding without what is empty, said of the pod as a whole, or common to all findings like it."""
         same = self._common[finding.plugin, finding.reason]
         more = {
             "severity": "" if finding.severity == "hard" else finding.severity,

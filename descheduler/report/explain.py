@@ -78,7 +78,7 @@ def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
 
 
 def _answer(said: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
-    """What each plugin of a profile says; with `whole` also what would become of a finding."""
+    """Answers of a profile's plugins; with `whole` also what would become of a finding."""
     yield f"PLUGINS of profile {said.profile}"
     width = max((len(one.plugin) for one in said.plugins), default=0)
     for one in said.plugins:
@@ -105,7 +105,7 @@ def _wrapped(head: str, said: str) -> Iterator[str]:
 
 
 def _unsure(plan: EvictionPlan, pod: PodView) -> str:
-    """Which plugins could not judge it; empty when all could."""
+    """The plugins that could not judge it; empty when all could."""
     answers = [one for said in plan.explained if said.pod == pod.uid for one in said.plugins]
     unsure = [one.plugin for one in answers if one.kind == "not judged"]
     return f"{', '.join(unsure)}: {len(unsure)} of {len(answers)} plugins could not judge it" if unsure else ""
@@ -124,7 +124,7 @@ def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
 
 
 def _unjudged(view: View, pod: PodView) -> str:
-    """Why no plugin looks at the pod; empty when one may."""
+    """The reason why no plugin looks at the pod; empty when one may."""
     if not pod.node:
         return "it waits for a node: only pods that have one are judged"
     node = view.nodes.get(pod.node)

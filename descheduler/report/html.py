@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from descheduler.fit.search import Search
-from descheduler.framework import Finding, NodeView
+from descheduler.framework import NodeView
 from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome
 from descheduler.report import diff, document, numa_map
 from descheduler.report.diff import Difference
@@ -67,7 +67,7 @@ _WIDTH, _HEIGHT = 150, 9
 
 
 def node_sections(plan: EvictionPlan) -> Iterator[Markup | None]:
-    """How full nodes are before and after the plan, who comes and who leaves; then their CPUs by NUMA node."""
+    """Use of nodes before and after the plan, with the pods that come and leave; then their CPUs by NUMA node."""
     moves = _Moves(plan)
     # Every node that changes or has something wrong; of many, those that change most.
     chosen = _chosen(plan.nodes)
@@ -122,7 +122,7 @@ def _row(change: NodeChange, moves: _Moves) -> tuple[Child, ...]:
 
 
 def _moved(outcomes: Sequence[Outcome], what: str, where: str) -> Markup | None:
-    """Who, with what they ask for."""
+    """The pods that come or leave, with their requests."""
     if not outcomes:
         return None
     items = [el("li", _asks(one), f", {where} {_other(one, where)}") for one in outcomes[:MOVES_SHOWN]]
@@ -142,7 +142,7 @@ def _asks(outcome: Outcome) -> str:
 
 
 def _bar(what: str, before: int, after: int, whole: int) -> Markup | None:
-    """What stays, what leaves and what comes, as parts of what the node has; the ground is what is free."""
+    """Bar of what stays, leaves and comes, as parts of what the node has; the ground is what is free."""
     if not whole:
         return None
     stays, leaves, comes = min(before, after), max(0, before - after), max(0, after - before)
@@ -327,7 +327,15 @@ def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]
     about += [] if outcome.age_seconds is None else [f"{duration.age(outcome.age_seconds)} old"]
     pairs: list[tuple[str, Child]] = [("pod", ", ".join(about))]
     for before, finding in zip((None, *outcome.findings), outcome.findings, strict=False):
-        pairs += _finding(finding, repeated=before is not None and before.promise == finding.promise)
+        where = "" if finding.container == "*" else f" in container {finding.container}"
+        head = [page.badge(finding.reason, _TONES[finding.severity]), f" {finding.severity}, {finding.plugin}{where}"]
+        pairs.append(("wrong", head))
+        if finding.promise and (before is None or before.promise != finding.promise):
+            pairs.append(("promise", finding.promise))
+        pairs.append(("fact", finding.fact))
+        if finding.evidence:
+            evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items())
+            pairs.append(("evidence", page.code(evidence)))
     pairs += [("cure", cure) for cure in outcome.cures if cure]
     pairs += [("kept because", [page.badge(r.reason, "warn"), " ", r.text]) for r in outcome.reasons]
     if outcome.search:
@@ -336,20 +344,6 @@ def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]
         tone = _RESULT_TONES.get(attempt.result, "bad")
         pairs.append(("result", [page.badge(attempt.result, tone), " ", attempt.text]))
     return pairs
-
-
-def _finding(finding: Finding, *, repeated: bool) -> list[tuple[str, Child]]:
-    """`repeated`: the finding above was about the same promise."""
-    where = "" if finding.container == "*" else f" in container {finding.container}"
-    head = [page.badge(finding.reason, _TONES[finding.severity]), f" {finding.severity}, {finding.plugin}{where}"]
-    promise: list[tuple[str, Child]] = [("promise", finding.promise)] if finding.promise and not repeated else []
-    evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items())
-    return [
-        ("wrong", head),
-        *promise,
-        ("fact", finding.fact),
-        *([("evidence", page.code(evidence))] if evidence else []),
-    ]
 
 
 def _places(outcome: Outcome, search: Search) -> list[Child]:

@@ -125,7 +125,7 @@ def use_of(cpu: int, node: NodeView) -> str:
 
 
 def legend(*, coming: bool = False) -> Markup:
-    """What the colours mean; with `coming`, that of `counted` as well."""
+    """Key of the colours; with `coming`, that of `counted` as well."""
     items = [el("li", el("span", class_="box", style=f"background:{colour}"), use) for use, colour in COLOURS.items()]
     rings = {"held by a pod that has to move": "var(--bad)"}
     rings |= {"for a pod that comes": "var(--good)"} if coming else {}

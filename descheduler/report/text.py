@@ -24,7 +24,7 @@ from koordlite.report import units
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What of a plan is shown."""
+    """The part of a plan that is shown."""
 
     only: str = ""
     """Name of a plugin, a namespace or a node; empty: everything."""
@@ -42,7 +42,7 @@ class Selection(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(plan, evict=evict, spare=spare)
 
     def line(self, plan: EvictionPlan, shown: EvictionPlan) -> str:
-        """What is not shown; empty when all is."""
+        """Sentence on the pods that are not shown; empty when all are."""
         hidden = len(plan.outcomes) - len(shown.outcomes)
         of = f"only {self.only}; " if self.only else ""
         return f"shown     {of}{hidden} of {len(plan.outcomes)} pods with findings are left out here" if hidden else ""
@@ -147,7 +147,7 @@ def _eviction(number: int, answer: Outcome) -> str:
 
 
 def _reasons(answer: Outcome) -> Iterable[str]:
-    """What is wrong, in words, each once."""
+    """Reasons of the findings, each once."""
     return dict.fromkeys(finding.reason for finding in answer.findings)
 
 
@@ -196,7 +196,7 @@ def places(search: Search) -> str:
 
 
 def nodes(search: Search) -> Iterator[str]:
-    """What each node says that the pod does not fit on; nothing where that was not asked for."""
+    """Refusals of single nodes; nothing where they were not asked for."""
     for name, why in search.by_node.items():
         yield from _line("node", f"{name}: {why}")
 

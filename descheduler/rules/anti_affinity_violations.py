@@ -35,7 +35,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Conflicts:
-    """Who is with whom, among the pods `present` on `nodes`. Source: upstream `CheckPodsWithAntiAffinityExist`.
+    """The company of each pod, among the pods `present` on `nodes`. Source: upstream `CheckPodsWithAntiAffinityExist`.
 
     Unlike upstream, a term's namespaceSelector counts, and a pod is known by its uid, not by its name.
     """
@@ -66,8 +66,8 @@ class Conflicts:
         return None
 
     def possible(self, group: SpecGroup) -> bool:
-        """May any pod of the group have a conflict? Asked first, because of most groups none has: each pod is alone in
-        its domain, and is one of those that its terms select."""
+        """Tell whether a pod of the group may have a conflict. Asked first, because of most groups none has: each pod
+        is alone in its domain, and is one of those that its terms select."""
         for term, selected in self._terms(group.first):
             if any(len(together) > 1 for together in selected.values()):
                 return True

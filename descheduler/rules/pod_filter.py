@@ -1,4 +1,4 @@
-"""Which pods a plugin looks at: by namespace, labels and kinds of owners, alike in all plugins."""
+"""The pods that a plugin looks at: by namespace, labels and kinds of owners, alike in all plugins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OwnerKinds:
             raise ValueError("ownerKinds takes include or exclude, not both")
 
     def choose(self, pod: PodView) -> bool:
-        """Is it one of the pods to judge?"""
+        """Tell whether the pod is to be judged."""
         if self.include:
             return owned_by(pod, self.include)
         return not (self.exclude and owned_by(pod, self.exclude))
@@ -37,12 +37,12 @@ ANY_OWNER = OwnerKinds()
 
 
 def owned_by(pod: PodView, kinds: Collection[str]) -> bool:
-    """Has it an owner of one of these kinds? All owners count, not only the controller."""
+    """Tell whether it has an owner of one of these kinds. All owners count, not only the controller."""
     return any(owner.kind in kinds for owner in pod.object.metadata.owner_references or ())
 
 
 def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelector | None) -> Sequence[PodView]:
-    """Those of `pods` that `namespaces` and `selector` leave, in their order."""
+    """Filter `pods` by `namespaces` and `selector`, in their order."""
     if namespaces.include:
         included = frozenset(namespaces.include)
         pods = [pod for pod in pods if pod.pod.namespace in included]

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def is_level(sizes: Sequence[int], max_skew: int) -> bool:
-    """Does no domain hold more than `max_skew` more than another?
+    """Tell whether no domain holds more than `max_skew` more than another.
 
     >>> is_level([2, 3], 1), is_level([1, 3], 1)
     (True, False)
@@ -162,18 +162,15 @@ class Spread:
 
     def nodes_outside(self, constraint: Constraint, full: Collection[str]) -> Iterator[NodeView]:
         """The nodes that count and whose domain is none of `full`, by domain."""
-        for value, nodes in self._grouped(constraint.key).items():
-            if value not in full:
-                yield from (node for node in nodes if node.name in constraint.nodes)
-
-    def _grouped(self, key: str) -> Mapping[str, list[NodeView]]:
-        if key not in self._by_value:
+        if constraint.key not in self._by_value:
             groups: dict[str, list[NodeView]] = defaultdict(list)
             for node in self._nodes.nodes:
-                if key in node.node.labels:
-                    groups[node.node.labels[key]].append(node)
-            self._by_value[key] = dict(sorted(groups.items()))
-        return self._by_value[key]
+                if constraint.key in node.node.labels:
+                    groups[node.node.labels[constraint.key]].append(node)
+            self._by_value[constraint.key] = dict(sorted(groups.items()))
+        for value, nodes in self._by_value[constraint.key].items():
+            if value not in full:
+                yield from (node for node in nodes if node.name in constraint.nodes)
 
     def _resolve(self, written: objects.TopologySpreadConstraint, pod: PodView) -> Constraint:
         spec, nodes = pod.object.spec, self._nodes.names
@@ -187,7 +184,7 @@ class Spread:
 
 
 def _written(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.TopologySpreadConstraint]]:
-    """What stands in the pods' specs, of pods of one template only once."""
+    """Constraints in the pods' specs, of pods of one template only once."""
     templates: set[TemplateKey] = set()
     for pod in pods:
         if pod.template not in templates:

@@ -1,4 +1,4 @@
-"""What a running descheduler answers over HTTP: health, metrics, and the report of its last cycle."""
+"""HTTP answers of a running descheduler: health, metrics, and the report of its last cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Events a cycle writes: what became of evictions, and what limits left undone where the policy asks for it.
+"""Events that a cycle writes: what became of evictions, and what limits left undone where the policy asks for it.
 
 The words are upstream's, so that people's searches find them.
 """

@@ -51,21 +51,18 @@ class Stopwatch:
 
     def _plugin(self, profile: str, plugin: Plugin) -> Plugin:
         def judge(view: View, args: Any, handle: Handle) -> Conversation:
-            return self._listen((profile, plugin.name), plugin.judge(view, args, handle))
+            conversation, verdict = plugin.judge(view, args, handle), None
+            while True:
+                began = self._monotonic()
+                try:
+                    message = conversation.send(verdict)
+                except StopIteration:
+                    return
+                finally:
+                    self._spent[profile, plugin.name] += self._monotonic() - began
+                verdict = yield message
 
         return msgspec.structs.replace(plugin, judge=judge)
-
-    def _listen(self, name: tuple[str, str], conversation: Conversation) -> Conversation:
-        verdict = None
-        while True:
-            began = self._monotonic()
-            try:
-                message = conversation.send(verdict)
-            except StopIteration:
-                return
-            finally:
-                self._spent[name] += self._monotonic() - began
-            verdict = yield message
 
 
 Evict = Callable[[EvictionPlan], tuple[Attempt, ...]]
@@ -73,7 +70,7 @@ Evict = Callable[[EvictionPlan], tuple[Attempt, ...]]
 
 
 class Source(Protocol):
-    """Where pictures come from."""
+    """A source of pictures."""
 
     def view(self, document: PolicyDocument, setup: Setup) -> View:
         """The cluster as it is. KoordliteError or OSError when there is no picture."""

@@ -23,7 +23,7 @@ LINKS = ("/report", "/report.json", "/report.txt", "/metrics", "/healthz", "/rea
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """What is remembered of one round for the list of the last ones."""
+    """One round in the list of the last ones."""
 
     number: int
     began: float

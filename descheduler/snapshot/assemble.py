@@ -55,7 +55,8 @@ class Pictures:
         self._budgets: Mapping[str, CoveredPods] = {}
 
     def view(self, objects: Objects, now: str = "", source: str = "given") -> View:
-        """As the function `view`. Where that fails, the next picture is made of nothing but its objects."""
+        """Make a picture as the function `view` does. Where that fails, the next picture is made of nothing but its
+        objects."""
         try:
             return self._view(objects, now, source)
         except BaseException:
@@ -77,6 +78,13 @@ class Pictures:
         for group in everything:
             for owner in group.first.object.metadata.owner_references or ():
                 replicas[owner.uid] += group.size
+        usage: dict[str, Usage] = {}
+        if objects.by_kind["NodeMetric"]:
+            metrics = objects.of("NodeMetric")
+            usage[metric_objects.NODE_METRIC] = metric_objects.of_node_metrics(metrics, moment, problems)
+        if objects.by_kind["NodeMetrics"]:
+            of_nodes, of_pods = objects.of("NodeMetrics"), objects.of("PodMetrics")
+            usage[metric_objects.METRICS_API] = metric_objects.of_metrics_api(of_nodes, of_pods, problems)
         return View(
             time=times.show(moment),
             time_source=source,
@@ -92,14 +100,14 @@ class Pictures:
                 for c in objects.of("PersistentVolumeClaim")
             },
             volume_nodes=volumes.nodes(*map(objects.of, ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))),
-            usage=_usage(objects, moment, problems),
+            usage=usage,
             replicas=dict(replicas),
             problems=tuple(problems),
             notes=tuple(_notes(objects, self._unbound, everything)),
         )
 
     def _read_reports(self, objects: Objects, problems: list[Problem]) -> Mapping[str, _Reported]:
-        """What is reported of each node."""
+        """The reports by node."""
         of_crane = {obj.metadata.name: obj for obj in objects.of(files.CRANE_KIND)}
         by_volcano = {obj.metadata.name: obj for obj in objects.of(numatopology.KIND)}
         by_name = {**by_volcano, **{obj.metadata.name: obj for obj in objects.of("NodeResourceTopology")}}
@@ -158,7 +166,7 @@ class Pictures:
 
 
 def _moves(before: Iterable[PodView], after: Sequence[PodView]) -> Moves:
-    """Which pods left, and which came."""
+    """The pods that left, and those that came."""
     known = {one.uid: one for one in before}
     came = [one for one in after if known.get(one.uid) is not one]
     stayed = {one.uid for one in after if known.get(one.uid) is one}
@@ -166,7 +174,7 @@ def _moves(before: Iterable[PodView], after: Sequence[PodView]) -> Moves:
 
 
 class _Reported(msgspec.Struct, frozen=True):
-    """What was read of a node's report, and of which objects."""
+    """A node's report, and the objects it was read from."""
 
     inputs: tuple[_Topology | None, TopologyObject | None]
     report: Report
@@ -193,7 +201,7 @@ _NOT_REPORTED = _Reported((None, None), Report(), None, ())
 
 
 def _report(obj: _Topology | None, problems: list[Problem]) -> tuple[Report, float | None]:
-    """What a NodeResourceTopology says, or Volcano's Numatopology in its words."""
+    """Read a NodeResourceTopology, or Volcano's Numatopology in its words."""
     if isinstance(obj, numatopology.NumatopologyObject):
         try:
             obj = volcano_nrt.to_nrt(obj)
@@ -201,17 +209,6 @@ def _report(obj: _Topology | None, problems: list[Problem]) -> tuple[Report, flo
             problems.extend(error.problems)
             return Report(), None
     return report.read(obj, problems) if obj else (Report(), None)
-
-
-def _usage(objects: Objects, moment: float, problems: list[Problem]) -> dict[str, Usage]:
-    """Measurements that lie among the objects."""
-    found: dict[str, Usage] = {}
-    if objects.by_kind["NodeMetric"]:
-        found[metric_objects.NODE_METRIC] = metric_objects.of_node_metrics(objects.of("NodeMetric"), moment, problems)
-    if objects.by_kind["NodeMetrics"]:
-        of_nodes, of_pods = objects.of("NodeMetrics"), objects.of("PodMetrics")
-        found[metric_objects.METRICS_API] = metric_objects.of_metrics_api(of_nodes, of_pods, problems)
-    return found
 
 
 def _moment(objects: Objects) -> tuple[float, str]:

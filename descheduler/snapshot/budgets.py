@@ -1,4 +1,4 @@
-"""Which pods each PodDisruptionBudget covers, kept up to date with the pods that come and go."""
+"""The pods that each PodDisruptionBudget covers, kept up to date with the pods that come and go."""
 
 from __future__ import annotations
 

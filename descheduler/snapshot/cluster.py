@@ -24,11 +24,11 @@ from koordlite.model.wire import numatopology
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.client.access.Api`."""
+    """The part of `koordlite.kube.client.access.Api` that is needed."""
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """Address of the server."""
 
     def pages(self, path: str) -> Iterator[Page]:
         """A list in parts; another resource version than before means that it began again."""
@@ -95,7 +95,7 @@ def read(
 
 
 def nothing_yet() -> Objects:
-    """What a process has read that will make one picture after the other."""
+    """Empty objects for a process that will make one picture after the other."""
     return Objects(packer=Packer(lasting=True))
 
 

@@ -52,7 +52,7 @@ _YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Objects(msgspec.Struct):
-    """What was read: by kind, the last object of a name wins, because a later file is the newer version."""
+    """Objects by kind; the last object of a name wins, because a later file is the newer version."""
 
     by_kind: dict[str, dict[tuple[str, str], Any]] = msgspec.field(
         default_factory=lambda: {kind: {} for kind in SHAPES}
@@ -119,8 +119,8 @@ class Objects(msgspec.Struct):
         self.by_kind[kind] = kept
 
     def log(self, kind: str) -> list[tuple[str, str]]:
-        """Which objects of the kind changed, in turn. It goes on with each `change`, so who has read it needs only what
-        was added; objects that were listed have a log of their own."""
+        """Places of the objects of the kind that changed, in turn. It goes on with each `change`, so who has read it
+        needs only what was added; objects that were listed have a log of their own."""
         return self._logs[kind]
 
 
@@ -286,7 +286,8 @@ def _header(document: bytes | msgspec.Raw, path: str) -> _Kind:
 
 
 def _syntax(data: bytes, path: str) -> Problem:
-    """Where the JSON breaks: msgspec is fast but does not say the line, so the slow reader looks once more."""
+    """The place where the JSON breaks: msgspec is fast but does not say the line, so the slow reader looks once
+    more."""
     try:
         json.loads(data)
     except json.JSONDecodeError as error:
@@ -335,7 +336,7 @@ def _without_heartbeats(node: wire.NodeObject) -> wire.NodeObject:
 
 
 def _unchanged(held: Any, obj: Any) -> bool:
-    """Whether an object says what it said before, if in another version."""
+    """Tell whether an object says what it said before, if in another version."""
     if held is None or held.metadata.uid != obj.metadata.uid:
         return False
     replace = msgspec.structs.replace

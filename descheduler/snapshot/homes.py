@@ -117,7 +117,7 @@ def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView
 
 
 def _memory(container: ContainerPlacement, one: PodView) -> dict[str, Quantity]:
-    """What the container, or the pod as a whole, asks for."""
+    """Memory request of the container, or of the pod as a whole."""
     spec = next((c for c in one.object.spec.containers or () if c.name == container.container), None)
     if spec is None:
         amounts = one.pod.requests
@@ -196,7 +196,7 @@ class Home:
         """The node with the pods that it took last."""
 
     def is_of(self, obj: wire.NodeObject, reported: Report) -> bool:
-        """Whether it was made of these very objects."""
+        """Tell whether it was made of these very objects."""
         return self._obj is obj and self._reported is reported
 
     def seen(self, at: float | None) -> None:
@@ -238,12 +238,12 @@ class Home:
 
 
 def active(pods: Iterable[PodView]) -> list[PodView]:
-    """Those that have not ended."""
+    """The pods that have not ended."""
     return [one for one in pods if one.pod.phase not in _ENDED]
 
 
 def ended(pods: Iterable[PodView]) -> list[PodView]:
-    """Those that have Succeeded or Failed."""
+    """The pods that have Succeeded or Failed."""
     return [one for one in pods if one.pod.phase in _ENDED]
 
 
@@ -254,7 +254,7 @@ def _pinned(pods: Iterable[PodView], reported: Report) -> CPUSet:
 
 
 def _read(parse: Callable[[], T], problems: list[Problem]) -> T | None:
-    """What `parse` returns; None, with its problems noted, when it is refused."""
+    """Call `parse`; None, with its problems noted, when it refuses."""
     try:
         return parse()
     except InputError as error:

@@ -203,7 +203,7 @@ class Packer:
         return known
 
     def _shared_texts(self, texts: dict[str, str] | None) -> dict[str, str] | None:
-        """Where a pod has texts of its own, the others of them are mostly not."""
+        """Share the single texts: where a pod has some of its own, the others are mostly not."""
         if len(self._texts) >= _KEPT_PARTS:
             self._texts.clear()
         known = self._texts.setdefault

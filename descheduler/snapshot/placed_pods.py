@@ -43,7 +43,7 @@ class PlacedPods:
 
     @property
     def problems(self) -> Iterator[Problem]:
-        """What cannot be read of them."""
+        """Problems of pods that cannot be read, or only in part."""
         yield from self._left_out.values()
         for where in sorted(self._troubled):
             yield from self._troubled[where].pod.problems
@@ -75,7 +75,7 @@ class PlacedPods:
             self._move(name, left, came)
 
     def _touched(self, objects: Objects, *, again: bool) -> Collection[_Place]:
-        """Where objects may have changed since the last reading; with `again` wherever there are any."""
+        """Places of objects that may have changed since the last reading; with `again` wherever there are any."""
         log, read = objects.log("Pod"), self._read
         self._log, before = log, self._log
         self._read = len(log)

@@ -1,4 +1,4 @@
-"""What a node's NodeResourceTopology says, read once: topology, zones, kubelet's policies, placements."""
+"""A node's NodeResourceTopology, read once: topology, zones, kubelet's policies, placements."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | 
 
 
 def observed_at(obj: wire.NRTObject) -> str | None:
-    """When the agent looked last; None when there is no placement, or it cannot be read."""
+    """Time of the agent's last look; None when there is no placement, or it cannot be read."""
     text = (obj.metadata.annotations or {}).get(keys.PLACEMENT)
     try:
         return msgspec.json.decode(text, type=_ObservedAt).observed_at if text else None

@@ -115,7 +115,7 @@ class _Text:
 
     @property
     def beginning(self) -> str:
-        """What comes next, for a message."""
+        """The next characters, for a message."""
         return self._text[self._at : self._at + _SHOWN_CHARACTERS]
 
     def next(self) -> tuple[bytes, bool]:

@@ -1,4 +1,4 @@
-"""Which nodes reach the volume of a claim: where it is, or where it may be made.
+"""The nodes that reach the volume of a claim: where it is, or where it may be made.
 
 Source: kube-scheduler's VolumeBinding and VolumeZone filters.
 """

@@ -1,4 +1,4 @@
-"""What changed between two cycles: a watch for each kind, from the list that a cycle has read to the next cycle.
+"""The changes between two cycles: a watch for each kind, from the list that a cycle has read to the next cycle.
 
 A watch keeps the newest state of each object that changed, in JSON, and makes it small when the next cycle asks, or
 when many wait. Each watch goes on from a list. Where it lost its place, is refused, brought an object that cannot be
@@ -37,7 +37,7 @@ WAITING_BYTES = 4 << 20
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What became of the objects that changed since the last time."""
+    """The objects that changed since the last time."""
 
     version: str
     """Resource version up to which nothing is missing."""
@@ -46,7 +46,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What changed is not known."""
+    """Changes that are not known."""
 
     why: str
     rest: bool = False
@@ -98,7 +98,7 @@ class Pending(Store[Any]):
         return meta.resource_version
 
     def taken(self) -> Mapping[Place, Any]:
-        """What changed since the last time; see `refused` before it is believed."""
+        """Take the changes since the last time; see `refused` before they are believed."""
         self._settle()
         changed, self._small, self._events = self._small, {}, 0
         return changed
@@ -129,7 +129,7 @@ class Tail(Watching[Any]):
         self._pending = pending
 
     def changes(self) -> Changes | Lost:
-        """What changed since the last time, or why that is not known."""
+        """The changes since the last time, or why they are not known."""
         with self._lock:
             state = self._reflector.view(self._monotonic()).state
             changed = self._pending.taken()
@@ -172,7 +172,7 @@ class Watches:
         return tuple(self._tails)
 
     def changes(self, kind: str) -> Changes | None:
-        """What changed since the last cycle; None when the list has to be read."""
+        """The changes since the last cycle; None when the list has to be read."""
         tail = self._tails.get(kind)
         if tail is None:
             return None

@@ -1,1 +1,1 @@
-"""How full nodes are, and who leaves the full ones: the arithmetic of the plugins that even out nodes. Pure."""
+"""Use of nodes, and the pods that leave the full ones: the arithmetic of the plugins that even out nodes. Pure."""

@@ -13,7 +13,7 @@ WHOLE = 100
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvictionLimits:
-    """How many pods one run may take."""
+    """Limits on the pods that one run may take."""
 
     node: int | None = bounded(None, ge=0)
     """From one node; null: no limit of its own."""
@@ -21,7 +21,7 @@ class EvictionLimits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrometheusQuery:
-    """What is asked of Prometheus."""
+    """A query of Prometheus."""
 
     query: str = ""
     """An instant query that gives one sample for each node, in label `instance`, between 0 and 1."""
@@ -29,7 +29,7 @@ class PrometheusQuery:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MetricsUtilization:
-    """Where use is measured, instead of adding up requests."""
+    """A measure of use in place of the sum of requests."""
 
     metrics_server: bool = False
     """Older spelling of source KubernetesMetrics."""

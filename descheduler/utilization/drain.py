@@ -21,7 +21,7 @@ Steps = Generator[Finding | Note, Verdict | None, bool]
 
 
 def headroom_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[str, int]:
-    """How much more the destinations take up to their ceilings, in one sum."""
+    """Amounts that the destinations still take up to their ceilings, in one sum."""
     levels = tuple(destinations)
     return {name: sum(level.ceiling[name] - level.used.get(name, 0) for level in levels) for name in tracked}
 
@@ -78,7 +78,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def _taken(self, pod: PodView, handle: Handle) -> Amounts | None:
-        """What the pod takes along; None when it does not go."""
+        """Amounts that the pod takes along; None when it does not go."""
         if not self.namespace_allowed(pod.pod.namespace) or not self._let_in(pod) or not handle.movable(pod):
             return None
         return self.pod_use(pod)

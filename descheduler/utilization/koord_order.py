@@ -45,7 +45,7 @@ def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Ke
 
 
 def relief(used: Amounts, excess: Mapping[str, int], weights: Mapping[str, int]) -> float:
-    """How well a pod that uses `used` would cure a node that has `excess` too much.
+    """The score of a pod that uses `used` as the cure of a node that has `excess` too much.
 
     The weighted mean over the resources that it uses: a resource without weight is left out, one without excess counts
     as 0. The smallest pod that alone is enough comes first, then larger ones, then those that are not enough, by size.

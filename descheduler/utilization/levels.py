@@ -1,4 +1,4 @@
-"""How full each node is, by requests, by the metrics API, or by a Prometheus query, and which are too full.
+"""Use of each node by requests, by the metrics API, or by a Prometheus query, and which are too full.
 
 Source of the rules: upstream `nodeutilization` (classifier, normalizer). A resource that a node does not have is not
 compared; a percentage is a float, an amount at a percentage is cut to whole units.
@@ -59,7 +59,7 @@ def around(average: Percent, distance: Percent, *, sign: int) -> dict[str, float
 
 
 def within(level: Percent, limits: Percent) -> bool:
-    """Is every limited resource at its limit or below?"""
+    """Tell whether every limited resource is at its limit or below."""
     return all(level[name] <= limit for name, limit in limits.items() if name in level)
 
 
@@ -120,7 +120,7 @@ class Level(msgspec.Struct, eq=False):
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """How full the nodes are, and what each pod contributes to that."""
+    """Use of the nodes, and what each pod contributes to it."""
 
     levels: tuple[Level, ...]
     pod_use: PodUse
@@ -131,7 +131,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 def capacity(node: NodeView) -> Amounts:
-    """What the node has to give, less what is reserved on it; its capacity when it does not say allocatable."""
+    """Amounts that the node has to give, less what is reserved on it; its capacity when it does not say allocatable."""
     return node.once(capacity, lambda: _capacity(node))
 
 
@@ -158,7 +158,7 @@ def _requested(node: NodeView, tracked: Iterable[str]) -> dict[str, int]:
 
 
 def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usage) -> Measure:
-    """What the metrics API says; one node that lacks one tracked resource spoils the comparison of all.
+    """Use by the metrics API; one node that lacks one tracked resource spoils the comparison of all.
 
     Source: upstream `actualUsageClient`.
     """
@@ -180,7 +180,7 @@ def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usa
 
 
 def by_query(nodes: Iterable[NodeView], sample: Usage) -> Measure:
-    """What a Prometheus query says of each node, in percent; what a pod contributes is unknown.
+    """Use by a Prometheus query, in percent; what a pod contributes is unknown.
 
     Source: upstream `prometheusUsageClient`.
     """

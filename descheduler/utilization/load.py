@@ -1,4 +1,4 @@
-"""What nodes and their prod pods really use, beside the thresholds in amounts; and pods that leave nodes that are too
+"""Measured use of nodes and their prod pods, beside the thresholds in amounts; and pods that leave nodes that are too
 full, as long as the nodes that are underutilized can take what they use. Of Koordinator's `LowNodeLoad`.
 
 Source: Koordinator `evictPodsFromSourceNodes`. Capacity of a node is booked when a pod really goes, not when it is
@@ -91,7 +91,7 @@ def is_prod(pod: PodView) -> bool:
 
 
 def capacity(node: NodeView) -> dict[str, int]:
-    """What the node had to give before it was oversold, less what is reserved on it.
+    """Amounts that the node had to give before it was oversold, less what is reserved on it.
 
     Source: Koordinator `GetNodeRawAllocatable`; it does not take the reservation off.
     """
@@ -199,7 +199,7 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 def headroom(targets: Iterable[Load], *, prod: bool, names: Iterable[str]) -> dict[str, int]:
-    """How much more the targets take, in one sum."""
+    """Amounts that the targets still take, in one sum."""
     found = tuple(targets)
     return {name: sum(_left(load, name, prod=prod) for load in found) for name in names}
 
@@ -307,7 +307,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return None
 
     def _measure(self) -> None:
-        """How much the widest target still takes of each resource."""
+        """Measure what the widest target still takes of each resource."""
         gaps: dict[str, int] = {}
         for target in self.targets:
             have = self._expected(target)
@@ -355,7 +355,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             self._book(target, used)
 
     def sentence(self, source: Load) -> str:
-        """Why the node is too full, in Koordinator's words, with the thresholds that hold on it."""
+        """The reason why the node is too full, in Koordinator's words, with the thresholds that hold on it."""
         return overused(self._used(source), self._limit(source), source.capacity, prod=self.prod)
 
     def _finding(self, pod: PodView, source: Load) -> Finding:
@@ -379,7 +379,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def overused(used: Amounts, limit: Amounts, held: Amounts, *, prod: bool) -> str:
-    """Which resources are used too much, in percent of what the node has.
+    """Sentence on the resources that are used too much, in percent of what the node has.
 
     >>> overused({"cpu": 3200}, {"cpu": 2000}, {"cpu": 4000}, prod=False)
     'node is overutilized, node cpu usage(80.00%)>threshold(50.00%)'

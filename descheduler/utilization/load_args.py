@@ -18,8 +18,8 @@ from koordlite.model.settings import bounded, duration_text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnomalyCondition:
-    """How often a node must be found too full before pods leave it. Counts that are left out are taken from the level
-    above."""
+    """The number of times a node must be too full before pods leave it. Counts that are left out are taken from the
+    level above."""
 
     timeout: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """A node that counts as too full is observed again after this time; 1m unless given."""
@@ -60,7 +60,7 @@ class Debounce(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """What is known of a node from earlier cycles."""
+    """Sightings of a node in earlier cycles."""
 
     anomalous: bool = False
     abnormal: int = 0
