@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from koordlite.adopt.traces import Trace
-from koordlite.changes import cgroup, node_annotation, node_resource, resctrl_group, zone_resource
-from koordlite.changes.node_annotation import NodeAnnotation
-from koordlite.changes.node_resource import NodeResource
-from koordlite.changes.resctrl_group import GroupMade
-from koordlite.changes.zone_resource import ZoneAmount
+from koordlite.changes import cgroup, published, resctrl
+from koordlite.changes.published import NodeAnnotation, NodeResource, ZoneAmount
+from koordlite.changes.resctrl import GroupMade
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.cgroup_fields import CgroupField
@@ -31,13 +29,13 @@ def _entry(host: Host, trace: Trace) -> Iterator[Entry]:
     if place.kind is cgroup.PLACE:
         assert trace.before is not None
         yield _file(host, trace, trace.before)
-    elif place.kind is resctrl_group.PLACE:
+    elif place.kind is resctrl.GROUP:
         yield GroupMade(group=place.part("group"))
-    elif place.kind is node_resource.PLACE:
+    elif place.kind is published.NODE_RESOURCE:
         yield NodeResource(resource=place.part("resource"), previous=None, strategy=strategy)
-    elif place.kind is node_annotation.PLACE:
+    elif place.kind is published.NODE_ANNOTATION:
         yield NodeAnnotation(key=place.part("key"), previous=None, strategy=strategy)
-    elif place.kind is zone_resource.PLACE:
+    elif place.kind is published.ZONE_RESOURCE:
         parts = {"zone": place.part("zone"), "resource": place.part("resource")}
         yield ZoneAmount(**parts, previous=None, strategy=strategy)
 

@@ -16,10 +16,8 @@ import msgspec
 from koordlite import strategies
 from koordlite.adopt import neutral
 from koordlite.changes.cgroup import PLACE, CgroupChange
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.published import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
+from koordlite.changes.resctrl import ResctrlGroupChange
 from koordlite.formulas.cpu import burst
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cgroup_fields import CgroupField, shares_of_weight, weight_of_shares

@@ -13,7 +13,7 @@ from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.kind import Work
 from koordlite.apply.restore import restore
 from koordlite.apply.troubles import Troubles
-from koordlite.changes import undo_journal
+from koordlite.changes import JOURNAL
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change
@@ -205,7 +205,7 @@ class Applier:
         try:
             self._journal.forget(given_back | disowned)
         except JournalError as error:
-            return [AppliedStep(undo_journal.PLACE.place(), "without what was given back", False, str(error))]
+            return [AppliedStep(JOURNAL.place(), "without what was given back", False, str(error))]
         return []
 
     def _values_before(self, before: tuple[tuple[Entry, ...], dict[Place, Found]]) -> dict[Place, Found]:

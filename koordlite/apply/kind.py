@@ -1,5 +1,5 @@
-"""What the applier, `restore` and their reports ask of a kind of change. Each kind answers in a module of its own in
-`koordlite.apply.kinds`; what it is without a machine is in its module in `koordlite.changes`."""
+"""What the applier, `restore` and their reports ask of a kind of change. Kinds answer in `koordlite.apply.kinds`; what
+they are without a machine is in `koordlite.changes`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Kind(Generic[C, E]):
     """The same of entries that are undone."""
     undo_rank: ClassVar[int] = 30
     """What has a lower one is undone first."""
-    is_amount: ClassVar[bool] = False
+    is_amount: bool = False
     """Whether the picture shows when it was last written (`RunState.last_sync`)."""
 
     # ── there ──

@@ -1,7 +1,7 @@
 """resctrl put back as it was found: threads first, then values, then the groups we made, then the mount.
 
 Threads that began in a group of ours go where their process came from: their parent was found in a foreign group, and
-so they would be there without us.
+so they would be there without us. A thread begins in the group of the one that made it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from koordlite.apply import resctrl_kin as kin
-from koordlite.changes import resctrl_tasks
-from koordlite.changes.resctrl_group import GroupMade
-from koordlite.changes.resctrl_mount import MountMade
-from koordlite.changes.resctrl_return import ResctrlReturn
-from koordlite.changes.resctrl_tasks import TasksMoved
+from koordlite.changes import resctrl
+from koordlite.changes.resctrl import GroupMade, MountMade, ResctrlReturn, TasksMoved
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry
+from koordlite.model.errors import KoordliteError
 from koordlite.model.place import Place
 from koordlite.model.status import AppliedStep
 from koordlite.resctrl.values import ROOT
@@ -27,6 +24,7 @@ from koordlite.resctrl.values import ROOT
 PREFIX = "resctrl/"
 _MONITORS = "/mon_groups/"
 GONE = "gone meanwhile"
+_MOST_ANCESTORS = 8
 _NOT_MOUNTED = (errno.EINVAL, errno.ENOENT)
 Words = Callable[[OSError | ValueError], str]
 
@@ -120,26 +118,63 @@ def _umount(host: Host) -> bool:
     return True
 
 
+def homes(host: Host, moved: Iterable[TasksMoved]) -> dict[int, str]:
+    """Where each process was found, by its id."""
+    found: dict[int, str] = {}
+    for entry in moved:
+        if procfs.start_time(host.files, entry.tid) == entry.start_time:
+            ids = _ids(host, entry.tid)
+            if ids:
+                found.setdefault(ids[0], entry.group)
+    return found
+
+
+def home(host: Host, tid: int, known: Mapping[int, str]) -> str | None:
+    """The group in which the process of a thread, or the nearest of its ancestors, was found; None without kin."""
+    at = tid
+    for _ in range(_MOST_ANCESTORS):
+        ids = _ids(host, at)
+        if ids is None:
+            return None
+        process, at = ids
+        if process in known:
+            return known[process]
+    return None
+
+
+def _ids(host: Host, tid: int) -> tuple[int, int] | None:
+    """The process of a thread and the parent of that process; None when it is gone."""
+    try:
+        lines = host.files.read(f"/proc/{tid}/status").decode(errors="replace").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    try:
+        return int(fields["Tgid"]), int(fields["PPid"])
+    except (KeyError, ValueError) as error:
+        raise KoordliteError(f"/proc/{tid}/status has no numbers Tgid and PPid") from error
+
+
 def _kin(host: Host, moved: Sequence[TasksMoved], made: Collection[str]) -> Iterator[tuple[int, str]]:
     """Threads in the groups we moved others into that nobody noted: with the group their process was found in.
 
     Those that belong to the root fall back to it by themselves when their group, one of `made`, is removed.
     """
-    homes = kin.homes(host, moved)
+    known = homes(host, moved)
     noted = {entry.tid for entry in moved}
     for into in sorted({entry.into for entry in moved if entry.into}):
-        if into in made and not any(homes.values()):
+        if into in made and not any(known.values()):
             continue
         for tid in sorted(host.resctrl.tasks(into) - noted):
-            home = kin.home(host, tid, homes)
-            if home or (home == ROOT and into not in made):
-                yield tid, home
+            group = home(host, tid, known)
+            if group or (group == ROOT and into not in made):
+                yield tid, group
 
 
 def _kin_back(host: Host, homes: Mapping[int, str], words: Words) -> Iterator[AppliedStep]:
     for group in sorted(set(homes.values())):
         tids = [tid for tid, home in homes.items() if home == group]
-        place = resctrl_tasks.PLACE.place(group)
+        place = resctrl.TASKS.place(group)
         yield _try(place, f"{len(tids)} threads", partial(_move, host, group, tids), words)
 
 

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from koordlite import strategies
-from koordlite.changes.node_annotation import NodeAnnotation
-from koordlite.changes.node_resource import NodeResource
-from koordlite.changes.zone_resource import ZoneAmount
+from koordlite.changes.published import NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.formulas.allocatable.node_sync import ZONE_RESOURCES
 from koordlite.formulas.topology.other_writer import OURS
 from koordlite.model import keys

@@ -47,10 +47,6 @@ class BlockChange(KernelChange, msgspec.Struct, frozen=True):
         """What is changed."""
         return PLACE.place(self.group, self.device, self.field)
 
-    def describe(self) -> str:
-        """The value in one line."""
-        return str(self.value)
-
     @classmethod
     def source(cls, seen: Snapshot) -> object:
         """What groups have of disks."""

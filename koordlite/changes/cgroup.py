@@ -57,10 +57,6 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
         """What is changed, for messages and for finding two writers of one file."""
         return PLACE.place(self.group, self.field)
 
-    def describe(self) -> str:
-        """The value in one line."""
-        return str(self.value)
-
     @classmethod
     def source(cls, seen: Snapshot) -> object:
         """The groups."""

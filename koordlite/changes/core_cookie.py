@@ -17,7 +17,6 @@ PLACE = PlaceKind(
     name="core scheduling",
     form="%s/%s",
     pattern=re.compile(rf"(?P<cgroup>.*)/(?P<field>{_WORD})"),
-    metric=lambda parts: _WORD,
     metrics=frozenset({_WORD}),
     update="default",
 )
@@ -25,7 +24,6 @@ COOKIE = PlaceKind(
     name="core scheduling cookie",
     form=f"{_WORD}/%s/%s",
     pattern=re.compile(rf"{_WORD}/(?P<core_group>.*)/(?P<cookie>[0-9a-f]{{16}})"),
-    metric=lambda parts: _WORD,
     metrics=frozenset({_WORD}),
     update="default",
 )

@@ -1,4 +1,4 @@
-"""The eviction of a pod."""
+"""Pods that have to go: the eviction of one, and the kill of a container where nobody answers evictions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from typing import ClassVar
 
 import msgspec
 
-from koordlite.model.change import Change
+from koordlite.model.change import Change, KernelChange
 from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
     name="eviction",
     form="pod/%s/%s/%s",
     pattern=re.compile(r"pod/(?P<namespace>[^/]*)/(?P<name>[^/]*)/(?P<uid>[^/]*)"),
-    metric=lambda parts: "eviction",
     metrics=frozenset({"eviction"}),
+    update="",
+)
+KILL = PlaceKind(
+    name="container kill",
+    form="kill/%s/%s/%s/%s",
+    pattern=re.compile(r"kill/(?P<namespace>[^/]*)/(?P<pod>[^/]*)/(?P<uid>[^/]*)/(?P<container>.*)"),
+    metrics=frozenset({"cgroup.kill"}),
     update="",
 )
 
@@ -34,9 +40,33 @@ class EvictPod(Change, msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """What is changed."""
+        """The pod."""
         return PLACE.place(self.namespace, self.name, self.uid)
 
     def describe(self) -> str:
-        """The value in one line."""
+        """The eviction and its reason."""
         return f"evicted: {self.reason}"
+
+
+class KillContainer(KernelChange, msgspec.Struct, frozen=True):
+    """Kill all processes in the group of one container at once. Kubelet starts it again by the pod's restart policy."""
+
+    # As evictions, and after them.
+    rank: ClassVar[int] = 91
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    group: str
+    reason: str
+    """One sentence for people: it becomes the event's message."""
+
+    @property
+    def place(self) -> Place:
+        """The container."""
+        return KILL.place(self.namespace, self.pod, self.uid, self.container)
+
+    def describe(self) -> str:
+        """The kill and its reason."""
+        return f"killed: {self.reason}"

@@ -21,7 +21,7 @@ import msgspec
 
 from koordlite import __version__, commandline
 from koordlite.agent import Agent
-from koordlite.changes import container_kill
+from koordlite.changes import eviction
 from koordlite.cli import asking, numa_exporter, recording, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
@@ -254,7 +254,7 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
 
 def _tell_killed(remote: KubeCluster, tick: Tick) -> None:
     """One Event for each pod whose containers were killed."""
-    dead = (step for step in tick.applied if step.ok and step.place.kind is container_kill.PLACE)
+    dead = (step for step in tick.applied if step.ok and step.place.kind is eviction.KILL)
     pods = {(s.place.part("namespace"), s.place.part("pod"), s.place.part("uid")): s.value for s in dead}
     for (namespace, pod, uid), note in pods.items():
         remote.killed(namespace=namespace, pod=pod, uid=uid, note=note)

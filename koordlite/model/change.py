@@ -41,9 +41,14 @@ class Change:
         are the present values."""
         return changes
 
+    @property
+    def value(self) -> object:
+        """What is to stand there; None where that is no single value."""
+        return None
+
     def describe(self) -> str:
         """The value in one line."""
-        raise NotImplementedError
+        return str(self.value)
 
     @property
     def place(self) -> Place:

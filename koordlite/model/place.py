@@ -26,10 +26,10 @@ class PlaceKind:
     """How the parts of a place print: `%s` for each."""
     pattern: re.Pattern[str]
     """Reads what `form` prints, with a named group for each part."""
-    metric: Callable[[tuple[str, ...]], str]
-    """How writes are counted by the parts of their place."""
     metrics: frozenset[str]
-    """Every value `metric` may have. A closed set: one time series for each pod or process would never end."""
+    """The words by which writes are counted. A closed set: a time series for each pod or process would never end."""
+    metric: Callable[[tuple[str, ...]], str] | None = None
+    """The word by the parts of a place; None where there is only one word."""
     update: UpdateType
     """How Koordinator's histogram of writes calls it."""
 
@@ -72,8 +72,9 @@ class Place:
     @property
     def metric(self) -> str:
         """How writes here are counted: one of a closed set of words."""
-        word = self.kind.metric(self.parts)
-        return word if word in self.kind.metrics else OTHER
+        metric, words = self.kind.metric, self.kind.metrics
+        word = metric(self.parts) if metric else next(iter(words))
+        return word if word in words else OTHER
 
     def __str__(self) -> str:
         return self.kind.form % self.parts

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from koordlite.changes import cgroup, core_cookie, oom_score, system_file
+from koordlite.changes import cgroup, core_cookie, system
 from koordlite.model.place import Place
 from koordlite.unchanged import with_equal_shared
 
@@ -35,8 +35,8 @@ class Held(msgspec.Struct, frozen=True):
             fields=with_equal_shared(
                 {group: frozenset(place.part("field") for place in theirs) for group, theirs in by_group}
             ),
-            settings=any(place.kind is system_file.PLACE for place in found),
-            scores=any(place.kind is oom_score.PLACE for place in found),
+            settings=any(place.kind is system.SETTING for place in found),
+            scores=any(place.kind is system.OOM_SCORE for place in found),
             cookies=any(place.kind is core_cookie.COOKIE for place in found),
         )
 

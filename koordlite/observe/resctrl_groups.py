@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from koordlite.changes import resctrl_group
+from koordlite.changes.resctrl import GROUP
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.place import Place
-from koordlite.model.pod import resctrl_protocol as resctrl
+from koordlite.model.pod import resctrl_protocol as protocol
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.resctrl import monitoring
@@ -140,8 +140,8 @@ class ResctrlReader:
             return ()  # Gone since we listed it.
 
     def _group_names(self, subjects: Subjects) -> tuple[str, ...]:
-        pods = (resctrl.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
-        return (*resctrl.CLASS_GROUPS, *pods)
+        pods = (protocol.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
+        return (*protocol.CLASS_GROUPS, *pods)
 
     # ── counters ──
 
@@ -164,10 +164,10 @@ class ResctrlReader:
 
 
 def _measurable(groups: Iterable[str]) -> list[str]:
-    return [group for group in groups if group == ROOT or resctrl.may_be_ours(group)]
+    return [group for group in groups if group == ROOT or protocol.may_be_ours(group)]
 
 
 def _monitors(ours: Iterable[Place]) -> list[str]:
     """Monitoring groups that are in the undo journal."""
-    found = (place.part("group") for place in ours if place.kind is resctrl_group.PLACE)
+    found = (place.part("group") for place in ours if place.kind is GROUP)
     return sorted(group for group in found if "/mon_groups/" in group)

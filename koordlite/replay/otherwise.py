@@ -17,8 +17,7 @@ import msgspec
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.published import NodeResourceChange, ZoneResourceChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision

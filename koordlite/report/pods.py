@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from koordlite.changes import container_kill, eviction
+from koordlite.changes import eviction
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model import cpuset, printable
 from koordlite.model.cpuset import CPUSet
@@ -88,7 +88,7 @@ def _pods(decision: Decision) -> Iterator[str]:
     elif kind == ALL_BEST_EFFORT and (decision.changes or not names):
         yield ALL_BEST_EFFORT
     for change in decision.changes:
-        if change.place.kind in (eviction.PLACE, container_kill.PLACE):
+        if change.place.kind in (eviction.PLACE, eviction.KILL):
             yield "/".join(change.place.parts[:2])
 
 

@@ -8,9 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import NodeResourceChange, TopologyChange
+from koordlite.changes.resctrl import SchemataChange
 from koordlite.model import cpuset
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.published import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
 from koordlite.formulas.allocatable import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable.allocatable import Terms
 from koordlite.formulas.allocatable.numa_shares import MILLI, ZoneTerms

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.system_file import SystemFileChange
+from koordlite.changes.system import SystemFileChange
 from koordlite.formulas.system_settings import GROUP_IDENTITY
 from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.published import NodeAnnotationChange
 from koordlite.formulas.allocatable import normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision

@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import TopologyChange
 from koordlite.formulas.cpu import host_place, pools
 from koordlite.formulas.topology import topology_diff
 from koordlite.model import cpuset, keys, nrt

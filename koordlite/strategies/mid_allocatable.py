@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.published import NodeResourceChange
 from koordlite.formulas.allocatable import allocatable, mid, prediction
 from koordlite.formulas.allocatable.mid import Terms
 from koordlite.formulas.allocatable.prediction import Reclaimable

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from koordlite.changes.oom_score import OOMScoreChange
+from koordlite.changes.system import OOMScoreChange
 from koordlite.formulas import ceilings
 from koordlite.model import keys
 from koordlite.model.decision import Decision

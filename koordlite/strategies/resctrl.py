@@ -13,12 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from koordlite.changes import resctrl_group
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_mount import ResctrlMountChange
-from koordlite.changes.resctrl_return import ResctrlReturn
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes import resctrl
+from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.formulas import ceilings
 from koordlite.model import keys
 from koordlite.model.change import Change
@@ -300,7 +296,7 @@ def _monitor_groups(seen: Snapshot, config: Config, separate: Collection[str]) -
 def _monitor_changes(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
     """The monitoring group and its threads. Only threads in the control group already can be put into it."""
     control = seen.resctrl.groups[group.partition(MON_GROUPS)[0]]
-    made = () if resctrl_group.PLACE.place(group) in seen.ours else (ResctrlGroupChange(group),)
+    made = () if resctrl.GROUP.place(group) in seen.ours else (ResctrlGroupChange(group),)
     movable = (control.tasks or frozenset()) - seen.resctrl.monitors.get(group, frozenset())
     return (*made, *_moves(seen, group, cgroups, lambda tid: tid in movable))
 
@@ -315,7 +311,7 @@ def _changes(seen: Snapshot, group: str, allocation: Allocation, cgroups: Iterab
     """
     present = seen.resctrl.groups.get(group)
     wanted = dict(allocation.values)
-    if present and resctrl_group.PLACE.place(group) in seen.ours:
+    if present and resctrl.GROUP.place(group) in seen.ours:
         initial = shares.initial_values(seen.resctrl, present)
         wanted |= {name: {**ids, **wanted.get(name, {})} for name, ids in initial.items()}
     values = shares.to_write(seen.resctrl, present, wanted)
@@ -355,7 +351,7 @@ def _our_groups(seen: Snapshot) -> set[str]:
 
 
 def _our_monitor_groups(seen: Snapshot) -> set[str]:
-    made = (place.part("group") for place in seen.ours if place.kind is resctrl_group.PLACE)
+    made = (place.part("group") for place in seen.ours if place.kind is resctrl.GROUP)
     return {group for group in made if MON_GROUPS in group}
 
 

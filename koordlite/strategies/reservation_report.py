@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import TopologyChange
 from koordlite.formulas.topology import topology_diff
 from koordlite.model import keys, nrt
 from koordlite.model.decision import Decision

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.published import NodeAnnotationChange
 from koordlite.formulas.allocatable import node_sync, normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision

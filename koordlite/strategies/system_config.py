@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from koordlite.changes import system_file
-from koordlite.changes.system_file import SystemFileChange
+from koordlite.changes import system
+from koordlite.changes.system import SystemFileChange
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.decision import Decision
@@ -79,7 +79,7 @@ def _feature(seen: Snapshot, name: str, on: bool) -> Decision:
 
 def _ours(seen: Snapshot) -> Iterator[tuple[str, Found]]:
     for place, found in seen.found.items():
-        if place.kind is system_file.PLACE and found.strategy == NAME:
+        if place.kind is system.SETTING and found.strategy == NAME:
             yield place.part("name"), found
 
 

@@ -12,9 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.topology_label import TopologyLabelChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.formulas.topology import topology_diff
 from koordlite.model import keys, nrt
 from koordlite.model.change import Change

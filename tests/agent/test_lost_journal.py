@@ -14,7 +14,7 @@ from emulated import Emulated
 from koordlite import cli
 from koordlite.agent import Agent
 from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.published import NodeResourceChange
 from koordlite.model import keys
 from koordlite.model.change import ClusterChange
 from koordlite.model.wire import objects

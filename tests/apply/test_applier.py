@@ -13,9 +13,8 @@ from emulated import Emulated
 from koordlite import apply, plan
 from koordlite.apply import Applier
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import NodeResourceChange, TopologyChange
+from koordlite.changes.resctrl import SchemataChange
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet

@@ -13,7 +13,7 @@ from emulated import Emulated
 from koordlite import changes, plan
 from koordlite.apply import Applier
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import TopologyChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found, RunState

@@ -9,7 +9,7 @@ from emulated import Emulated
 
 from koordlite import cli
 from koordlite.apply import Applier, restore, undo_list
-from koordlite.changes.system_file import SystemFileChange
+from koordlite.changes.system import SystemFileChange
 from koordlite.host import bundle, procfs, system_files
 from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import HardwareAbsent

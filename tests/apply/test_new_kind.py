@@ -26,7 +26,7 @@ from typing import ClassVar
 from koordlite.model.change import KernelChange, Standing
 from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
-from koordlite.model.status.outcome import ForeignWrite
+from koordlite.model.status import ForeignWrite
 
 PLACE = PlaceKind(
     name="dirt", form="dirt/%s", pattern=re.compile("dirt/(?P<name>.+)"),

@@ -11,10 +11,15 @@ from emulated import Emulated
 from koordlite import apply, plan
 from koordlite.apply import Applier
 from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_annotation import NodeAnnotation, NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResource, NodeResourceChange
-from koordlite.changes.zone_resource import ZoneAmount, ZoneResourceChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import (
+    NodeAnnotation,
+    NodeAnnotationChange,
+    NodeResource,
+    NodeResourceChange,
+    ZoneAmount,
+    ZoneResourceChange,
+    ZonesChange,
+)
 from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.groups import RunState

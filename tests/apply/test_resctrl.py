@@ -11,7 +11,7 @@ from emulated import BOOT
 from resctrlnode import ROOT, EmulatedMounts, Node, Within
 
 from koordlite.apply import resctrl_undo
-from koordlite.changes.resctrl_tasks import TasksMoved
+from koordlite.changes.resctrl import TasksMoved
 from koordlite.host import bundle, procfs
 from koordlite.host.journal.journal import Journal
 

@@ -9,8 +9,7 @@ from emulated import Emulated
 
 from koordlite import plan
 from koordlite.apply import Applier, restore
-from koordlite.changes.oom_score import OOMScoreChange
-from koordlite.changes.system_file import SystemFileChange
+from koordlite.changes.system import OOMScoreChange, SystemFileChange
 from koordlite.host import procfs, system_files
 from koordlite.model.picture.groups import RunState
 from koordlite.observe import Observer

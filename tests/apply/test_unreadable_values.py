@@ -10,7 +10,7 @@ from emulated import BOOT, Emulated
 from koordlite import plan
 from koordlite.apply import Applier, restore
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.system_file import SystemFileChange
+from koordlite.changes.system import SystemFileChange
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.change import Change

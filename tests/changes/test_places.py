@@ -12,22 +12,25 @@ from hypothesis import strategies as st
 from koordlite import changes, plan
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.container_kill import KillContainer
 from koordlite.changes.core_cookie import CoreCookieChange
-from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.oom_score import OOMScoreChange
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_mount import ResctrlMountChange
-from koordlite.changes.resctrl_return import ResctrlReturn
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import THREAD, TasksChange
-from koordlite.changes.system_file import SystemFileChange
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.topology_label import TopologyLabelChange
-from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.eviction import EvictPod, KillContainer
+from koordlite.changes.published import (
+    NodeAnnotationChange,
+    NodeResourceChange,
+    TopologyChange,
+    TopologyLabelChange,
+    ZoneResourceChange,
+    ZonesChange,
+)
+from koordlite.changes.resctrl import (
+    THREAD,
+    ResctrlGroupChange,
+    ResctrlMountChange,
+    ResctrlReturn,
+    SchemataChange,
+    TasksChange,
+)
+from koordlite.changes.system import OOMScoreChange, SystemFileChange
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.change import Change
 from koordlite.model.place import OTHER, Place

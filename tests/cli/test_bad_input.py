@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from koordlite import cli
-from koordlite.changes.node_resource import NodeResource
+from koordlite.changes.published import NodeResource
 from koordlite.cli import machine as machines
 from koordlite.cli import node_check, times
 from koordlite.host.journal.journal import Journal

@@ -10,7 +10,7 @@ import pytest
 from apibench import NODE, Bench, config, pod, until
 from apiserver import ApiServer, Fault
 
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import TopologyChange
 from koordlite.model.errors import InputError
 from koordlite.ports import ClusterView
 

@@ -9,11 +9,13 @@ from apibench import BATCH, Bench
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.topology_label import TopologyLabelChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import (
+    NodeAnnotationChange,
+    NodeResourceChange,
+    TopologyChange,
+    TopologyLabelChange,
+    ZonesChange,
+)
 from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish import node_patch, topology_patch
 from koordlite.model.wire import objects

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.topology_label import TopologyLabelChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import NodeResourceChange, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
 from koordlite.model.wire.objects import Zone, ZoneResource
 

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange, ZonesChange
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 CPU = "kubernetes.io/batch-cpu"

@@ -9,12 +9,14 @@ import pytest
 from apibench import NODE, Bench, until
 from apiserver import Fault
 
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.topology_label import TopologyLabelChange
-from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import (
+    NodeAnnotationChange,
+    NodeResourceChange,
+    TopologyChange,
+    TopologyLabelChange,
+    ZoneResourceChange,
+    ZonesChange,
+)
 from koordlite.kube.client.access import ApiUnreachable
 from koordlite.model.errors import InputError
 from koordlite.model.wire.objects import Zone, ZoneResource

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.published import NodeResourceChange
 from koordlite.kube.folder.recorded import RecordedCluster
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError

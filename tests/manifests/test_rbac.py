@@ -22,8 +22,7 @@ from descheduler.metrics_sources import gather
 from descheduler.snapshot import cluster as snapshots
 from descheduler.snapshot.watches import Watches
 from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import NodeResourceChange, TopologyChange
 from koordlite.clock import RealClock
 from koordlite.kube.client import access, reviews
 from koordlite.kube.client.access import Api, ApiError

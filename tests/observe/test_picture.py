@@ -218,7 +218,7 @@ def test_threads_in_a_group_of_ours_are_looked_at_after_the_last_class_was_disab
 
 
 def test_a_placement_published_in_this_run_has_an_age(node: Emulated, observer: Observer) -> None:
-    from koordlite.changes.topology_annotation import TopologyChange
+    from koordlite.changes.published import TopologyChange
 
     assert "placement" not in observer.observe().ages
     node.cluster.publish([TopologyChange(keys.PLACEMENT, "{}")])
@@ -227,7 +227,7 @@ def test_a_placement_published_in_this_run_has_an_age(node: Emulated, observer: 
 
 
 def test_a_placement_of_an_earlier_run_has_no_age(node: Emulated) -> None:
-    from koordlite.changes.topology_annotation import TopologyChange
+    from koordlite.changes.published import TopologyChange
 
     node.host()
     node.cluster.publish([TopologyChange(keys.PLACEMENT, "{}")])

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from koordlite import plan
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import TasksChange
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import (
+    NodeAnnotationChange,
+    NodeResourceChange,
+    TopologyChange,
+    ZoneResourceChange,
+    ZonesChange,
+)
+from koordlite.changes.resctrl import ResctrlGroupChange, SchemataChange, TasksChange
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet

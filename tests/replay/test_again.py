@@ -9,7 +9,7 @@ import pytest
 
 from koordlite import strategies
 from koordlite.changes.eviction import EvictPod
-from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.resctrl import SchemataChange
 from koordlite.model.snapshot import Snapshot
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.published import NodeResourceChange, TopologyChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem

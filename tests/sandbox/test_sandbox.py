@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.published import NodeResourceChange
 from koordlite.host import procfs, sysfs
 from koordlite.model.change import ClusterChange
 from koordlite.model.picture.kubelet import Kubelet

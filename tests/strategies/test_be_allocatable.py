@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from koordlite import changes
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.published import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.changes.container_kill import KillContainer
+from koordlite.changes.eviction import KillContainer
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koordlite import changes
-from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.published import NodeResourceChange
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.picture.published import Published

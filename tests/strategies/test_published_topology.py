@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.topology_label import TopologyLabelChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision

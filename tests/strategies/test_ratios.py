@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.published import NodeAnnotationChange
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_mount import ResctrlMountChange
-from koordlite.changes.resctrl_return import ResctrlReturn
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.pod.qos import QoSClass

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import ZonesChange
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.strategies import topology_report

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec import structs
 
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import ZonesChange
 from koordlite.formulas.topology import other_writer
 from koordlite.kube.publish import topology_patch
 from koordlite.model import keys

@@ -1,4 +1,4 @@
-"""How each kind of change is carried out, journaled and undone: one module a kind, with one object `KIND`.
+"""How each kind of change is carried out, journaled and undone: each is one object of the type `Kind`.
 
 They are found by listing this package. A new kind is a file here and one in `koordlite.changes`.
 """
@@ -24,9 +24,10 @@ K = TypeVar("K", bound=Hashable)
 
 @functools.cache
 def every() -> tuple[AnyKind, ...]:
-    """All kinds, by the name of their module."""
-    names = sorted(found.name for found in pkgutil.iter_modules(__path__))
-    return tuple(importlib.import_module(f"{__name__}.{name}").KIND for name in names)
+    """All kinds, in the order of their modules."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    members = (each for name in names for each in vars(importlib.import_module(f"{__name__}.{name}")).values())
+    return tuple(dict.fromkeys(each for each in members if isinstance(each, Kind)))
 
 
 def of(change: Change) -> AnyKind:

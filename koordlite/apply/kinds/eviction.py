@@ -1,4 +1,4 @@
-"""The eviction of a pod: asked of the cluster, never undone."""
+"""Evictions, asked of the cluster, and containers that are killed: neither is ever undone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Never
 
 from koordlite.apply.kind import Kind, Work
-from koordlite.changes.eviction import PLACE, EvictPod
+from koordlite.changes.eviction import KILL, PLACE, EvictPod, KillContainer
+from koordlite.host.bundle import Host
 from koordlite.model.status import AppliedStep
 
 
@@ -21,4 +22,16 @@ class Eviction(Kind[EvictPod, Never]):
         yield from work.evictions.take(changes, time=work.seen.time)
 
 
-KIND = Eviction()
+class ContainerKill(Kind[KillContainer, Never]):
+    """One write to `cgroup.kill`: the kernel kills the group and all below it."""
+
+    change = KillContainer
+    places = (KILL,)
+
+    def set(self, host: Host, change: KillContainer) -> str:
+        """ENOENT from a kernel before 5.14, ValueError on cgroup v1."""
+        host.cgroups.kill(change.group)
+        return change.describe()
+
+
+EVICTION, CONTAINER_KILL = Eviction(), ContainerKill()

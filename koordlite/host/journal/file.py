@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from koordlite import changes
-from koordlite.changes import cgroup, resctrl_group
+from koordlite.changes import cgroup, resctrl
 from koordlite.host import beneath, state_folder
 from koordlite.model.entry import Entry
 from koordlite.model.errors import UNREADABLE, JournalDenied, JournalError
@@ -54,7 +54,7 @@ class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
     def groups(self) -> tuple[str, ...]:
         """A cgroup, or a group of resctrl."""
         if self.group.startswith(_RESCTRL):
-            return (resctrl_group.below_root(self.group.removeprefix(_RESCTRL)),)
+            return (resctrl.below_root(self.group.removeprefix(_RESCTRL)),)
         return (self.group.removeprefix("io:"),)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from koordlite.changes import block_device, oom_score, system_file
+from koordlite.changes import block_device, system
 from koordlite.formulas import system_settings
 from koordlite.model import file_names
 from koordlite.model.place import Place
@@ -49,7 +49,7 @@ def concerns(path: str, place: Place, groups: Mapping[str, str]) -> bool:
         return False
     process = _OOM.match(path)
     if process:
-        return place.kind is oom_score.PLACE and place.part("pid") == process[1]
+        return place.kind is system.OOM_SCORE and place.part("pid") == process[1]
     if path in str(place):
         return True
     folder, name = split(path)
@@ -61,7 +61,7 @@ def concerns(path: str, place: Place, groups: Mapping[str, str]) -> bool:
 
 def _file(place: Place) -> tuple[str, str]:
     """Folder and field of a place, as `split` names them; no field where it is no file."""
-    if place.kind is system_file.PLACE:
+    if place.kind is system.SETTING:
         return "system", place.part("name")
     if place.kind.is_resctrl:
         return f"resctrl/{place.part('group')}".rstrip("/"), place.part("resource")

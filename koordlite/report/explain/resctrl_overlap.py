@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.resctrl import SchemataChange
 from koordlite.model.decision import Decision
 from koordlite.resctrl import masks
 from koordlite.resctrl.values import ControlGroup, Resctrl

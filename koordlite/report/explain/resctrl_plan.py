@@ -6,11 +6,7 @@ import dataclasses
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_mount import ResctrlMountChange
-from koordlite.changes.resctrl_return import ResctrlReturn
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model.decision import Decision
 from koordlite.report.sentence import sentence
 from koordlite.resctrl import schemata

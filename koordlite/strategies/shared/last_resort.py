@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.changes.container_kill import KillContainer
+from koordlite.changes.eviction import KillContainer
 from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.published import NodeResourceChange, ZoneResourceChange
 from koordlite.formulas.allocatable import node_sync
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.published import ZoneResourceChange
 from koordlite.formulas.allocatable import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable.allocatable import BATCH_AND_BELOW
 from koordlite.model import keys

@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 
 from koordlite import strategies
-from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.changes.topology_label import TopologyLabelChange
-from koordlite.changes.zones import ZonesChange
+from koordlite.changes.published import TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.formulas.cpu import pools
 from koordlite.formulas.topology import topology_diff, zones
 from koordlite.kube.folder.published import Published

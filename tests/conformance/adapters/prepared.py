@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.published import NodeResourceChange
 from koordlite.formulas.allocatable import node_sync
 from koordlite.kube.folder.published import Published
 from koordlite.model import keys

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes.resctrl import TasksChange
 from koordlite.host import procfs
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.qos import QoSClass

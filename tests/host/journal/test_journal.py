@@ -17,12 +17,15 @@ from hypothesis import strategies as some
 
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.node_annotation import NodeAnnotation, NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResource, NodeResourceChange
-from koordlite.changes.resctrl_group import GroupMade, ResctrlGroupChange
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import TasksMoved
-from koordlite.changes.zone_resource import ZoneAmount, ZoneResourceChange
+from koordlite.changes.published import (
+    NodeAnnotation,
+    NodeAnnotationChange,
+    NodeResource,
+    NodeResourceChange,
+    ZoneAmount,
+    ZoneResourceChange,
+)
+from koordlite.changes.resctrl import GroupMade, ResctrlGroupChange, SchemataChange, TasksMoved
 from koordlite.host import state_folder
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import FileEntry, Journal
@@ -82,6 +85,43 @@ def test_no_byte_is_lost(raw: bytes) -> None:
 )
 def test_places_are_named_as_changes_name_them(entry: journal.Entry, change: Any) -> None:
     assert entry.place == change.place
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "comes_back"),
+    [
+        (
+            '{"kind":"nodeResource","resource":"kubernetes.io/batch-cpu","previous":5,"strategy":"beAllocatable"}',
+            "node/kubernetes.io/batch-cpu",
+            "5",
+        ),
+        ('{"kind":"nodeAnnotation","key":"a/b","previous":null,"strategy":"s"}', "node/annotations/a/b", "(removed)"),
+        (
+            '{"kind":"zoneResource","zone":"node-0","resource":"r","previous":null,"strategy":"q"}',
+            "noderesourcetopology/zones/node-0/r",
+            "(removed)",
+        ),
+        ('{"kind":"oomScore","pid":1,"start_time":2,"value":3,"strategy":"oomScore"}', "oom_score_adj/1/2", "3"),
+        (
+            '{"kind":"coreCookie","core_group":"ns/db","cookie":"0000000000000007","strategy":"coreSched"}',
+            "core_sched_cookie/ns/db/0000000000000007",
+            "no cookie",
+        ),
+        ('{"kind":"mount","point":"/sys/fs/resctrl"}', "resctrl mount", "(unmounted)"),
+        ('{"kind":"group","group":"BE"}', "resctrl/BE", "(removed)"),
+        ('{"kind":"task","tid":4,"start_time":5,"group":"","into":"BE"}', "resctrl/BE/tasks/4@5", "root group"),
+        (
+            '{"kind":"file","path":"/x/cpu.max","group":"kubepods/besteffort","field":"cpu.quota","text":"-1",'
+            '"found_at":1.0,"strategy":"cpuSuppress"}',
+            "kubepods/besteffort/cpu.quota",
+            "-1",
+        ),
+    ],
+    ids=lambda text: text.partition(",")[0] if text.startswith("{") else "",
+)
+def test_entries_of_earlier_versions_are_undone_by_this_one(line: str, place: str, comes_back: str) -> None:
+    entry = file._entry(line.encode(), ())
+    assert (str(entry.place), entry.describe()) == (place, comes_back)
 
 
 def test_the_first_value_found_is_kept(tmp_path: Path) -> None:
@@ -179,7 +219,7 @@ def test_reading_needs_no_lock(tmp_path: Path) -> None:
 
 _AGENT = """
 import os, sys
-from koordlite.changes.resctrl_group import GroupMade
+from koordlite.changes.resctrl import GroupMade
 from koordlite.host.journal.journal import Journal
 held = Journal.open(sys.argv[1], boot_id="boot-1")
 held.record([GroupMade(group="BE")])

@@ -9,11 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_mount import ResctrlMountChange
-from koordlite.changes.resctrl_return import ResctrlReturn
-from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model.decision import Decision
 from koordlite.report.explain import resctrl_overlap, resctrl_plan
 from koordlite.report.metrics import resctrl_usage

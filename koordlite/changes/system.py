@@ -1,4 +1,4 @@
-"""The oom_score_adj of a process."""
+"""Settings of the whole kernel, and the oom_score_adj of one process."""
 
 from __future__ import annotations
 
@@ -7,18 +7,43 @@ from typing import ClassVar
 
 import msgspec
 
+from koordlite.formulas.system_settings import FEATURES, PATHS
 from koordlite.model.change import KernelChange
 from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 
-PLACE = PlaceKind(
+SETTING = PlaceKind(
+    name="system",
+    form="system/%s",
+    pattern=re.compile(rf"system/(?P<name>{'|'.join(map(re.escape, PATHS))}|{FEATURES}/.+)"),
+    metric=lambda parts: FEATURES if parts[0] not in PATHS else parts[0],
+    metrics=frozenset(PATHS),
+    update="default",
+)
+OOM_SCORE = PlaceKind(
     name="oom_score_adj",
     form="oom_score_adj/%s/%s",
     pattern=re.compile(r"oom_score_adj/(?P<pid>\d+)/(?P<start_time>\d+)"),
-    metric=lambda parts: "oom_score_adj",
     metrics=frozenset({"oom_score_adj"}),
     update="default",
 )
+"""The start tells a process from a later one with the same number."""
+
+
+class SystemFileChange(KernelChange, msgspec.Struct, frozen=True):
+    """Give the kernel setting `name` (`vm.min_free_kbytes`, a key of `host.system_files`) the text `value`."""
+
+    rank: ClassVar[int] = 60
+
+    name: str
+    value: str
+    gives_back: bool = False
+    """As in `CgroupChange`."""
+
+    @property
+    def place(self) -> Place:
+        """The setting."""
+        return SETTING.place(self.name)
 
 
 class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
@@ -34,16 +59,12 @@ class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """What is changed; the start tells a process from a later one with the same number."""
-        return PLACE.place(str(self.pid), str(self.start_time))
-
-    def describe(self) -> str:
-        """The value in one line."""
-        return str(self.value)
+        """The process."""
+        return OOM_SCORE.place(str(self.pid), str(self.start_time))
 
 
 class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
-    """The oom_score_adj of a process before us; `start_time` tells it from a later process of the same id."""
+    """The oom_score_adj of a process before us."""
 
     pid: int
     start_time: int
@@ -53,11 +74,11 @@ class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
 
     @property
     def place(self) -> Place:
-        """The place as `OOMScoreChange` names it."""
-        return PLACE.place(str(self.pid), str(self.start_time))
+        """The process."""
+        return OOM_SCORE.place(str(self.pid), str(self.start_time))
 
     def describe(self) -> str:
-        """What comes back, in one line."""
+        """The number that comes back."""
         return str(self.value)
 
     def undoing(self) -> OOMScoreChange:

@@ -1,0 +1,308 @@
+"""What we publish of the node: extended resources and annotations of the Node; annotations, labels, zones and their
+resources of its NodeResourceTopology."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import ClassVar
+
+import msgspec
+from msgspec import structs
+
+from koordlite.model import nrt
+from koordlite.model.change import NodeChange, TopologyPart
+from koordlite.model.entry import Entry
+from koordlite.model.place import Place, PlaceKind
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.wire.objects import NodeObject, NRTObject, Zone, ZoneResource
+
+_NODE, _TOPOLOGY = "Node", "NodeResourceTopology"
+
+
+def _kind(name: str, form: str, pattern: str, metric: str) -> PlaceKind:
+    return PlaceKind(name=name, form=form, pattern=re.compile(pattern), metrics=frozenset({metric}), update="default")
+
+
+NODE_RESOURCE = _kind("node resource", "node/%s", r"node/(?!annotations/)(?P<resource>.+)", _NODE)
+NODE_ANNOTATION = _kind("node annotation", "node/annotations/%s", r"node/annotations/(?P<key>.+)", _NODE)
+TOPOLOGY_ANNOTATION = _kind(
+    "topology annotation",
+    "noderesourcetopology/%s",
+    r"noderesourcetopology/(?!label/|zones/|zones\Z)(?P<key>.+)",
+    _TOPOLOGY,
+)
+TOPOLOGY_LABEL = _kind(
+    "topology label", "noderesourcetopology/label/%s", r"noderesourcetopology/label/(?P<key>.+)", _TOPOLOGY
+)
+ZONES = _kind("zones", "noderesourcetopology/zones", "noderesourcetopology/zones", _TOPOLOGY)
+ZONE_RESOURCE = _kind(
+    "zone resource",
+    "noderesourcetopology/zones/%s/%s",
+    r"noderesourcetopology/zones/(?P<zone>[^/]*)/(?P<resource>.+)",
+    _TOPOLOGY,
+)
+
+
+class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
+    """Give the extended resource `resource` of the Node this amount in capacity and allocatable; None removes it."""
+
+    rank: ClassVar[int] = 70
+
+    resource: str
+    value: int | None
+
+    @property
+    def place(self) -> Place:
+        """The resource."""
+        return NODE_RESOURCE.place(self.resource)
+
+    @property
+    def amounts(self) -> Mapping[str, int | None]:
+        """The resource and its amount."""
+        return {self.resource: self.value}
+
+    def held(self, seen: Snapshot) -> int | None:
+        """The amount on the Node."""
+        return seen.published.node_resources.get(self.resource)
+
+    def stands(self, node: NodeObject) -> bool:
+        """Amounts are compared as amounts, since 5000 comes back as `5k`."""
+        return all(self._same(held) for held in (node.status.capacity or {}, node.status.allocatable or {}))
+
+    def _same(self, held: Mapping[str, str | int | float]) -> bool:
+        text = held.get(self.resource)
+        if text is None or self.value is None:
+            return text is None and self.value is None
+        try:
+            return Quantity.parse(text) == Quantity.of(self.value)
+        except ValueError:
+            return False
+
+
+class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
+    """Give the annotation `key` of the Node the text `value`; None removes it."""
+
+    rank: ClassVar[int] = 71
+
+    key: str
+    value: str | None
+
+    @property
+    def place(self) -> Place:
+        """The annotation."""
+        return NODE_ANNOTATION.place(self.key)
+
+    @property
+    def annotations(self) -> Mapping[str, str | None]:
+        """The annotation and its text."""
+        return {self.key: self.value}
+
+    def held(self, seen: Snapshot) -> str | None:
+        """The text on the Node."""
+        return seen.node.annotations.get(self.key) if seen.node else None
+
+    def stands(self, node: NodeObject) -> bool:
+        """Whether the Node has this text."""
+        return (node.metadata.annotations or {}).get(self.key) == self.value
+
+
+class TopologyChange(TopologyPart, msgspec.Struct, frozen=True):
+    """Give the annotation `key` of the node's NodeResourceTopology the JSON text `value`."""
+
+    rank: ClassVar[int] = 80
+
+    key: str
+    value: str
+
+    @property
+    def place(self) -> Place:
+        """The annotation."""
+        return TOPOLOGY_ANNOTATION.place(self.key)
+
+    def onto(self, topology: NRTObject) -> NRTObject:
+        """`topology` with the text."""
+        notes = {**(topology.metadata.annotations or {}), self.key: self.value}
+        return structs.replace(topology, metadata=structs.replace(topology.metadata, annotations=notes))
+
+
+class TopologyLabelChange(TopologyPart, msgspec.Struct, frozen=True):
+    """Give the label `key` of the node's NodeResourceTopology the `value`; None removes it."""
+
+    rank: ClassVar[int] = 80
+
+    key: str
+    value: str | None
+
+    @property
+    def place(self) -> Place:
+        """The label."""
+        return TOPOLOGY_LABEL.place(self.key)
+
+    def onto(self, topology: NRTObject) -> NRTObject:
+        """`topology` with the label, or without it."""
+        labels = {key: value for key, value in (topology.metadata.labels or {}).items() if key != self.key}
+        labels |= {} if self.value is None else {self.key: self.value}
+        return structs.replace(topology, metadata=structs.replace(topology.metadata, labels=labels))
+
+
+class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
+    """Give the node's NodeResourceTopology these zones, policies and attributes; resources and attributes of other
+    owners stay."""
+
+    rank: ClassVar[int] = 80
+
+    zones: tuple[Zone, ...]
+    policies: tuple[str, ...]
+    attributes: tuple[tuple[str, str | None], ...] = ()
+    """Of the whole object; None removes one."""
+    gone: frozenset[str] = frozenset()
+    """Resources that no zone has any more."""
+    zone_attributes: frozenset[str] = frozenset()
+    """Names of the attributes of zones that are ours: a zone without one loses it."""
+
+    @property
+    def place(self) -> Place:
+        """The zones as a whole."""
+        return ZONES.place()
+
+    def describe(self) -> str:
+        """Nothing: they fill no line."""
+        return ""
+
+    def onto(self, topology: NRTObject) -> NRTObject:
+        """`topology` with these zones in place of those of NUMA nodes; zones of other kinds stay."""
+        present = {zone.name: zone for zone in topology.zones or ()}
+        zones = [self._merged(present.get(zone.name), zone) for zone in self.zones]
+        zones += [zone for zone in topology.zones or () if not nrt.is_numa_zone(zone.name, zone.type)]
+        wanted = [{"name": name, "value": value} for name, value in self.attributes if value is not None]
+        return structs.replace(
+            topology,
+            zones=tuple(zones),
+            topology_policies=self.policies,
+            attributes=_with_attributes(topology.attributes, wanted, dict(self.attributes)),
+        )
+
+    def _merged(self, present: Zone | None, wanted: Zone) -> Zone:
+        """What others put into the zone stays: resources, attributes, and costs where there are any."""
+        if present is None:
+            return wanted
+        ours = {resource.name for resource in wanted.resources or ()} | self.gone
+        theirs = [resource for resource in present.resources or () if resource.name not in ours]
+        resources = sorted([*(wanted.resources or ()), *theirs], key=lambda resource: resource.name)
+        return structs.replace(
+            present,
+            type=wanted.type,
+            resources=tuple(resources),
+            costs=present.costs or wanted.costs,
+            attributes=_with_attributes(present.attributes, wanted.attributes or (), self.zone_attributes),
+        )
+
+
+class ZoneResourceChange(TopologyPart, msgspec.Struct, frozen=True):
+    """Give one zone of the node's NodeResourceTopology this amount of `resource`; None removes it.
+
+    A zone that is not there stays away: `ZonesChange` makes zones.
+    """
+
+    # The zones have to be there before their resources.
+    rank: ClassVar[int] = 81
+
+    zone: str
+    resource: str
+    value: ZoneResource | None
+
+    @property
+    def place(self) -> Place:
+        """The resource in the zone."""
+        return ZONE_RESOURCE.place(self.zone, self.resource)
+
+    def onto(self, topology: NRTObject) -> NRTObject:
+        """`topology` with the amount in its zone; the order of names stays."""
+        return structs.replace(topology, zones=tuple(map(self._onto_zone, topology.zones or ())))
+
+    def _onto_zone(self, zone: Zone) -> Zone:
+        if zone.name != self.zone:
+            return zone
+        kept = [resource for resource in zone.resources or () if resource.name != self.resource]
+        resources = sorted([*kept, *filter(None, [self.value])], key=lambda resource: resource.name)
+        return structs.replace(zone, resources=tuple(resources))
+
+
+class _PublishedEntry(Entry, frozen=True, kw_only=True):
+    dies_with_boot: ClassVar[bool] = False
+    strategy: str = ""
+
+
+class NodeResource(_PublishedEntry, frozen=True, kw_only=True, tag="nodeResource"):
+    """An extended resource of the Node before us; None when the Node had none."""
+
+    resource: str
+    previous: int | None
+
+    @property
+    def place(self) -> Place:
+        """The resource."""
+        return NODE_RESOURCE.place(self.resource)
+
+    def describe(self) -> str:
+        """The amount that comes back."""
+        return "(removed)" if self.previous is None else str(self.previous)
+
+    def undoing(self) -> NodeResourceChange:
+        """The change that puts it back."""
+        return NodeResourceChange(self.resource, self.previous)
+
+
+class NodeAnnotation(_PublishedEntry, frozen=True, kw_only=True, tag="nodeAnnotation"):
+    """An annotation of the Node before us; None when there was none."""
+
+    key: str
+    previous: str | None
+
+    @property
+    def place(self) -> Place:
+        """The annotation."""
+        return NODE_ANNOTATION.place(self.key)
+
+    def describe(self) -> str:
+        """The text that comes back."""
+        return "(removed)" if self.previous is None else self.previous
+
+    def undoing(self) -> NodeAnnotationChange:
+        """The change that puts it back."""
+        return NodeAnnotationChange(self.key, self.previous)
+
+
+class ZoneAmount(_PublishedEntry, frozen=True, kw_only=True, tag="zoneResource"):
+    """A resource of a zone of the node's NodeResourceTopology before us; None when the zone had none."""
+
+    zone: str
+    resource: str
+    previous: ZoneResource | None
+
+    @property
+    def place(self) -> Place:
+        """The resource in the zone."""
+        return ZONE_RESOURCE.place(self.zone, self.resource)
+
+    def describe(self) -> str:
+        """The amount that comes back."""
+        return "(removed)" if self.previous is None else str(self.previous.allocatable)
+
+    def undoing(self) -> ZoneResourceChange:
+        """The change that puts it back."""
+        return ZoneResourceChange(self.zone, self.resource, self.previous)
+
+
+Attributes = tuple[dict[str, str], ...]
+
+
+def _with_attributes(
+    present: Attributes | None, wanted: Iterable[dict[str, str]], ours: Container[str]
+) -> Attributes | None:
+    """Ours as wanted, in place of the present ones; the others stay, in their order."""
+    kept = [each for each in present or () if each.get("name") not in ours]
+    found = (*kept, *wanted)
+    return found if found or present else present

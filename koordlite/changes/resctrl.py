@@ -1,0 +1,213 @@
+"""The resctrl file system: its mount, groups that are made or given back, their values and their threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from koordlite.model.change import ResctrlChange
+from koordlite.model.entry import Entry
+from koordlite.model.place import Place, PlaceKind
+from koordlite.resctrl import schemata
+from koordlite.resctrl.values import BANDWIDTHS, CACHES, MON_GROUPS
+
+RESOURCES = (*CACHES, *BANDWIDTHS)
+_GROUP = rf"(?P<group>[^/]*(?:{MON_GROUPS}[^/]+)?)"
+"""A control group, or `CONTROL/mon_groups/NAME`; the root group has no name."""
+
+
+def _kind(name: str, form: str, pattern: str, word: str = "") -> PlaceKind:
+    return PlaceKind(
+        name=name,
+        form=form,
+        pattern=re.compile(pattern),
+        metrics=frozenset({word or name}),
+        update="resctrl-schema",
+    )
+
+
+MOUNT = _kind("resctrl mount", "resctrl mount", "resctrl mount")
+GROUP = _kind("resctrl group", "resctrl/%s", f"resctrl/{_GROUP}")
+RETURN = _kind("resctrl return", "resctrl/%s/return", f"resctrl/{_GROUP}/return")
+TASKS = _kind("resctrl tasks", "resctrl/%s/tasks", f"resctrl/{_GROUP}/tasks")
+THREAD = _kind(
+    "resctrl thread",
+    "resctrl/%s/tasks/%s@%s",
+    rf"resctrl/{_GROUP}/tasks/(?P<tid>\d+)@(?P<start_time>\d+)",
+    "resctrl tasks",
+)
+"""One thread: those of one group may have come from several. The start tells it from a later one of the same id."""
+SCHEMATA = PlaceKind(
+    name="resctrl schemata",
+    form="resctrl/%s/%s",
+    pattern=re.compile(rf"resctrl/{_GROUP}/(?P<resource>{'|'.join(RESOURCES)})"),
+    metric=lambda parts: f"resctrl {parts[1]}",
+    metrics=frozenset(f"resctrl {resource}" for resource in RESOURCES),
+    update="resctrl-schema",
+)
+
+
+class ResctrlMountChange(ResctrlChange, msgspec.Struct, frozen=True):
+    """Mount the resctrl file system where it belongs, without options."""
+
+    rank: ClassVar[int] = 30
+
+    @property
+    def place(self) -> Place:
+        """The mount."""
+        return MOUNT.place()
+
+    def describe(self) -> str:
+        """The deed."""
+        return "mounted"
+
+
+class ResctrlGroupChange(ResctrlChange, msgspec.Struct, frozen=True):
+    """Make the group `group` if it is absent: a control group, or `CONTROL/mon_groups/NAME` for monitoring."""
+
+    rank: ClassVar[int] = 31
+
+    group: str
+
+    @property
+    def place(self) -> Place:
+        """The group."""
+        return GROUP.place(self.group)
+
+    def describe(self) -> str:
+        """The deed."""
+        return "made"
+
+
+class SchemataChange(ResctrlChange, msgspec.Struct, frozen=True):
+    """Give `resource` (L3, L3CODE, L3DATA, L2, MB, SMBA) of resctrl group `group` these values by cache id."""
+
+    rank: ClassVar[int] = 32
+
+    group: str
+    resource: str
+    values: Mapping[int, int]
+
+    @property
+    def place(self) -> Place:
+        """The resource in the group."""
+        return SCHEMATA.place(self.group, self.resource)
+
+    def describe(self) -> str:
+        """The values as in the file `schemata`."""
+        return schemata.line(self.resource, self.values).partition(":")[2]
+
+
+class TasksChange(ResctrlChange, msgspec.Struct, frozen=True):
+    """Move these threads into resctrl group `group` (empty: the root group)."""
+
+    rank: ClassVar[int] = 33
+
+    group: str
+    tids: tuple[int, ...]
+    cgroups: tuple[str, ...] = ()
+    """Where they were found: threads that begin there while the others are moved follow."""
+
+    @property
+    def place(self) -> Place:
+        """The group's threads."""
+        return TASKS.place(self.group)
+
+    def describe(self) -> str:
+        """The number of threads."""
+        return f"{len(self.tids)} threads"
+
+
+class ResctrlReturn(ResctrlChange, msgspec.Struct, frozen=True):
+    """Undo what we did to resctrl group `group`: threads to where they were found, values as found, and the group is
+    removed if we made it."""
+
+    # Threads that leave a group of ours for another are out before the group is given back.
+    rank: ClassVar[int] = 34
+
+    group: str
+
+    @property
+    def place(self) -> Place:
+        """The return of the group."""
+        return RETURN.place(self.group)
+
+    def describe(self) -> str:
+        """The state that comes back."""
+        return "as found"
+
+
+class _ResctrlEntry(Entry, frozen=True, kw_only=True):
+    @property
+    def strategy(self) -> str:
+        """One strategy alone programs resctrl."""
+        return "resctrl"
+
+
+class MountMade(_ResctrlEntry, frozen=True, kw_only=True, tag="mount"):
+    """resctrl was not mounted before us; undone by unmounting it."""
+
+    point: str
+
+    @property
+    def place(self) -> Place:
+        """The mount."""
+        return MOUNT.place()
+
+    def describe(self) -> str:
+        """The state that comes back."""
+        return "(unmounted)"
+
+
+class GroupMade(_ResctrlEntry, frozen=True, kw_only=True, tag="group"):
+    """A resctrl group that was not there before us; undone by removing it."""
+
+    group: str
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The group itself."""
+        return (below_root(self.group),)
+
+    @property
+    def place(self) -> Place:
+        """The group."""
+        return GROUP.place(self.group)
+
+    def describe(self) -> str:
+        """The state that comes back."""
+        return "(removed)"
+
+
+class TasksMoved(_ResctrlEntry, frozen=True, kw_only=True, tag="task"):
+    """A thread and the resctrl group it was in; `start_time` tells it from a later thread of the same id."""
+
+    tid: int
+    start_time: int
+    """Ticks after boot, column 22 of /proc/TID/stat."""
+    group: str
+    """Where it was found; empty is the root group."""
+    into: str = ""
+    """Where we put it. A thread that another program has moved since is not put back."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its group before us, and ours."""
+        return (below_root(self.group), below_root(self.into))
+
+    @property
+    def place(self) -> Place:
+        """One place a thread: threads of one group may have come from several."""
+        return THREAD.place(self.into, str(self.tid), str(self.start_time))
+
+    def describe(self) -> str:
+        """The group that it returns to."""
+        return self.group or "root group"
+
+
+def below_root(group: str) -> str:
+    """The group without the empty name of the root group: `/mon_groups/NAME` monitors the root."""
+    return group.removeprefix(MON_GROUPS)
