@@ -298,8 +298,7 @@ class Migrations:
     ) -> None:
         self._api, self._drop_claims = api, drop_claims
         self._cluster = Cluster(api)
-        self._args = args
-        self._creator, self._adopts = creator, adopts
+        self.args, self.creator, self._adopts = args, creator, adopts
         self._pace = Pace.of(args)
         self.open = 0
         """Jobs that had not ended when they were last looked at."""
@@ -320,20 +319,10 @@ class Migrations:
         ApiError and ApiUnreachable when the jobs cannot be read; what goes wrong with a single job is reported, and
         does not keep the others."""
         find = Finder(self._api)
-        one = Round(self._cluster, self._args, self._pace, find, now, drop_claims=self._drop_claims)
-        ours = [job for job in self._cluster.jobs() if requests.ours(job, self._creator, adopts=self._adopts)]
+        one = Round(self._cluster, self.args, self._pace, find, now, drop_claims=self._drop_claims)
+        ours = [job for job in self._cluster.jobs() if requests.ours(job, self.creator, adopts=self._adopts)]
         self.open = sum(not job.finished for job in ours)
         return one.run(ours) if ours else []
-
-    @property
-    def args(self) -> MigrationControllerArgs:
-        """The profile's arguments."""
-        return self._args
-
-    @property
-    def creator(self) -> str:
-        """The mark of jobs that are ours to work on."""
-        return self._creator
 
 
 class _Desk(msgspec.Struct):

@@ -5,7 +5,6 @@ Source: Koordinator's controller finder. A ReplicaSet of a Deployment counts as 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -42,11 +41,13 @@ class _Resources(msgspec.Struct, frozen=True):
     resources: tuple[_Resource, ...] = ()
 
 
-class Finder(msgspec.Struct, dict=True):
+class Finder(msgspec.Struct):
     """Asks an API server about workloads, each once. Make one a round: what it knows does not get younger."""
 
     api: Api
     known: dict[str, Workload | None] = msgspec.field(default_factory=dict)
+    plurals: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    """Names of kinds in paths, by API version and kind."""
 
     def __call__(self, pod: PodView) -> Workload | None:
         """The workload of a pod. ApiError and ApiUnreachable when the server does not say."""
@@ -83,13 +84,9 @@ class Finder(msgspec.Struct, dict=True):
         found = msgspec.json.decode(answer.body, type=_Controller)
         return found if found.metadata.uid == owner.uid else None
 
-    @functools.cached_property
-    def _plurals(self) -> dict[str, dict[str, str]]:
-        return {}
-
     def _plural(self, api_version: str, kind: str) -> str:
         """Name of the kind in paths; empty when the server does not serve it."""
-        if api_version not in self._plurals:
+        if api_version not in self.plurals:
             try:
                 answer = self.api.request("GET", _root(api_version))
             except ApiError as error:
@@ -97,8 +94,8 @@ class Finder(msgspec.Struct, dict=True):
                     raise
                 return ""
             served = msgspec.json.decode(answer.body, type=_Resources).resources
-            self._plurals[api_version] = {one.kind: one.name for one in served if "/" not in one.name}
-        return self._plurals[api_version].get(kind, "")
+            self.plurals[api_version] = {one.kind: one.name for one in served if "/" not in one.name}
+        return self.plurals[api_version].get(kind, "")
 
     def _sets(self, namespace: str, deployment: _Controller) -> list[wire.ObjectMeta]:
         """ReplicaSets of a Deployment."""

@@ -41,16 +41,16 @@ def koordinator_answer(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple
 
 def koordinator_state(capacity: FreeCapacity) -> NodeState:
     """The node as the scheduler would see it: pods that the plan sends there hold what it would give them."""
-    return capacity.koordinator.once("after arrivals", lambda: _after_arrivals(capacity))
 
+    def after_arrivals() -> NodeState:
+        current = capacity.koordinator
+        for pod, _ in capacity.arrivals:
+            found = _allocation(pod, current) if koordinator_concerned(pod, capacity) else None
+            if isinstance(found, Allocation):
+                current = current.with_pod(found)
+        return current
 
-def _after_arrivals(capacity: FreeCapacity) -> NodeState:
-    current = capacity.koordinator
-    for pod, _ in capacity.arrivals:
-        found = _allocation(pod, current) if koordinator_concerned(pod, capacity) else None
-        if isinstance(found, Allocation):
-            current = current.with_pod(found)
-    return current
+    return capacity.koordinator.once("after arrivals", after_arrivals)
 
 
 def _allocation(pod: PodView, current: NodeState) -> Allocation | Refusal | None:

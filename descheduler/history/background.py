@@ -52,7 +52,7 @@ def follow(before: Requests, view: View, now: float) -> tuple[Requests, tuple[En
 
     Pods that say they are being moved are taken in whoever asked, so that a restart forgets nothing that was taken up.
     """
-    present = {pod.uid: pod for pod in _all(view)}
+    present = {pod.uid: pod for pod in view.everything()}
     ended = [over for request in before.values() if (over := _ended(request, present.get(request.uid), now))]
     done = {one.request.uid for one in ended}
     going: dict[str, Request] = {}
@@ -75,12 +75,6 @@ def counted(requests: Iterable[Request]) -> Iterator[tuple[str, str]]:
     """(node, namespace) of each request, for the limits."""
     for request in requests:
         yield request.node, request.namespace
-
-
-def _all(view: View) -> Iterator[PodView]:
-    for node in view.nodes.values():
-        yield from node.all_pods
-    yield from view.unbound
 
 
 def _ended(request: Request, pod: PodView | None, now: float) -> Ended | None:

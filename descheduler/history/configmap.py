@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from descheduler.history.memory import Kept
 from descheduler.history.past_evictions import Intent, Past
-from koordlite.kube.client.answers import Answer, ApiError
+from koordlite.kube.client.answers import ApiError
 from koordlite.model.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from koordlite.kube.client.access import Api
 
 NAME = "descheduler-memory"
 KEY = "history.json"
@@ -23,13 +26,6 @@ VERSION = 1
 MOST_BYTES = 900_000
 """An API server refuses a ConfigMap of more than one MiB."""
 MERGE = "application/merge-patch+json"
-
-
-class Api(Protocol):
-    """The part of `koordlite.kube.client.access.Api` that is needed."""
-
-    def request(self, method: str, path: str, *, body: object = None, content_type: str = "application/json") -> Answer:
-        """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -87,56 +83,43 @@ def decode(text: str, where: str) -> Kept:
     return Kept(found.owners, sightings, found.pending)
 
 
-def load(api: Api, namespace: str) -> Kept:
-    """Read the memory from the cluster; empty when nothing was ever kept.
-
-    InputError when what is there cannot be read, ApiError or ApiUnreachable when it cannot be fetched: to go on without
-    it would be to forget every loop.
-    """
-    try:
-        answer = api.request("GET", _path(namespace))
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return Kept()
-        raise
-    data = msgspec.json.decode(answer.body, type=_ConfigMap).data or {}
-    return decode(data[KEY], f"configmap/{namespace}/{NAME}") if KEY in data else Kept()
-
-
-def save(api: Api, namespace: str, kept: Kept) -> None:
-    """Keep it. The leader alone writes, so the last one wins; ApiError or ApiUnreachable when it was not kept."""
-    data = {KEY: encode(kept)}
-    try:
-        api.request("PATCH", _path(namespace), body={"data": data}, content_type=MERGE)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        labels = {"app.kubernetes.io/name": "descheduler"}
-        meta = {"name": NAME, "namespace": namespace, "labels": labels}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-        api.request("POST", _path(namespace).rpartition("/")[0], body=body)
-
-
-def _path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
-
-
 class ConfigMapStore:
     """The ConfigMap, read when a process begins to lead, written when there is something new."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
         self._written = ""
 
     def load(self) -> Kept:
-        """See `load`."""
-        kept = load(self._api, self._namespace)
+        """Read the memory from the cluster; empty when nothing was ever kept.
+
+        InputError when what is there cannot be read, ApiError or ApiUnreachable when it cannot be fetched: to go on
+        without it would be to forget every loop.
+        """
+        data: dict[str, str] = {}
+        try:
+            data = msgspec.json.decode(self._api.request("GET", self._path).body, type=_ConfigMap).data or {}
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+        kept = decode(data[KEY], f"configmap/{self._namespace}/{NAME}") if KEY in data else Kept()
         self._written = encode(kept)
         return kept
 
     def save(self, kept: Kept) -> None:
-        """See `save`; nothing is sent when the same stands there already."""
+        """Keep it, unless the same stands there already. The leader alone writes, so the last one wins; ApiError or
+        ApiUnreachable when it was not kept."""
         text = encode(kept)
-        if text != self._written:
-            save(self._api, self._namespace, kept)
-            self._written = text
+        if text == self._written:
+            return
+        try:
+            self._api.request("PATCH", self._path, body={"data": {KEY: text}}, content_type=MERGE)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            labels = {"app.kubernetes.io/name": "descheduler"}
+            meta = {"name": NAME, "namespace": self._namespace, "labels": labels}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {KEY: text}}
+            self._api.request("POST", self._path.rpartition("/")[0], body=body)
+        self._written = text

@@ -8,7 +8,7 @@ were there all along are no successors, however many of them there are.
 What a cycle is about to do is kept before it is done (`intents`), so that a process that ends in the middle forgets
 nothing: the next one asks the picture which of the pods went (`resumed`).
 
-Pure: the history is a value that goes into a cycle and comes out of it; `memory_store` keeps it on the cluster.
+Pure: the history is a value that goes into a cycle and comes out of it; `configmap` keeps it on the cluster.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import base64
 import functools
 import pathlib
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
@@ -17,9 +17,12 @@ from descheduler.metrics_sources.prometheus import Prometheus
 from descheduler.picture.cluster import Usage, View
 from descheduler.plan import Setup
 from descheduler.policy.upstream import MetricsProvider
-from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model.errors import Problem
 from koordlite.model.wire import metrics
+
+if TYPE_CHECKING:
+    from koordlite.kube.client.access import Api
 
 NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
@@ -28,13 +31,6 @@ SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_KEY = "prometheusAuthToken"
 """Where in a Secret the token for Prometheus is. Source: upstream."""
 _NOT_CONFIGURED = "no provider of this source is configured: add it to metricsProviders"
-
-
-class Api(Protocol):
-    """The part of `koordlite.kube.client.access.Api` that is needed."""
-
-    def request(self, method: str, path: str) -> Answer:
-        """Ask once."""
 
 
 def wanted(setup: Setup) -> tuple[tuple[str, str], ...]:

@@ -4,10 +4,9 @@ time as upstream does it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from descheduler.picture import amounts
-from descheduler.picture.amounts import Amounts
 from descheduler.picture.cluster import Usage
 from koordlite.model import times
 from koordlite.model.errors import Problem
@@ -90,7 +89,8 @@ class Smoothed:
         The first sample of a node counts as it is; after that new = 0.9 × old + 0.1 × sample.
         """
         for name, measured in sample.nodes.items():
-            self._nodes[name] = _mixed(self._nodes.get(name), measured)
+            old = self._nodes.get(name, measured)
+            self._nodes[name] = {resource: smooth(old.get(resource, use), use) for resource, use in measured.items()}
         nodes = {name: dict(use) for name, use in self._nodes.items()}
         return Usage(nodes, sample.pods, absent="" if nodes else sample.absent or NO_NODES)
 
@@ -98,12 +98,6 @@ class Smoothed:
         """Forget nodes that are no more."""
         known = set(names)
         self._nodes = {name: use for name, use in self._nodes.items() if name in known}
-
-
-def _mixed(old: Mapping[str, int] | None, sample: Amounts) -> dict[str, int]:
-    if old is None:
-        return dict(sample)
-    return {name: smooth(old.get(name, amount), amount) for name, amount in sample.items()}
 
 
 def smooth(old: int, sample: int) -> int:

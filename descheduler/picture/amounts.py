@@ -16,18 +16,13 @@ _NANO_PER_UNIT = 10**9
 _NANO_PER_MILLI = 10**6
 
 
-def unit_nano(resource: str) -> int:
-    """Nano-units in one unit of the resource."""
-    return _NANO_PER_MILLI if resource == "cpu" else _NANO_PER_UNIT
-
-
 def whole(resource: str, nano: int) -> int:
     """Nano-units as units of the resource, rounded away from zero.
 
     >>> whole("cpu", 1_500_000), whole("memory", 1_500_000)
     (2, 1)
     """
-    size = unit_nano(resource)
+    size = _NANO_PER_MILLI if resource == "cpu" else _NANO_PER_UNIT
     return -(-nano // size) if nano > 0 else nano // size
 
 

@@ -263,6 +263,12 @@ class View(msgspec.Struct, frozen=True, dict=True):
         for node in self.nodes.values():
             yield from node.pods
 
+    def everything(self) -> Iterator[PodView]:
+        """All pods of any phase, on nodes of the picture and without one."""
+        for node in self.nodes.values():
+            yield from node.all_pods
+        yield from self.unbound
+
     @functools.cached_property
     def indices(self) -> Mapping[str, LabelIndex]:
         """`groups` by label, by namespace."""

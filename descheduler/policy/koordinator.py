@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from descheduler.arguments.common import LabelSelector
 from descheduler.policy import upstream
-from descheduler.policy.upstream import BalancePlugins, DeschedulePlugins, PluginConfig, limit
+from descheduler.policy.upstream import JudgingPlugins, PluginConfig, limit
 from koordlite.model import duration
 from koordlite.model.settings import bounded, duration_text
 
@@ -16,8 +16,6 @@ PROFILE = "koord-descheduler"
 _PORT = 10251
 """Where koord-descheduler serves health and metrics."""
 _EVICTORS: Any = Literal["MigrationController", "DefaultEvictor"]
-_NO_DESCHEDULE = DeschedulePlugins()
-_NO_BALANCE = BalancePlugins()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,24 +85,15 @@ class FilterPlugins:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PluginSets:
+class PluginSets(JudgingPlugins):
     """The plugins of a profile by the point at which they work."""
 
-    deschedule: DeschedulePlugins = _NO_DESCHEDULE
-    """Plugins that name pods to evict."""
-    balance: BalancePlugins = _NO_BALANCE
-    """Plugins that even out nodes."""
     evict: EvictPlugins = EvictPlugins()
     """What carries evictions out."""
     filter: FilterPlugins = FilterPlugins()
     """What protects pods."""
     preevictionfilter: FilterPlugins = FilterPlugins()
     """Accepted for upstream's sake: in Koordinator every filter is asked last as well."""
-
-    @property
-    def judging(self) -> tuple[str, ...]:
-        """All plugins that name pods, each once."""
-        return tuple(dict.fromkeys((*self.deschedule.enabled, *self.balance.enabled)))
 
     @property
     def evictors(self) -> tuple[str, ...]:

@@ -129,13 +129,24 @@ class OtherPlugins:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PluginSets:
-    """The plugins of a profile by the point at which they work."""
+class JudgingPlugins:
+    """The plugins of a profile that name pods, by the point at which they work."""
 
     deschedule: DeschedulePlugins = DeschedulePlugins()
     """Plugins that name pods to evict."""
     balance: BalancePlugins = BalancePlugins()
     """Plugins that even out nodes."""
+
+    @property
+    def judging(self) -> tuple[str, ...]:
+        """All plugins that name pods, each once."""
+        return tuple(dict.fromkeys((*self.deschedule.enabled, *self.balance.enabled)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PluginSets(JudgingPlugins):
+    """The plugins of a profile by the point at which they work."""
+
     filter: FilterPlugins = FilterPlugins()
     """Plugins that protect pods."""
     preevictionfilter: FilterPlugins = FilterPlugins()
@@ -144,11 +155,6 @@ class PluginSets:
     """Accepted for upstream's sake: none."""
     presort: OtherPlugins = OtherPlugins()
     """Accepted for upstream's sake: none."""
-
-    @property
-    def judging(self) -> tuple[str, ...]:
-        """All plugins that name pods, each once."""
-        return tuple(dict.fromkeys((*self.deschedule.enabled, *self.balance.enabled)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

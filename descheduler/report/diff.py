@@ -96,9 +96,7 @@ def document(difference: Difference) -> dict[str, object]:
         "since": difference.since,
         "whyNot": difference.why_not,
         "unchanged": difference.same,
-        "changes": [
-            {"change": row.change, "pod": row.pod, "uid": row.uid, "text": row.text} for row in difference.rows
-        ],
+        "changes": [msgspec.structs.asdict(row) for row in difference.rows],
     }
 
 

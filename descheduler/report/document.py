@@ -138,15 +138,11 @@ def _common(plan: EvictionPlan) -> Mapping[tuple[str, str], _Common]:
 
 def left_by_limits(plan: EvictionPlan) -> Object:
     """Number of pods that only a limit keeps, by limit. Guards and the fit have nothing against them."""
-    return {reason: count for reason, count in plan.spared_by.items() if is_limit(reason)}
-
-
-def is_limit(reason: str) -> bool:
-    """The word of a limit, a budget or a pause: the pod goes in a later cycle, if things stay so."""
-    return reason.startswith("Limit") or reason in _LATER
+    return {reason: count for reason, count in plan.spared_by.items() if reason.startswith("Limit") or reason in _LATER}
 
 
 _LATER = ("DisruptionBudget", "OutsideWindow", "OwnerDelay", "BackOff")
+"""Words of budgets and pauses: as with a limit, the pod goes in a later cycle, if things stay so."""
 
 
 class _Outcomes:

@@ -50,23 +50,13 @@ def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[s
 
 def _called(view: View, name: str) -> list[PodView]:
     """Pods of this name; InputError when there is none."""
-    found = [pod for pod in _all(view) if pod.is_called(name)]
+    found = [pod for pod in view.everything() if pod.is_called(name)]
     if not found:
-        raise InputError(_unknown_pod(view, name))
+        bare = name.rpartition("/")[2]
+        close = sorted(pod.key for pod in view.everything() if bare in pod.key)[:3]
+        do = f"did you mean {', '.join(close)}?" if close else "write namespace/name as in the snapshot"
+        raise InputError(Problem("command line", "pod", name, "no pod of this name is in the snapshot", do))
     return found
-
-
-def _all(view: View) -> Iterator[PodView]:
-    for node in view.nodes.values():
-        yield from node.all_pods
-    yield from view.unbound
-
-
-def _unknown_pod(view: View, name: str) -> Problem:
-    bare = name.rpartition("/")[2]
-    close = sorted(pod.key for pod in _all(view) if bare in pod.key)[:3]
-    do = f"did you mean {', '.join(close)}?" if close else "write namespace/name as in the snapshot"
-    return Problem("command line", "pod", name, "no pod of this name is in the snapshot", do)
 
 
 def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:

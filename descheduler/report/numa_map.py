@@ -32,7 +32,13 @@ def draw(node: NodeView, wrong: Iterable[Outcome]) -> Markup:
     outcomes = list(wrong)
     hard = [o for o in outcomes if o.main.severity == "hard"]
     holders = {o.pod.key: held(o) for o in hard or outcomes}
-    zones = [(zone.id, [_cpu(cpu, node, holders) for cpu in zone.cpus]) for zone in node.topology.nodes]
+
+    def cell(cpu: int) -> _Cell:
+        pods, use = ", ".join(pod for pod, cpus in holders.items() if cpu in cpus), use_of(cpu, node)
+        words = f"CPU {cpu}: {use}{f', held by {pods}' if pods else ''}"
+        return _Cell(use, words, "var(--bad)" if pods else "", str(cpu))
+
+    zones = [(zone.id, [cell(cpu) for cpu in zone.cpus]) for zone in node.topology.nodes]
     return _drawing(f"CPUs of {node.name} by NUMA node", zones)
 
 
@@ -100,11 +106,6 @@ def held(outcome: Outcome) -> CPUSet:
     return cpuset.union(c.cpuset for c in outcome.pod.containers if c.container in blamed or "*" in blamed)
 
 
-def _cpu(cpu: int, node: NodeView, holders: Mapping[str, CPUSet]) -> _Cell:
-    pods, use = ", ".join(pod for pod, cpus in holders.items() if cpu in cpus), use_of(cpu, node)
-    return _Cell(use, f"CPU {cpu}: {use}{f', held by {pods}' if pods else ''}", "var(--bad)" if pods else "", str(cpu))
-
-
 def _drawn(cell: _Cell, x: int, y: int) -> Markup:
     place = {"x": x, "y": y, "width": _CELL, "height": _CELL, "rx": 4}
     box = el("rect", fill=COLOURS[cell.use], fill_opacity=1 if cell.ring else 0.35, **place)
@@ -142,12 +143,9 @@ _WRONG = Mapping[str, Sequence[Outcome]]
 
 def chosen(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[NodeView]:
     """Nodes with `text` in their name or in that of a misplaced pod there; those with most such pods first."""
-    nodes = [node for node in plan.view.nodes.values() if text in node.name or _has(wrong.get(node.name, ()), text)]
+    names = {name for name, outcomes in wrong.items() if any(text in outcome.pod.key for outcome in outcomes)}
+    nodes = [node for node in plan.view.nodes.values() if text in node.name or node.name in names]
     return sorted(nodes, key=lambda node: (-len(wrong.get(node.name, ())), node.name))
-
-
-def _has(wrong: Sequence[Outcome], text: str) -> bool:
-    return any(text in outcome.pod.key for outcome in wrong)
 
 
 def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
@@ -183,20 +181,11 @@ def _with_cpus(nodes: Sequence[NodeView]) -> list[NodeView]:
 def used(node: NodeView, zone: int) -> float | None:
     """Part of the zone's CPUs that someone has: the larger of what pods hold alone or is reserved, and of what the
     report says is not available any more. None when neither is known."""
-    parts = [part for part in (_held_part(node, zone), _reported_part(node, zone)) if part is not None]
-    return max(parts, default=None)
-
-
-def _held_part(node: NodeView, zone: int) -> float | None:
-    cpus = _cpus(node, zone)
-    return len(cpus & (node.pinned | node.reserved.known)) / len(cpus) if cpus else None
-
-
-def _reported_part(node: NodeView, zone: int) -> float | None:
     cpus, left = _cpus(node, zone), node.zones.get(zone, {}).get("cpu")
-    if not cpus or left is None:
+    if not cpus:
         return None
-    return min(1.0, max(0.0, 1 - left.milli / (1000 * len(cpus))))
+    kept = len(cpus & (node.pinned | node.reserved.known)) / len(cpus)
+    return kept if left is None else max(kept, min(1.0, max(0.0, 1 - left.milli / (1000 * len(cpus)))))
 
 
 def _cpus(node: NodeView, zone: int) -> CPUSet:

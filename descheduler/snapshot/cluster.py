@@ -7,9 +7,9 @@ would ask for it know that it is missing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from descheduler.snapshot import files
 from descheduler.snapshot.files import Objects
@@ -17,21 +17,12 @@ from descheduler.snapshot.pack import Packer
 from descheduler.snapshot.watches import Watches
 from koordlite.kube.client import backoff
 from koordlite.kube.client.answers import ApiError
-from koordlite.kube.client.paging import Page
 from koordlite.kube.watch.store import is_older
 from koordlite.model.errors import Problem
 from koordlite.model.wire import numatopology
 
-
-class Api(Protocol):
-    """The part of `koordlite.kube.client.access.Api` that is needed."""
-
-    @property
-    def url(self) -> str:
-        """Address of the server."""
-
-    def pages(self, path: str) -> Iterator[Page]:
-        """A list in parts; another resource version than before means that it began again."""
+if TYPE_CHECKING:
+    from koordlite.kube.client.access import Api
 
 
 PATHS: Mapping[str, str] = {

@@ -143,14 +143,10 @@ def as_promised(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[Co
 
 def numa_policy(pod: Pod, home: NodeView) -> str:
     """Koordinator's word for how the pod is to be aligned: the pod's own policy, else the node's; empty for neither."""
-    return pod.numa_policy or node_numa_policy(home)
-
-
-def node_numa_policy(home: NodeView) -> str:
-    """The node's policy in Koordinator's word: its label, else what kubelet reports for whole pods."""
-    labelled = home.node.labels.get(keys.NUMA_TOPOLOGY_POLICY, "")
+    # The node's policy is its label, else what kubelet reports for whole pods.
     reported = home.topology_policy == _SINGLE and home.topology_scope == "pod"
-    return labelled or ("SingleNUMANode" if reported else "")
+    of_node = home.node.labels.get(keys.NUMA_TOPOLOGY_POLICY) or ("SingleNUMANode" if reported else "")
+    return pod.numa_policy or of_node
 
 
 def _record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -41,6 +41,9 @@ def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | 
     is_searched = len(known.nodes) <= defaults.NUMA_NODES
     if not is_searched and (policy.policy == "restricted" or known.topology.cpus):
         reader.numa_nodes(obj.zones, known.owner, problems)
+    placements: dict[str, list[nrt.ContainerPlacement]] = defaultdict(list)
+    for container in placement.containers if placement else ():
+        placements[container.uid].append(container)
     found = Report(
         topology=known.topology,
         zones=known.available,
@@ -53,7 +56,7 @@ def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | 
         reservation=known.reservation,
         system_qos=known.system_qos,
         allocs={alloc.uid: alloc for alloc in known.kubelets_pods},
-        placements=_by_uid(placement.containers if placement else ()),
+        placements={uid: tuple(containers) for uid, containers in placements.items()},
         koordinator=node_report.of_reader(known, obj.topology_policies or ()) if is_searched else NO_REPORT,
     )
     return found, _seen_at(placement, known.owner, problems)
@@ -70,13 +73,6 @@ def observed_at(obj: wire.NRTObject) -> str | None:
 
 class _ObservedAt(msgspec.Struct, frozen=True, rename="camel"):
     observed_at: str | None = None
-
-
-def _by_uid(containers: Iterable[nrt.ContainerPlacement]) -> dict[str, tuple[nrt.ContainerPlacement, ...]]:
-    found: dict[str, list[nrt.ContainerPlacement]] = defaultdict(list)
-    for container in containers:
-        found[container.uid].append(container)
-    return {uid: tuple(placed) for uid, placed in found.items()}
 
 
 def _seen_at(placement: nrt.Placement | None, owner: str, problems: list[Problem]) -> float | None:

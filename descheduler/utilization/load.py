@@ -200,14 +200,8 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 def headroom(targets: Iterable[Load], *, prod: bool, names: Iterable[str]) -> dict[str, int]:
     """Amounts that the targets still take, in one sum."""
-    found = tuple(targets)
-    return {name: sum(_left(load, name, prod=prod) for load in found) for name in names}
-
-
-def _left(load: Load, name: str, *, prod: bool) -> int:
-    if prod:
-        return load.limits.prod_high[name] - load.prod_used.get(name, 0)
-    return load.limits.high[name] - load.used.get(name, 0)
+    limits = [(x.limits.prod_high, x.prod_used) if prod else (x.limits.high, x.used) for x in targets]
+    return {name: sum(high[name] - used.get(name, 0) for high, used in limits) for name in names}
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):

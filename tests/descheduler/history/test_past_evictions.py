@@ -273,4 +273,4 @@ def test_who_lost_the_lease_keeps_nothing(cluster: Any, api: access.Api) -> None
     loop.recall = CycleMemory(configmap.ConfigMapStore(api, "default"), leads=lambda: False)
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     loop.cycle(0)
-    assert configmap.load(api, "default") == Kept()
+    assert configmap.ConfigMapStore(api, "default").load() == Kept()

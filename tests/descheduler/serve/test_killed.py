@@ -77,11 +77,11 @@ def test_a_killed_process_leaves_word_of_what_it_evicted(tmp_path: pathlib.Path)
             process.kill()
         gone = {f"default/p-{n}" for n in range(3)} - {f"default/{name}" for name in staying(server)}
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
-        assert len(memory_store.load(api, "kube-system").pending) == 3
+        assert len(memory_store.ConfigMapStore(api, "kube-system").load().pending) == 3
         server.faults.clear()
         server.faults.add(Fault(verb="create", resource="pods/eviction", status=500, times=None))
         subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60, check=True)
-        kept = memory_store.load(api, "kube-system")
+        kept = memory_store.ConfigMapStore(api, "kube-system").load()
     assert len(gone) == 1
     assert {move.pod for past in kept.history.values() for move in past.moves} == gone
     assert kept.pending == ()
