@@ -17,7 +17,7 @@ SURGE_TOLERANCE = 0.1
 CEILING_PERCENT = 98
 """Of the node that best effort may use at most, however idle the rest is: the system stays reachable."""
 GROWTH = 0.02
-"""Of the node a second, after waits have taken CPU away, for so long as `CAREFUL_SECONDS`."""
+"""Of the node a round, for `CAREFUL_SECONDS` after waits have taken CPU away."""
 CAREFUL_SECONDS = 60.0
 LEARNING_SECONDS = 20.0
 """How long at most the limit is the formula's to find out what services wait by themselves."""
@@ -43,7 +43,7 @@ class Guidance(msgspec.Struct, frozen=True, kw_only=True):
     own: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Part of the time that a service waited while best effort kept to the formula, by uid."""
     learned_at: float | None = None
-    """When the first of these was learned."""
+    """When one of these was last learned."""
     kept_since: float | None = None
     """Since when best effort has kept to the formula, by its limit or of itself."""
     floor_at: float | None = None

@@ -36,6 +36,7 @@ DEFAULT_WAYS = [
     "koordinator:cpuset",
     "agent:cfsQuota",
     "agent:cpuset",
+    "agent:guided",
 ]
 
 
