@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from koordlite.formulas.eviction import evict_config, evict_order, evict_release
-from koordlite.formulas.eviction.evict_order import Candidates, Excess
+from koordlite.formulas.eviction.evict_order import Excess
 from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model import keys
 from koordlite.model.decision import Decision
@@ -174,37 +174,11 @@ def _use(_config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
         "lower_percent": lower,
         "window_seconds": window,
     }
-    if not release:
-        return Rule(Decision("evict/CPUEvict", "hold", "UseUnderThreshold", terms), candidates=_users(seen, release))
-    decision = Decision("evict/CPUEvict", "hold", "UseOverThreshold", {**terms, "release_cpu_milli": release})
-    cause = f"the node uses {terms['used_percent']} % of its CPU, {upper} % are allowed"
     most_used = max(mean.node.cpu, seen.usage.node.cpu)
     least = evict_release.to_threshold(used=most_used, capacity=capacity, threshold_percent=upper)
-    return _use_rule(seen, decision, release, least, cause)
-
-
-def _use_rule(seen: Snapshot, decision: Decision, release: int, least: int, cause: str) -> Rule:
-    candidates = _users(seen, release)
-    task = Task(
-        feature=evict_config.USED_CPU,
-        target=eviction.USED,
-        to_release={"cpu": release},
-        candidates=tuple(pod.uid for pod in candidates.order),
-        contributions=evict.contributions(seen.pods, "cpu", _used_milli(seen)),
-        least={"cpu": min(least, release)} if candidates.cause_stays else {},
-    )
-    return Rule(decision, task, candidates, cause)
-
-
-def _users(seen: Snapshot, release: int) -> Candidates:
-    used = _used_milli(seen)
-    return evict_order.by_priority(
-        seen.pods,
-        feature=evict_config.USED_CPU,
-        priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
-        amounts=used,
-        excess=Excess("cpu", used, release),
-    )
+    excess, feature = Excess("cpu", _used_milli(seen), release), evict_config.USED_CPU
+    candidates = evict.users(seen, feature, excess)
+    return evict.by_use(seen, feature, excess=excess, least=min(least, release), terms=terms, candidates=candidates)
 
 
 def _used_milli(seen: Snapshot) -> dict[str, int]:

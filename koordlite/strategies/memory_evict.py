@@ -7,10 +7,8 @@ import functools
 from collections.abc import Callable, Collection, Iterator
 
 from koordlite.formulas.eviction import evict_config, evict_order, evict_release
-from koordlite.formulas.eviction.evict_order import Candidates, Excess
-from koordlite.formulas.eviction.evict_walk import Task
+from koordlite.formulas.eviction.evict_order import Excess
 from koordlite.model.decision import Decision
-from koordlite.model.pod import eviction
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict, evict_requests, last_resort
@@ -105,34 +103,13 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
         "lower_percent": lower,
     }
     release = evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
-    by_pod = {uid: use.memory for uid, use in seen.usage.pods.items()}
-    candidates = _candidates(feature, seen, Excess("memory", by_pod, release))
     least = evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)
-    if not release:
-        return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
-    decision = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
-    task = Task(
-        feature=feature,
-        target=eviction.USED,
-        to_release={"memory": release},
-        candidates=tuple(pod.uid for pod in candidates.order),
-        contributions=evict.contributions(seen.pods, "memory", by_pod),
-        least={"memory": least} if candidates.cause_stays else {},
-    )
-    cause = f"the node uses {terms['used_percent']} % of its memory, {upper} % are allowed"
-    return Rule(decision, task, candidates, cause)
-
-
-def _candidates(feature: str, seen: Snapshot, excess: Excess) -> Candidates:
+    excess = Excess("memory", {uid: use.memory for uid, use in seen.usage.pods.items()}, release)
     if feature == evict_config.BE_MEMORY:
-        return evict_order.best_effort_by_memory(seen.pods, feature=feature, excess=excess)
-    return evict_order.by_priority(
-        seen.pods,
-        feature=feature,
-        priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
-        amounts=excess.used,
-        excess=excess,
-    )
+        candidates = evict_order.best_effort_by_memory(seen.pods, feature=feature, excess=excess)
+    else:
+        candidates = evict.users(seen, feature, excess)
+    return evict.by_use(seen, feature, excess=excess, least=least, terms=terms, candidates=candidates)
 
 
 _RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {

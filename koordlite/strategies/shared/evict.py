@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.eviction import evict_config, evict_order, evict_walk
-from koordlite.formulas.eviction.evict_order import Candidates
+from koordlite.formulas.eviction.evict_order import Candidates, Excess
 from koordlite.formulas.eviction.evict_walk import Amounts, Task, Walk
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
@@ -228,6 +228,44 @@ def _evidence(pod: Pod, rule: Rule, seen: Snapshot) -> Evidence:
     own = rule.candidates.unprotected.get(pod.uid)
     ignored: Evidence = {"ignored": own} if own else {}
     return {"feature": rule.task.feature, **rank, "priority": pod.priority_value, **releases, **ignored, **refusal}
+
+
+def by_use(
+    seen: Snapshot,
+    feature: str,
+    *,
+    excess: Excess,
+    least: int,
+    terms: Evidence,
+    candidates: Candidates,
+) -> Rule:
+    """The rule of a resource that the node uses beyond its threshold; `least` of it brings the use below that."""
+    release, resource = excess.release, excess.resource
+    if not release:
+        return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
+    evidence = {**terms, **amounts("release", {resource: release})}
+    task = Task(
+        feature=feature,
+        target=eviction.USED,
+        to_release={resource: release},
+        candidates=tuple(pod.uid for pod in candidates.order),
+        contributions=contributions(seen.pods, resource, excess.used),
+        least={resource: least} if candidates.cause_stays else {},
+    )
+    name = "CPU" if resource == "cpu" else resource
+    cause = f"the node uses {terms['used_percent']} % of its {name}, {terms['threshold_percent']} % are allowed"
+    return Rule(Decision(f"evict/{feature}", "hold", "UseOverThreshold", evidence), task, candidates, cause)
+
+
+def users(seen: Snapshot, feature: str, excess: Excess) -> Candidates:
+    """Pods that allow their eviction, up to the priority threshold of the ConfigMap."""
+    return evict_order.by_priority(
+        seen.pods,
+        feature=feature,
+        priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
+        amounts=excess.used,
+        excess=excess,
+    )
 
 
 def contributions(pods: Sequence[Pod], name: str, held: Mapping[str, int]) -> dict[str, dict[str, int]]:
