@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import cast
 
-from koordlite.apply import ended, inherited, kinds, unlisted, writer
+from koordlite.apply import inherited, kinds, unlisted, writer
 from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
@@ -185,10 +185,14 @@ class Applier:
             self._foreign.forget(place)
 
     def _record(self, entries: list[Entry], seen: Snapshot, *, tidy: bool) -> None:
-        """What ended leaves the journal when it has to be written anyway."""
+        """Note the entries. What ended leaves the journal when it has to be written anyway."""
         known = self._journal.by_place
         if any(entry.place not in known for entry in entries):
-            gone = frozenset(ended.places(self._host, self._journal.entries, seen)) if tidy else frozenset()
+            # Groups, threads and processes come and go for ever. Nothing has ended where kubelet's whole tree is out of
+            # sight.
+            tidy = tidy and seen.layout.kubepods in seen.cgroups
+            listed = self._journal.entries if tidy else ()
+            gone = frozenset(e.place for e in listed if kinds.of_entry(e).has_ended(e, self._host, seen))
             self._journal.record(entries, gone=gone)
             self._lately.keep(self._journal.by_place)
 
@@ -218,6 +222,43 @@ class Applier:
             if value is not None:
                 found[place] = value
         return found
+
+
+class Watching:
+    """The applier of an agent without a journal: nothing could be undone, so nothing is written."""
+
+    writes = False
+    held = 0
+
+    def state(self, time: float, uids: Collection[str]) -> RunState:
+        """Nothing is in force."""
+        return RunState()
+
+    def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
+        """No value is ours."""
+        return ()
+
+    def begin(self, groups: Collection[str], seen: Snapshot) -> None:
+        """No group has a value of ours."""
+
+    def apply(self, plan: Plan, seen: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
+        """No step is taken."""
+        return ()
+
+    def note_unlisted(self, view: ClusterView) -> None:
+        """There is no journal to note it in."""
+
+    def restore(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
+        """There is nothing to put back."""
+        return ()
+
+    def release(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
+        """There is nothing to give back."""
+        return ()
+
+    def trouble(self, now: float) -> tuple[FileTrouble, ...]:
+        """Nothing was tried."""
+        return ()
 
 
 def _noted(due: Sequence[Change], plan: Plan, work: Work) -> tuple[list[Entry], dict[Place, AppliedStep]]:

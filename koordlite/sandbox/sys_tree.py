@@ -1,11 +1,10 @@
-"""/sys of the emulated node: CPU topology, caches, NUMA nodes, and the mount points of cgroups and resctrl."""
+"""/sys of the emulated node: CPU topology, caches, NUMA nodes, disks, and the mount points of cgroups and resctrl."""
 
 from __future__ import annotations
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups.trees import Cgroups
-from koordlite.sandbox.machine import disks
-from koordlite.sandbox.machine.machine import LogicalCPU, Machine, NodeMemory
+from koordlite.sandbox.machine.machine import DISKS, PARTITIONS, LogicalCPU, Machine, NodeMemory
 from koordlite.sandbox.machine.tree import File, Link, Tree, constant
 from koordlite.sandbox.proc_tree import CGROUP_ROOT
 from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
@@ -33,7 +32,11 @@ def plant(tree: Tree, machine: Machine, cgroups: Cgroups, resctrl: EmulatedResct
     }
     for path, text in texts.items():
         tree.place(path, constant(f"{text}\n"))
-    disks.plant(tree)
+    for name, number in DISKS.items():
+        tree.place(f"/sys/block/{name}/dev", constant(f"{number}\n"))
+    for name, (disk, number) in PARTITIONS.items():
+        tree.place(f"/sys/block/{disk}/{name}/dev", constant(f"{number}\n"))
+        tree.place(f"/sys/block/{disk}/{name}/partition", constant(f"{name[-1]}\n"))
     _plant_mounts(tree, cgroups, resctrl)
 
 

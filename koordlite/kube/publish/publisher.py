@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.publish import node_patch, topology_patch
+from koordlite.kube.publish import patches
 from koordlite.kube.watch.reflector import View
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
@@ -103,7 +103,7 @@ class Publisher:
         held = self._node.view().objects.get(self._name)
         if not self._due("node", held is None or not all(change.stands(held) for change in changes)):
             return
-        body = node_patch.patch(changes, uid=held.metadata.uid if held else "")
+        body = patches.of_node(changes, uid=held.metadata.uid if held else "")
         path = f"/api/v1/nodes/{self._name}/status"
         try:
             self._node.written(self._api.request("PATCH", path, body=body, content_type=MERGE).body)
@@ -117,7 +117,7 @@ class Publisher:
         view = self._topology.view()
         held = self._held(view)
         for attempt in range(CONFLICTS + 1):
-            body = topology_patch.patch(held, changes) if held else None
+            body = patches.of_topology(held, changes) if held else None
             if body == {}:
                 return
             try:
@@ -140,7 +140,7 @@ class Publisher:
             node = self._node.view().objects.get(self._name)
             if node is None:
                 raise ApiError(404, "", "the Node that would own it is not known yet", named=self._name)
-            whole = topology_patch.fresh(node, changes, api_version=folder.removeprefix("/apis/").rpartition("/")[0])
+            whole = patches.new_topology(node, changes, api_version=folder.removeprefix("/apis/").rpartition("/")[0])
             answer = self._api.request("POST", folder, body=whole)
         self._topology.written(answer.body)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from koordlite.sandbox.cgroups.rules import Attribute, AttributeTable
 from koordlite.sandbox.cgroups.trees import Group
 from koordlite.sandbox.machine import kernel_text
-from koordlite.sandbox.machine.disks import NUMBERS
+from koordlite.sandbox.machine.machine import DISKS
 from koordlite.sandbox.machine.tree import refusal
 
 READ = "rbps"
@@ -45,7 +45,7 @@ def v1(extended: bool) -> AttributeTable:
 
 def read_limit(group: Group) -> int | None:
     """Bytes a second that may be read from the first disk; None without a limit."""
-    held = group.disks.get(READ, {}).get(NUMBERS["vda"])
+    held = group.disks.get(READ, {}).get(DISKS["vda"])
     return int(held) if held else None
 
 
@@ -59,7 +59,7 @@ def _service_bytes(disk: str, amount: int) -> str:
 
 def _served(group: Group, line: Callable[[str, int], str]) -> str:
     amount = int(group.read_bytes)
-    return line(NUMBERS["vda"], amount) if amount else ""
+    return line(DISKS["vda"], amount) if amount else ""
 
 
 def _lines(group: Group, word: str) -> str:
@@ -77,7 +77,7 @@ def _writer(word: str) -> Callable[[Group, bytes], None]:
 def _split(data: bytes) -> tuple[str, str]:
     """`MAJOR:MINOR VALUE`: ENODEV for a partition or no disk at all."""
     device, _, rest = data.decode("latin-1").strip().partition(" ")
-    if device not in NUMBERS.values():
+    if device not in DISKS.values():
         raise refusal(errno.ENODEV)
     return device, rest.strip()
 
@@ -95,7 +95,7 @@ def _keep(group: Group, word: str, device: str, value: str, *, unlimited: str) -
 
 def _shown_limits(group: Group) -> str:
     text = ""
-    for device in NUMBERS.values():
+    for device in DISKS.values():
         held = {word: group.disks.get(word, {}).get(device, "max") for word in _LIMITS}
         if set(held.values()) != {"max"}:
             text += f"{device} {' '.join(f'{word}={value}' for word, value in held.items())}\n"

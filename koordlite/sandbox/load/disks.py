@@ -1,4 +1,4 @@
-"""Who reads how much from the disks of the emulated node.
+"""Reads from the disks of the emulated node.
 
 Containers read from the first disk as their annotation says, at most what the limits of their group and those above
 leave them, and all of them together what the disk can do.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from koordlite.sandbox.cgroups import disk_files
 from koordlite.sandbox.cgroups.trees import Cgroups, Group
 from koordlite.sandbox.load.workloads import Workload
-from koordlite.sandbox.machine import disks
+from koordlite.sandbox.machine.machine import DISK_SPEED
 
 
 def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
@@ -24,7 +24,7 @@ def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_
         if group is not None:
             allowed.append((group, _within_limits(group, wanted, budgets, step_us)))
     total = sum(amount for _, amount in allowed)
-    part = min(1.0, disks.SPEED * step_us / 1e6 / total) if total else 0.0
+    part = min(1.0, DISK_SPEED * step_us / 1e6 / total) if total else 0.0
     for group, amount in allowed:
         for each in group.lineage():
             each.read_bytes += amount * part

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.machine.rdt import RDT
 
 GiB = 2**30
+DISKS: Mapping[str, str] = {"vda": "254:0", "vdb": "254:16"}
+"""Every machine has two disks, by name with their numbers; the first has two partitions."""
+PARTITIONS: Mapping[str, tuple[str, str]] = {"vda1": ("vda", "254:1"), "vda2": ("vda", "254:2")}
+DISK_SPEED = 400 * 2**20
+"""Bytes a second the first disk can read."""
 
 
 class LogicalCPU(msgspec.Struct, frozen=True):
