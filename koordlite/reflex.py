@@ -91,12 +91,13 @@ def _within(change: Change, groups: Collection[str]) -> bool:
 
 
 def new_groups(before: Snapshot, seen: Snapshot, groups: Collection[str]) -> frozenset[str]:
-    """The groups of pods that are to get their values before the tick: those in `groups` and those that `before` did
-    not show."""
+    """The groups of pods that are to get their values before the tick: those in `groups`, those that `before` did not
+    show, and the pods' groups above them, whose quotas on cgroup v1 have to grow first."""
     touched, known = glance.with_parents(groups), before.places
-    places = (p for uid, p in seen.places.items() if p.group in touched or p is not known.get(uid))
+    places = [p for uid, p in seen.places.items() if p.group in touched or p is not known.get(uid)]
     theirs = (group for place in places for group in place.all)
-    return frozenset(g for g in theirs if g in seen.cgroups and (g in groups or g not in before.cgroups))
+    fresh = frozenset(g for g in theirs if g in seen.cgroups and (g in groups or g not in before.cgroups))
+    return fresh | {place.group for place in places if not fresh.isdisjoint(place.all)} & seen.cgroups.keys()
 
 
 def added(before: Sequence[Decision], fresh: Iterable[Decision]) -> tuple[Decision, ...]:

@@ -54,6 +54,18 @@ def with_fresh_limits(seen: Snapshot, cgroups: Cgroups, time: float) -> Snapshot
     return dataclasses.replace(seen, time=time, cgroups={**kept, **fresh})
 
 
+def fresh_quotas(seen: Snapshot, cgroups: Cgroups, groups: Collection[str]) -> dict[str, Cgroup]:
+    """The groups above `groups` that `seen` shows, with the quotas they have now."""
+    names = [group.split("/") for group in groups]
+    above = {"/".join(parts[:depth]) for parts in names for depth in range(1, len(parts))} & seen.cgroups.keys()
+    present = {group: _state(cgroups, group, seen) for group in above}
+    return {
+        group: msgspec.structs.replace(seen.cgroups[group], quota_us=state.quota_us)
+        for group, state in present.items()
+        if state is not None
+    }
+
+
 def with_parents(groups: Collection[str]) -> frozenset[str]:
     """`groups` and the groups above them: that of a pod is among them where one of its groups is."""
     return frozenset(groups).union(group.rpartition("/")[0] for group in groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import cast
@@ -12,7 +13,7 @@ from koordlite import plan
 from koordlite.apply import inherited, writer
 from koordlite.apply.exclusive import ExclusiveCPUs
 from koordlite.apply.kind import Kind, Undoing, Work
-from koordlite.changes.cgroup import FIELDS, PLACE, CgroupChange
+from koordlite.changes.cgroup import FIELDS, PLACE, UNLIMITED, CgroupChange
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.fields import NUMBERS
@@ -26,6 +27,9 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 
 _LISTS = ("cpuset.cpus", "cpuset.mems")
+_QUOTA = "cpu.quota"
+_RELEASE_SECONDS = (0.002, 0.006, 0.012)
+"""Pauses between tries of a quota that a removed group may be in the way of."""
 _SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager", "numaAffinity")
 """Whose sets may be copied into a group when it is made."""
 
@@ -89,9 +93,12 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         try:
             host.cgroups.write(change.group, change.field, change.value)
         except OSError as error:
-            if change.field not in _LISTS or change.value or error.errno != errno.ENOSPC:
+            if change.field == _QUOTA and error.errno == errno.EINVAL and _is_within(host, change):
+                _write_once_released(host, change)
+            elif change.field in _LISTS and not change.value and error.errno == errno.ENOSPC:
+                return _write_everything(host, change.group, change.field)
+            else:
                 raise
-            return _write_everything(host, change.group, change.field)
         return change.describe()
 
     def value_before(self, entry: FileEntry, host: Host) -> Found | None:
@@ -243,6 +250,25 @@ def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
         host, change, lambda: _write_everything(host, entry.group, entry.field), gone=_gone(host, entry.group)
     )
     return msgspec.structs.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
+
+
+def _is_within(host: Host, change: CgroupChange) -> bool:
+    """Whether the groups that are there allow the quota: none above has less, none directly below has more."""
+    wanted = cast(int, change.value)
+    above = host.cgroups.state(change.group.rpartition("/")[0]).quota_us
+    below = (host.cgroups.state(f"{change.group}/{name}").quota_us for name in host.cgroups.children(change.group))
+    return (above in (None, UNLIMITED) or above >= wanted) and all(quota is None or quota <= wanted for quota in below)
+
+
+def _write_once_released(host: Host, change: CgroupChange) -> None:
+    """cgroup v1 takes no quota below that of a group further down, and a removed group counts until the kernel has
+    released it, some milliseconds later. OSError as the kernel gives it the last time."""
+    for pause in _RELEASE_SECONDS:
+        host.clock.wait(pause)
+        with contextlib.suppress(OSError):
+            host.cgroups.write(change.group, change.field, change.value)
+            return
+    host.cgroups.write(change.group, change.field, change.value)
 
 
 def _write_everything(host: Host, group: str, field: str) -> str:
