@@ -6,8 +6,7 @@ who wrote it last, so offers that were never taken back are known by their write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from koordlite import strategies
 from koordlite.changes.published import NodeAnnotation, NodeResource, ZoneAmount
@@ -28,14 +27,16 @@ def entries(view: ClusterView) -> Iterator[Entry]:
     owners[keys.ORIGIN_ALLOCATABLE] = owners[keys.BATCH_CPU]
     node, topology = view.node, view.topology
     if isinstance(node, objects.WrittenNodeObject):
-        ours = tuple(_ours(node.metadata.managed_fields or ()))
-        amounts, notes = _members(ours, "f:status", "f:allocatable"), _members(ours, "f:metadata", "f:annotations")
+        ours = [each for each in node.metadata.managed_fields or () if each.manager == OURS]
+        amounts = frozenset[str]().union(*(each.written("status", "allocatable") for each in ours))
+        notes = frozenset[str]().union(*(each.written("metadata", "annotations") for each in ours))
         for name in sorted(amounts & owners.keys() & (node.status.allocatable or {}).keys()):
             yield NodeResource(resource=name, previous=None, strategy=owners[name])
         for key in sorted(notes & owners.keys() & (node.metadata.annotations or {}).keys()):
             yield NodeAnnotation(key=key, previous=None, strategy=owners[key])
     if isinstance(topology, objects.WrittenNRTObject):
-        if not any("f:zones" in fields for fields in _ours(topology.metadata.managed_fields or ())):
+        writers = topology.metadata.managed_fields or ()
+        if not any(each.manager == OURS and "f:zones" in each.fields for each in writers):
             return
         for zone in topology.zones or ():
             for resource in zone.resources or ():
@@ -43,14 +44,3 @@ def entries(view: ClusterView) -> Iterator[Entry]:
                     yield ZoneAmount(
                         zone=zone.name, resource=resource.name, previous=None, strategy=owners[resource.name]
                     )
-
-
-def _ours(written: Iterable[objects.ManagedFields]) -> Iterator[dict[str, Any]]:
-    return (each.fields for each in written if each.manager == OURS)
-
-
-def _members(written: Iterable[dict[str, Any]], part: str, name: str) -> set[str]:
-    """The keys that one of the writes names in a map of the object."""
-    parts = (fields.get(part) for fields in written)
-    maps = (each.get(name) for each in parts if isinstance(each, dict))
-    return {key.removeprefix("f:") for each in maps if isinstance(each, dict) for key in each}

@@ -21,14 +21,8 @@ def last(entries: Iterable[ManagedFields]) -> OtherWriter | None:
     newest = max(writers, key=lambda each: (each.time, each.manager.startswith(OURS)), default=None)
     if newest is None or newest.manager.startswith(OURS):
         return None
-    metadata = newest.fields.get("f:metadata")
-    notes = metadata.get("f:annotations") if isinstance(metadata, dict) else None
-    written = notes if isinstance(notes, dict) else {}
-    return OtherWriter(
-        manager=newest.manager,
-        time=newest.time,
-        annotations=frozenset(key for key in topology_diff.ANNOTATIONS if f"f:{key}" in written),
-    )
+    annotations = newest.written("metadata", "annotations").intersection(topology_diff.ANNOTATIONS)
+    return OtherWriter(manager=newest.manager, time=newest.time, annotations=annotations)
 
 
 def at_work(found: OtherWriter | None, at_start: OtherWriter | None) -> OtherWriter | None:

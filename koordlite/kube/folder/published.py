@@ -37,7 +37,8 @@ class Published:
         self.annotations: dict[str, str | None] = {}
         self.topology: objects.NRTObject | None = None
         if folder is not None:
-            self._take_up(folder)
+            self.resources, self.annotations = self._read(folder / self._node_file, _ours) or ({}, {})
+            self.topology = self._read(folder / self._topology_file, msgspec.json.Decoder(objects.NRTObject).decode)
 
     def publish(
         self, changes: Iterable[ClusterChange], *, node: objects.NodeObject, topology: objects.NRTObject | None
@@ -85,10 +86,6 @@ class Published:
         kept = {name: amount for name, amount in (amounts or {}).items() if name not in self.resources}
         return kept | {name: str(amount) for name, amount in self.resources.items() if amount is not None}
 
-    def _take_up(self, folder: Path) -> None:
-        self.resources, self.annotations = self._read(folder / self._node_file, _ours) or ({}, {})
-        self.topology = self._read(folder / self._topology_file, _topology)
-
     def _read(self, path: Path, decode: Callable[[bytes], T]) -> T | None:
         try:
             return decode(path.read_bytes())
@@ -129,19 +126,9 @@ def _text(ours: object) -> str:
 
 
 def new_topology(node: objects.NodeObject) -> objects.NRTObject:
-    """An object that goes when the node goes.
-
-    As Koordinator makes it, but for `blockOwnerDeletion`: OwnerReferencesPermissionEnforcement allows that only to
-    those who may update nodes/finalizers, and nothing needs it.
-    """
-    name = node.metadata.name
-    owner = objects.OwnerReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid, controller=True)
-    metadata = objects.ObjectMeta(name=name, labels=keys.MADE_BY, owner_references=(owner,))
+    """An object that goes when the node goes, as Koordinator makes it."""
+    metadata = objects.ObjectMeta(name=node.metadata.name, labels=keys.MADE_BY, owner_references=(node.as_owner,))
     return objects.NRTObject(metadata=metadata, topology_policies=("None",))
-
-
-def _topology(raw: bytes) -> objects.NRTObject:
-    return msgspec.json.decode(raw, type=objects.NRTObject)
 
 
 def _replace(path: Path, content: object) -> None:

@@ -69,10 +69,7 @@ class CraneTopologyReport(BackgroundReport[TopologyObject]):
 
     def fresh(self, wanted: TopologyObject, owner: objects.NodeObject) -> dict[str, Any]:
         """As wanted, with its metadata."""
-        reference = objects.OwnerReference(
-            api_version="v1", kind="Node", name=owner.metadata.name, uid=owner.metadata.uid, controller=True
-        )
-        metadata = objects.ObjectMeta(name=owner.metadata.name, owner_references=(reference,))
+        metadata = objects.ObjectMeta(name=owner.metadata.name, owner_references=(owner.as_owner,))
         whole = structs.replace(wanted, metadata=metadata)
         return {"apiVersion": crane.API_VERSION, "kind": crane.KIND, **msgspec.to_builtins(whole)}
 

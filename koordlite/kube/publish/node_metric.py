@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.kube.client import micro_time
@@ -69,14 +71,9 @@ def spec(colocation: Colocation) -> dict[str, Any]:
 
 
 def fresh(node: objects.NodeObject, colocation: Colocation) -> dict[str, Any]:
-    """The whole object, owned by the Node, so that it goes when the node goes.
-
-    `blockOwnerDeletion` is left out: OwnerReferencesPermissionEnforcement allows it only to those who may update
-    nodes/finalizers.
-    """
-    name = node.metadata.name
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid, "controller": True}
-    metadata = {"name": name, "labels": dict(keys.MADE_BY), "ownerReferences": [owner]}
+    """The whole object, owned by the Node, so that it goes when the node goes."""
+    owners = [msgspec.to_builtins(node.as_owner)]
+    metadata = {"name": node.metadata.name, "labels": dict(keys.MADE_BY), "ownerReferences": owners}
     return {"apiVersion": API_VERSION, "kind": "NodeMetric", "metadata": metadata, "spec": spec(colocation)}
 
 

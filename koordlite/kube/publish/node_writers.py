@@ -7,22 +7,21 @@ each other's work for ever, and each sees only that its value did not stay.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
+from koordlite.formulas.topology.other_writer import OURS
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.client.background import BackgroundRequests
 from koordlite.model import keys
 from koordlite.model.errors import UNREADABLE, Problem
+from koordlite.model.wire import objects
 
 LOG = logging.getLogger(__name__)
 FIRST_SECONDS, AGAIN_SECONDS = 60.0, 600.0
 """After the start it is looked again soon: by then our own first write stands, or was overwritten."""
 MANAGER = "koord-manager"
-OURS = "koordlite"
-"""What the API server calls this program: the part of its user agent before the slash."""
 PLUGINS = {
     "kubernetes.io/batch-": "BatchResource",
     "kubernetes.io/mid-": "MidResource",
@@ -32,20 +31,8 @@ PLUGINS = {
 """By how a field begins, the plugin of the manager that writes it; source: Koordinator noderesource controller."""
 
 
-class _Entry(msgspec.Struct, rename="camel"):
-    """One of metadata.managedFields."""
-
-    manager: str = ""
-    time: str = ""
-    fields_v1: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    managed_fields: list[_Entry] | None = None
-
-
 class _Item(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    metadata: objects.MetaWithWriters = objects.MetaWithWriters()
 
 
 class _Nodes(msgspec.Struct):
@@ -62,28 +49,19 @@ class Writer(msgspec.Struct, frozen=True):
 
 
 def writers(raw: bytes, mine: Iterable[str]) -> tuple[Writer, ...]:
-    """Who but us wrote these fields last, by the list of the one Node; msgspec.DecodeError for what is no such list."""
+    """Other programs that wrote these fields last, by the list of the one Node.
+
+    msgspec.DecodeError for what is no such list.
+    """
     nodes, names = msgspec.json.decode(raw, type=_Nodes), sorted(set(mine))
-    entries = [entry for node in nodes.items for entry in node.metadata.managed_fields or ()]
-    found = (Writer(entry.manager, _among(names, entry), entry.time) for entry in entries)
-    return tuple(writer for writer in found if writer.fields and writer.name != OURS)
-
-
-def _among(names: Iterable[str], entry: _Entry) -> tuple[str, ...]:
-    written = set(_fields(entry))
-    return tuple(name for name in names if name in written)
-
-
-def _fields(entry: _Entry) -> Iterator[str]:
-    """Resources and annotations that the entry names."""
-    for part, name in (("f:status", "f:allocatable"), ("f:status", "f:capacity"), ("f:metadata", "f:annotations")):
-        fields = _member(_member(entry.fields_v1, part), name)
-        yield from (key.removeprefix("f:") for key in fields)
-
-
-def _member(fields: Any, name: str) -> dict[str, Any]:
-    found = fields.get(name) if isinstance(fields, dict) else None
-    return found if isinstance(found, dict) else {}
+    others: list[Writer] = []
+    for entry in (entry for node in nodes.items for entry in node.metadata.managed_fields or ()):
+        written = entry.written("status", "allocatable") | entry.written("status", "capacity")
+        written |= entry.written("metadata", "annotations")
+        fields = tuple(name for name in names if name in written)
+        if fields and entry.manager != OURS:
+            others.append(Writer(entry.manager, fields, entry.time))
+    return tuple(others)
 
 
 def problem(node: str, writer: Writer) -> Problem:

@@ -80,9 +80,8 @@ class NumatopologyReport(BackgroundReport[NumatopologySpec]):
 
     def fresh(self, wanted: NumatopologySpec, owner: objects.NodeObject) -> dict[str, Any]:
         """The spec, with its metadata."""
-        name = owner.metadata.name
-        reference = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": owner.metadata.uid, "controller": True}
-        return _body({"name": name, "ownerReferences": [reference]}, wanted)
+        references = [msgspec.to_builtins(owner.as_owner)]
+        return _body({"name": owner.metadata.name, "ownerReferences": references}, wanted)
 
     def change(self, path: str, held: bytes, wanted: NumatopologySpec) -> None:
         """Replace the spec where it differs."""

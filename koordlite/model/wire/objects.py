@@ -288,6 +288,16 @@ class NodeObject(WireObject, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
+    @property
+    def as_owner(self) -> OwnerReference:
+        """The reference of an object that goes when the Node goes.
+
+        `blockOwnerDeletion` is left out: OwnerReferencesPermissionEnforcement allows it only to those who may update
+        nodes/finalizers, and nothing needs it.
+        """
+        meta = self.metadata
+        return OwnerReference(api_version="v1", kind="Node", name=meta.name, uid=meta.uid, controller=True)
+
 
 class ConfigMapObject(WireObject, frozen=True):
     """A v1 ConfigMap."""
@@ -334,6 +344,13 @@ class ManagedFields(WireObject, frozen=True):
     time: str = ""
     subresource: str = ""
     fields: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
+
+    def written(self, *path: str) -> frozenset[str]:
+        """The keys it wrote in the map at `path`; none where it wrote nothing there."""
+        fields: Any = self.fields
+        for name in path:
+            fields = fields.get(f"f:{name}") if isinstance(fields, dict) else None
+        return frozenset(key.removeprefix("f:") for key in fields) if isinstance(fields, dict) else frozenset()
 
 
 class MetaWithWriters(ObjectMeta, frozen=True):
