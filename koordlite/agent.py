@@ -27,7 +27,7 @@ from koordlite.observe import Observer, prediction, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster, News
 from koordlite.record.moment import Moment
-from koordlite.report import degraded
+from koordlite.report import health
 from koordlite.report import tick as ticks
 from koordlite.report.tick import Tick
 from koordlite.wake import Waker
@@ -300,7 +300,7 @@ class Agent:
             because=because
             or self._unjournaled
             or self._unreleased
-            or degraded.why(seen, decisions, self._waker.state, stale_seconds),
+            or health.degradation(seen, decisions, self._waker.state, stale_seconds),
         )
         tick = dataclasses.replace(tick, faults=self._guard.past)
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
@@ -414,7 +414,7 @@ class Agent:
             return (), f"nothing was written: {error}"
         self._said.pop("apply", None)
         self._refused = log_refused(applied, self._refused)
-        return applied, degraded.refusals(applied)
+        return applied, health.refusals(applied)
 
     def _say(self, about: str, text: str) -> None:
         """What is wrong is logged when it comes up or changes, not each tick it lasts."""

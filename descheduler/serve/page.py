@@ -13,9 +13,8 @@ from descheduler.plan import EvictionPlan, Outcome
 from descheduler.report import numa_map
 from descheduler.serve.loop import CycleResult
 from koordlite.report import units
-from koordlite.report.html import page, strict
-from koordlite.report.html.page import Child, Markup, el
-from koordlite.report.html.strict import Strict
+from koordlite.report.html import page
+from koordlite.report.html.page import Child, Markup, Strict, el
 
 REFRESH_SECONDS = 30
 MAX_OUTCOMES = 100
@@ -57,7 +56,7 @@ class Cycle(msgspec.Struct, frozen=True):
 
 def served(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refresh: bool = True) -> Strict:
     """The page with the content security policy it is served under."""
-    return strict.strict(document(result, past, text, refresh=refresh), forms=True)
+    return page.strict(document(result, past, text, refresh=refresh), forms=True)
 
 
 def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refresh: bool = True) -> str:

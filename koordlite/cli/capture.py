@@ -19,7 +19,7 @@ from koordlite.record import capture as captures
 from koordlite.record import onefile
 from koordlite.record.mask import Mask, Names
 from koordlite.record.moment import Moment
-from koordlite.replay import again
+from koordlite.replay import verify
 
 
 def capture(args: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def capture(args: argparse.Namespace) -> int:
         path = folder / captures.MOMENT
         head = recording.head(machine, settings)
         if mask:
-            onefile.masked(path, head, lambda: [moment], decide=again.decided_again())
+            onefile.masked(path, head, lambda: [moment], decide=verify.decided_again())
         else:
             onefile.write(path, head, [moment])
     print(printable.lines(f"{folder}: {len(watching.items)} files, one moment{', masked' if mask else ''}"))

@@ -19,7 +19,7 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.record import onefile
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
-from koordlite.replay import again
+from koordlite.replay import verify
 
 
 def record(args: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
         break  # The first one, for the head.
     head = found.head or Head(koordlite=__version__)
     if args.mask:
-        return onefile.masked(path, head, lambda: found.moments(since=since), decide=again.decided_again())
+        return onefile.masked(path, head, lambda: found.moments(since=since), decide=verify.decided_again())
     return onefile.write(path, head, found.moments(since=since))
 
 
@@ -59,7 +59,7 @@ def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
         head = _observe(args, raw, seconds)
         if not args.mask:
             return sum(1 for _ in Record(path).moments()) if path.stat().st_size else 0
-        return onefile.masked(path, head, Record(raw).moments, decide=again.decided_again())
+        return onefile.masked(path, head, Record(raw).moments, decide=verify.decided_again())
 
 
 def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> Head:

@@ -21,8 +21,8 @@ from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import Threshold
 from koordlite.model.wire import objects as wire
 from koordlite.record.reader import Record
-from koordlite.replay import again, compare, html, json, text
-from koordlite.replay.otherwise import Other
+from koordlite.replay import compare, html, json, text, verify
+from koordlite.replay.what_if import Other
 from koordlite.report import units
 from koordlite.report.json.run_report import encode
 
@@ -42,7 +42,7 @@ def replay(args: argparse.Namespace) -> int:
         print(printable.lines(note), file=sys.stdout if args.output == "text" else sys.stderr)
     if other is None:
         with commandline.progress("deciding again"):
-            found = again.check(record.moments(since=since))
+            found = verify.check(record.moments(since=since))
         _print(args.output, check=found, record=record)
         return 0 if found.same else 1
     with commandline.progress("deciding with other settings"):
@@ -52,7 +52,7 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def _print(
-    output: str, *, record: Record, check: again.Check | None = None, compared: compare.Comparison | None = None
+    output: str, *, record: Record, check: verify.Check | None = None, compared: compare.Comparison | None = None
 ) -> None:
     """Exactly one of `check` and `compared` is there."""
     title = f"koordlite replay of {record.path.name}"

@@ -16,7 +16,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import resctrl_protocol
 from koordlite.model.snapshot import Snapshot
-from koordlite.report.explain import resctrl_overlap, resctrl_plan
+from koordlite.report.explain import resctrl_plan
 from koordlite.report.terminal import resctrl_map
 from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.values import ROOT, Resctrl
@@ -59,7 +59,7 @@ def _mode(fs: ResctrlFS, group: str) -> str:
 
 def _plan(args: argparse.Namespace, width: int) -> int:
     seen, decisions = _judged(args)
-    overlaps = list(resctrl_overlap.refused(seen.resctrl, decisions))
+    overlaps = list(resctrl_plan.overlaps(seen.resctrl, decisions))
     refused = bool(overlaps or resctrl_plan.refused(decisions))
     after = seen.resctrl if seen.resctrl.absent else resctrl_plan.planned(seen.resctrl, decisions)
     if args.output == "json":

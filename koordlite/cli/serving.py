@@ -99,7 +99,7 @@ def _folders(machine: Machine, settings: Settings, record: Path | None) -> dict[
 
 def _metrics(remote: KubeCluster | None, settings: Settings) -> Metrics:
     from koordlite.report.metrics.collector import Metrics
-    from koordlite.report.metrics.kubelet import KubeletMetrics
+    from koordlite.report.metrics.events import KubeletMetrics
 
     per_cpu, longer_psi = settings.http.metrics_per_cpu, settings.metrics.container_psi
     metrics = Metrics(started=time.time(), per_cpu=per_cpu, longer_psi=longer_psi)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay import text
-from koordlite.replay.again import Check
 from koordlite.replay.compare import Comparison, Point, Side
+from koordlite.replay.verify import Check
 from koordlite.report import threshold, units, view
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line

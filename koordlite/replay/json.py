@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.replay.again import Check
 from koordlite.replay.compare import Comparison
+from koordlite.replay.verify import Check
 from koordlite.report.json.run_report import Object, decided, fields
 
 VERSION = 1

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.replay.again import Check, Mismatch
 from koordlite.replay.compare import Comparison, Side, Turn
+from koordlite.replay.verify import Check, Mismatch
 from koordlite.report import threshold, units
 from koordlite.report.sentence import sentence
 from koordlite.strategies import limiting

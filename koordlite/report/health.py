@@ -1,18 +1,19 @@
 """Whether the agent lives and whether it is ready, as a list of checks, each with its reason in words.
 
 Alive means that rounds come, and end without a fault of our own: a restart helps against nothing else. Ready means
-that it sees what it has to see.
+that it sees what it has to see. Degraded is an agent that works with less than its configuration asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from koordlite.model.decision import Lacking
-from koordlite.model.snapshot import OF_OUR_REPORTS
-from koordlite.model.status import Faults
+from koordlite.changes import eviction
+from koordlite.model.decision import Decision, Lacking
+from koordlite.model.snapshot import OF_OUR_REPORTS, Snapshot
+from koordlite.model.status import AppliedStep, Faults, Reaction
 from koordlite.report.tick import Tick
 
 LATE_PERIODS = 3
@@ -42,13 +43,12 @@ def ready(tick: Tick, *, stale_seconds: float) -> tuple[Check, ...]:
     """Whether the last tick saw what it needs, and was judged and written without error."""
     # A refused pod of one strategy is no reason to call the whole agent unready; a rule that crashes is.
     crashed = (f"{d.strategy}: {d.evidence.get('error', '')}" for d in tick.decisions if d.reason == "StrategyFailed")
-    lacking = (f"{d.strategy} is required: {d.outcome.why}" for d in tick.decisions if isinstance(d.outcome, Lacking))
     return (
         Check("node", "" if tick.node else "the Node object has not been seen yet"),
-        Check("inputs", "; ".join(_stale(tick, stale_seconds))),
+        Check("inputs", _stale(tick.ages, stale_seconds)),
         Check("strategies", "; ".join(crashed)),
-        Check("hardware", next(lacking, "")),
-        Check("picture", _blind(tick)),
+        Check("hardware", next(iter(_lacking(tick.decisions)), "")),
+        Check("picture", tick.because if tick.because.startswith("no picture") else ""),
     )
 
 
@@ -62,11 +62,26 @@ def text(checks: Iterable[Check]) -> str:
     return "".join(f"[{'-' if c.why else '+'}]{c.name} {c.why or 'ok'}\n" for c in checks)
 
 
-def _stale(tick: Tick, limit: float) -> Iterator[str]:
-    for name, age in sorted(tick.ages.items()):
-        if age > limit and name not in OF_OUR_REPORTS:
-            yield f"{name} not confirmed for {age:.0f} s"
+def refusals(applied: Iterable[AppliedStep]) -> str:
+    """The first refused write and how many there were; empty where all went well.
+
+    A pod that may not go at present is no fault: a budget did its work, and the decisions tell it.
+    """
+    refused = [step for step in applied if not step.ok and step.place.kind is not eviction.PLACE]
+    return f"{len(refused)} writes refused, first {refused[0].place}: {refused[0].error}" if refused else ""
 
 
-def _blind(tick: Tick) -> str:
-    return tick.because if tick.because.startswith("no picture") else ""
+def degradation(snapshot: Snapshot, decisions: Iterable[Decision], reaction: Reaction, stale_seconds: float, /) -> str:
+    """What the configuration asks for and this machine does not have, and inputs older than the limit."""
+    lacking, stale = "; ".join(_lacking(decisions)), _stale(snapshot.ages, stale_seconds)
+    blind = f"agent.reaction is required, and not possible: {reaction.why}" if reaction.missing else ""
+    return lacking or stale or blind
+
+
+def _lacking(decisions: Iterable[Decision]) -> list[str]:
+    return [f"{d.strategy} is required: {d.outcome.why}" for d in decisions if isinstance(d.outcome, Lacking)]
+
+
+def _stale(ages: Mapping[str, float], limit_seconds: float) -> str:
+    old = {name: age for name, age in sorted(ages.items()) if age > limit_seconds and name not in OF_OUR_REPORTS}
+    return "; ".join(f"{name} not confirmed for {age:.0f} s" for name, age in old.items())

@@ -1,8 +1,10 @@
-"""What holds on the node once this tick's writes have landed: the picture, overlaid with the changes that went well."""
+"""What holds on the node once this tick's writes have landed: the picture, overlaid with the changes that went well,
+and what best effort would get if the strategies that only observe were enforced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -10,16 +12,18 @@ import msgspec
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import NodeResourceChange, TopologyChange
 from koordlite.changes.resctrl import SchemataChange
-from koordlite.model import cpuset
+from koordlite.model import cpuset, keys
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.errors import UNREADABLE
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.place import Place
+from koordlite.model.pod import resctrl_protocol as resctrl
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Snapshot, gives_way
 from koordlite.resctrl import schemata
+from koordlite.resctrl.values import CacheUse
 
 T = TypeVar("T")
 ROOT_GROUP = "(root)"
@@ -192,3 +196,65 @@ def _owners(snapshot: Snapshot) -> dict[int, str]:
     owners = {cpu: owner.value for cpus, owner in pinned for cpu in cpus}
     system = snapshot.system_qos.exclusive_cpus
     return owners | dict.fromkeys(system, "system") | dict.fromkeys(snapshot.reserved.cpus, "reserved")
+
+
+class Would(msgspec.Struct, frozen=True):
+    """Millicores and bytes; None where the strategy is enforced or off, so that nothing differs from what holds."""
+
+    limit: int | None = None
+    """What best-effort pods could use."""
+    batch_cpu: int | None = None
+    """What they could request."""
+    batch_memory: int | None = None
+
+
+def would(
+    snapshot: Snapshot, decisions: Iterable[Decision], modes: Mapping[str, str], done: Sequence[Change] = ()
+) -> Would:
+    """`done` are the changes that have been made."""
+    observed = [decision for decision in decisions if modes.get(decision.strategy) == "observe"]
+    limits = any(isinstance(decision.outcome, CPULimit) for decision in observed)
+    offers = modes.get("beAllocatable") == "observe"
+    if not limits and not offers:
+        return Would()
+    wanted = {change.place: change for change in done}
+    for change in (change for decision in observed for change in decision.changes):
+        wanted.setdefault(change.place, change)
+    made = tuple(wanted.values())
+    cpus = best_effort_cpus(snapshot, made) if limits else None
+    return Would(
+        limit=best_effort_limit(snapshot, cpus, made) if limits else None,
+        batch_cpu=node_resource(snapshot, keys.BATCH_CPU, made) if offers else None,
+        batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, made) if offers else None,
+    )
+
+
+class OwnedUse(msgspec.Struct, frozen=True):
+    """One cache as one owner uses it. A class has no pod; a pod has the class it counts with, which includes it."""
+
+    qos: str
+    cache: int
+    use: CacheUse
+    namespace: str = ""
+    pod: str = ""
+
+
+def cache_uses(seen: Snapshot) -> tuple[OwnedUse, ...]:
+    """Every measurement of a class and of a pod that has a group; the root group belongs to no pod."""
+    pods = {pod.uid: pod for pod in seen.pods}
+    found: list[OwnedUse] = []
+    for group, by_cache in sorted(seen.resctrl.use.items()):
+        pod = pods.get(resctrl.uid_of(group))
+        for cache, use in sorted(by_cache.items()):
+            if group in resctrl.CLASS_GROUPS:
+                found.append(OwnedUse(group, cache, use))
+            elif pod is not None:
+                found.append(OwnedUse(str(pod.qos_class), cache, use, pod.namespace, pod.name))
+    return tuple(found)
+
+
+def bandwidths(use: CacheUse) -> Iterator[tuple[str, float]]:
+    """Bytes per second by Koordinator's word for what is counted; nothing for what the hardware could not say."""
+    for word, rate in (("local", use.local_bytes_per_second), ("total", use.total_bytes_per_second)):
+        if rate is not None:
+            yield word, rate

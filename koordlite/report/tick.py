@@ -13,9 +13,8 @@ from koordlite.model.picture.usage import Pressure, Use
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, Pause, Reaction, WatchState
-from koordlite.report import present, resctrl_use, would
-from koordlite.report.present import CPUCell
-from koordlite.report.resctrl_use import OwnedUse
+from koordlite.report import present
+from koordlite.report.present import CPUCell, OwnedUse
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +116,7 @@ def build(
     enforced = [decision for decision in decisions if modes.get(decision.strategy) == "enforce"]
     done = present.landed(enforced, {step.place: step.ok for step in applied})
     cpus = present.best_effort_cpus(snapshot, done)
-    observed = would.would(snapshot, decisions, modes, done)
+    observed = present.would(snapshot, decisions, modes, done)
     return dataclasses.replace(
         _seen(snapshot),
         time=snapshot.time - started,
@@ -159,7 +158,7 @@ def _seen(snapshot: Snapshot) -> Tick:
         prod_cpu=present.prod_cpu(snapshot),
         be_cpu=usage.best_effort_cpu,
         be_policy="cpuset" if threshold.cpu_suppress_policy == "cpuset" else "cfsQuota",
-        cache_use=resctrl_use.rows(snapshot),
+        cache_use=present.cache_uses(snapshot),
         pressure=present.by_subject(snapshot, snapshot.pressure),
         numa_memory=present.by_subject(snapshot, snapshot.numa_memory),
         node_percentiles=snapshot.node_percentiles,

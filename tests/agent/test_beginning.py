@@ -10,7 +10,7 @@ from emulated import Emulated
 from koordlite.agent import Agent
 from koordlite.changes import cgroup
 from koordlite.record.moment import Moment
-from koordlite.replay import again
+from koordlite.replay import verify
 from koordlite.report.tick import Tick
 
 Make = Callable[[str], Emulated]
@@ -109,7 +109,7 @@ def test_the_round_is_judged_again_from_a_record(emulate: Make) -> None:
         agent.tick()
         moments.append(agent.judged)
     assert moments[-2].new_groups
-    assert again.check(moments).same
+    assert verify.check(moments).same
 
 
 @pytest.mark.parametrize("mode", ["observe", "off"])

@@ -19,7 +19,7 @@ from koordlite.model.decision import Decision
 from koordlite.record import onefile
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
-from koordlite.replay import again
+from koordlite.replay import verify
 from koordlite.report import sentence
 from koordlite.report.explain import numa
 from koordlite.report.tick import Tick
@@ -274,11 +274,11 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
             moments.append(agent.judged)
     assert moments[-1].seen.affinity.connections
     onefile.write(tmp_path / "plain", Head(koordlite="1"), moments)
-    onefile.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, again.decided_again())
+    onefile.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, verify.decided_again())
     for name in ("plain", "masked"):
         read = list(Record(tmp_path / name).moments())
         assert read[-1].seen.affinity.connections == moments[-1].seen.affinity.connections
-        found = again.check(read)
+        found = verify.check(read)
         assert found.same, found.mismatches
 
 

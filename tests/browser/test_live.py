@@ -12,7 +12,7 @@ from chromium import Browser
 from koordlite.http.answers import Plain
 from koordlite.http.server import Server
 from koordlite.report.html import filter as filters
-from koordlite.report.html import page, strict
+from koordlite.report.html import page
 from koordlite.report.html.page import Markup, el
 from koordlite.report.json.answer import Answer
 
@@ -45,7 +45,7 @@ class Changing:
         if self.status != 200:
             return Plain(self.status, "not now", {"Connection": "close"})
         every = self.refresh_seconds
-        made = strict.strict(page.page(f"at {self.asked}", *self.body(), refresh_seconds=every, script=filters.SCRIPT))
+        made = page.strict(page.page(f"at {self.asked}", *self.body(), refresh_seconds=every, script=filters.SCRIPT))
         # A server that is closed here still serves the connections that it has; a process that ended would not.
         return Answer(200, "text/html", made.text.encode(), {**made.headers, "Connection": "close"})
 

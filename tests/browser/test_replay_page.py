@@ -10,7 +10,7 @@ from emulated import Emulated
 
 from koordlite.record.moment import Moment
 from koordlite.replay import compare, html
-from koordlite.replay.otherwise import Other
+from koordlite.replay.what_if import Other
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -23,7 +23,7 @@ from koordlite.host import pause_file
 from koordlite.host.journal.journal import Journal
 from koordlite.model.status import Pause
 from koordlite.report import view
-from koordlite.report.metrics import pause as metrics
+from koordlite.report.metrics import collector
 from koordlite.report.tick import Tick
 
 
@@ -87,10 +87,10 @@ def test_words_and_metrics_of_a_pause() -> None:
     assert view.pause(pause, wall=1_767_225_600.0) == (
         "until 2026-01-01 01:00:00 UTC (1:00:00 left) by koordlite pause: kernel upgrade; what is in force stays"
     )
-    paused, end = metrics.families(Tick(time=0.0, pause=pause))
+    paused, end = collector.pause(Tick(time=0.0, pause=pause))
     assert [(s.labels, s.value) for s in paused.samples] == [({"by": "command"}, 1)]
     assert [s.value for s in end.samples] == [1_767_229_200.0]
-    paused, end = metrics.families(Tick(time=0.0))
+    paused, end = collector.pause(Tick(time=0.0))
     assert [s.value for s in paused.samples] == [0]
     assert end.samples == []
 

@@ -17,7 +17,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.pod import pod_reader
 from koordlite.model.settings import Mode
 from koordlite.report.history import History
-from koordlite.report.terminal import line_limit
+from koordlite.report.terminal import decision_log
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
 from koordlite.report.tick import Tick
 
@@ -172,17 +172,17 @@ def test_a_few_containers_are_published_as_they_are() -> None:
 
 def test_a_subject_fills_so_many_lines_and_the_rest_is_counted() -> None:
     now = [0.0]
-    limit = line_limit.LineLimit(lambda: now[0])
+    limit = decision_log.LineLimit(lambda: now[0])
     taken = [limit.take("pod/a") for _ in range(30)]
-    assert taken == [0] * line_limit.MOST_LINES + [None] * (30 - line_limit.MOST_LINES)
+    assert taken == [0] * decision_log.MOST_LINES + [None] * (30 - decision_log.MOST_LINES)
     assert limit.take("pod/b") == 0
-    now[0] = line_limit.SECONDS
-    assert limit.take("pod/a") == 30 - line_limit.MOST_LINES
+    now[0] = decision_log.WINDOW_SECONDS
+    assert limit.take("pod/a") == 30 - decision_log.MOST_LINES
     assert limit.take("pod/a") == 0
 
 
 def test_subjects_that_come_and_go_are_forgotten() -> None:
-    limit: Any = line_limit.LineLimit(lambda: 0.0)
-    for number in range(3 * line_limit.MOST_SUBJECTS):
+    limit: Any = decision_log.LineLimit(lambda: 0.0)
+    for number in range(3 * decision_log.MOST_SUBJECTS):
         limit.take(f"pod/{number}")
-    assert len(limit._windows) <= line_limit.MOST_SUBJECTS
+    assert len(limit._windows) <= decision_log.MOST_SUBJECTS

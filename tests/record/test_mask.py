@@ -13,7 +13,7 @@ from koordlite.record.mask import Mask, Names
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
-from koordlite.replay import again
+from koordlite.replay import verify
 
 NAMES = ("payments-api", "secret-batch", "node-a", "team-blue", "owner")
 
@@ -41,7 +41,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> list[Moment]:
 def masked(named: list[Moment], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("masked") / "a.record"
     head = Head(koordlite="1", node="node-a", machine="host-7")
-    assert onefile.masked(path, head, lambda: named, decide=again.decided_again()) == len(named)
+    assert onefile.masked(path, head, lambda: named, decide=verify.decided_again()) == len(named)
     return path
 
 
@@ -66,7 +66,7 @@ def test_what_rules_read_stays(named: list[Moment], masked: Path) -> None:
 
 
 def test_judged_again_it_gives_the_decisions_it_holds(named: list[Moment], masked: Path) -> None:
-    assert again.check(Record(masked).moments()).same
+    assert verify.check(Record(masked).moments()).same
     reasons = [[d.reason for d in moment.decisions] for moment in Record(masked).moments()]
     assert reasons == [[d.reason for d in moment.decisions] for moment in named]
 

@@ -13,7 +13,7 @@ from koordlite.changes.resctrl import SchemataChange
 from koordlite.model.snapshot import Snapshot
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
-from koordlite.replay import again, text
+from koordlite.replay import text, verify
 
 Eventful = tuple[Path, list[Moment]]
 
@@ -35,7 +35,7 @@ def test_what_is_read_is_what_the_agent_had(eventful: Eventful) -> None:
 
 def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
     folder, moments = eventful
-    found = again.check(Record(folder).moments())
+    found = verify.check(Record(folder).moments())
     assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
     assert found.decisions == sum(len(moment.decisions) for moment in moments)
     assert "every decision is the same as recorded" in text.check(found)
@@ -45,7 +45,7 @@ def test_a_limit_that_followed_what_services_waited_comes_out_as_recorded(guided
     folder, moments = guided
     reasons = {d.reason for moment in moments for d in moment.decisions if d.strategy == "cpuSuppress"}
     assert {"WaitCauseUnknown", "ServicesWait", "ServicesDoNotWait"} <= reasons
-    found = again.check(Record(folder).moments())
+    found = verify.check(Record(folder).moments())
     assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
 
 
@@ -56,7 +56,7 @@ def test_a_decision_that_was_changed_is_found_and_named(eventful: Eventful) -> N
         moments[3], decisions=(msgspec.structs.replace(first, reason="Otherwise"), *rest)
     )
     moments[4] = msgspec.structs.replace(moments[4], decisions=moments[4].decisions[:-1])
-    found = again.check(moments)
+    found = verify.check(moments)
     assert not found.same
     assert found.wrong == 2
     assert found.mismatches[0].recorded and found.mismatches[0].recorded.reason == "Otherwise"
@@ -72,11 +72,11 @@ def test_a_strategy_that_failed_fails_again(eventful: Eventful, monkeypatch: pyt
 
     broken = tuple(msgspec.structs.replace(r, decide=fail) if r.name == "cpuSuppress" else r for r in rules)
     monkeypatch.setattr(strategies, "discover", lambda: broken)
-    decisions = again.Judge().decisions(eventful[1][0])
+    decisions = verify.Judge().decisions(eventful[1][0])
     failed = [decision for decision in decisions if decision.reason == "StrategyFailed"]
     assert [decision.subject for decision in failed] == ["cpuSuppress"]
     assert len({decision.strategy for decision in decisions}) > 5
 
 
 def test_an_empty_record_says_so() -> None:
-    assert text.check(again.check([])) == "the record is empty\n"
+    assert text.check(verify.check([])) == "the record is empty\n"

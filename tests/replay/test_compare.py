@@ -16,8 +16,8 @@ from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.replay import compare, html, text
 from koordlite.replay import json as as_json
-from koordlite.replay.again import Judge
-from koordlite.replay.otherwise import Course, Other
+from koordlite.replay.verify import Judge
+from koordlite.replay.what_if import Course, Other
 from koordlite.report.json.run_report import encode
 
 

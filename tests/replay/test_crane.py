@@ -12,7 +12,7 @@ from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
 from koordlite.record.store import Recorder
-from koordlite.replay import again, text
+from koordlite.replay import text, verify
 
 
 def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
@@ -37,10 +37,10 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
     read = list(Record(tmp_path / "record").moments())
     assert read == moments
     assert read[-1].seen.crane.promises["uid-nginx"].policy == "exclusive"
-    found = again.check(read)
+    found = verify.check(read)
     assert found.wrong == 0, text.check(found)
     path, head = tmp_path / "masked.record", Head(koordlite="test", node="node-a")
-    assert onefile.masked(path, head, lambda: moments, decide=again.decided_again()) == len(moments)
+    assert onefile.masked(path, head, lambda: moments, decide=verify.decided_again()) == len(moments)
     masked = list(Record(path).moments())
     assert "telling-name" not in repr(masked)
-    assert again.check(masked).wrong == 0, "masked, it gives the same decisions"
+    assert verify.check(masked).wrong == 0, "masked, it gives the same decisions"

@@ -17,8 +17,8 @@ from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
 from koordlite.replay import compare
-from koordlite.replay.again import Judge
-from koordlite.replay.otherwise import Course, Other
+from koordlite.replay.verify import Judge
+from koordlite.replay.what_if import Course, Other
 from koordlite.simulation import reading
 from koordlite.simulation.reading import Play
 from koordlite.simulation.stage import Stage

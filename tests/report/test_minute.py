@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordlite import changes
 from koordlite.model.status import AppliedStep
-from koordlite.report.minute import Minutes
+from koordlite.report.terminal.decision_log import Minutes
 from koordlite.report.tick import Tick
 
 STEPS = (

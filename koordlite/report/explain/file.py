@@ -7,7 +7,7 @@ from typing import Any
 
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
-from koordlite.report.explain import pieces, place_names, places
+from koordlite.report.explain import pieces, places
 from koordlite.report.json import run_report
 from koordlite.report.past import Remembered
 from koordlite.report.tick import Tick
@@ -50,10 +50,10 @@ def matching(path: str, tick: Tick, past: Remembered) -> list[Place]:
         raise ValueError("name a file: explain file PATH")
     fought = {*past.foreign, *(found.place for found in tick.troubles)}
     groups = places.groups(tick.picture)
-    spelled = (path, *place_names.spellings(path, tick.picture))
+    spelled = (path, *places.spellings(path, tick.picture))
     found = [p for p in known(tick, past) if any(places.concerns(each, p, groups) for each in spelled)]
     if not found and tick.picture:
-        place_names.check(path, tick.picture)
+        places.check(path, tick.picture)
     return sorted(found, key=lambda place: (place not in fought, place))
 
 

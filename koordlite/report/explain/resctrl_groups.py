@@ -7,11 +7,11 @@ from typing import Any
 
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
-from koordlite.report import resctrl_use, units
+from koordlite.report import present, units
 from koordlite.report.explain import pieces
 from koordlite.report.json import run_report
 from koordlite.report.past import Remembered
-from koordlite.report.resctrl_use import OwnedUse
+from koordlite.report.present import OwnedUse
 from koordlite.report.tick import Tick
 
 SUBJECT = "resctrl"
@@ -55,7 +55,7 @@ def _use(owned: OwnedUse) -> str:
     who = f"pod {owned.namespace}/{owned.pod}" if owned.pod else f"class {owned.qos}"
     occupied = owned.use.occupancy_bytes
     parts = [f"{units.size(occupied)} of cache"] if occupied is not None else []
-    parts += [f"{word} {units.size(rate)}/s" for word, rate in resctrl_use.bandwidths(owned.use)]
+    parts += [f"{word} {units.size(rate)}/s" for word, rate in present.bandwidths(owned.use)]
     return f"{who}, cache {owned.cache}: {', '.join(parts) or 'not counted by this hardware'}"
 
 

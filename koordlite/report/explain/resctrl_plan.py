@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model.decision import Decision
 from koordlite.report.sentence import sentence
-from koordlite.resctrl import schemata
+from koordlite.resctrl import masks, schemata
 from koordlite.resctrl.values import ROOT, ControlGroup, Resctrl
 
 _REFUSALS = ("refuse", "skip")
@@ -39,7 +39,7 @@ def planned(machine: Resctrl, decisions: Iterable[Decision]) -> Resctrl:
 def text(decisions: Sequence[Decision], overlaps: Sequence[str] = (), *, width: int = 80) -> str:
     """Every decision: first what would be done, then what holds already, then what would be refused and why.
 
-    `overlaps` lists writes that the kernel would refuse, see `resctrl_overlap`.
+    `overlaps` lists writes that the kernel would refuse, as the function of that name finds them.
     """
     todo = [d for d in decisions if d.changes]
     not_done = refused(decisions)
@@ -104,3 +104,42 @@ def _steps(decision: Decision) -> Iterator[str]:
                 yield f"move {len(tids)} threads into {group or 'the root group'}"
             case ResctrlReturn(group):
                 yield f"give {group} back as it was found"
+
+
+_EXCLUSIVE = "exclusive"
+
+
+def overlaps(machine: Resctrl, decisions: Iterable[Decision]) -> Iterator[str]:
+    """A sentence for each write that the kernel would refuse because it overlaps an exclusive group.
+
+    `machine` has the groups' modes. Source: Linux resctrl document, "mode"; under CDP both code and data of the other
+    group count.
+    """
+    for change in (change for decision in decisions for change in decision.changes):
+        if isinstance(change, SchemataChange) and change.resource in machine.caches:
+            for name, group in machine.groups.items():
+                taken = _taken(change, group)
+                if name != change.group and taken and _is_alone(machine, name, change.group):
+                    yield _sentence(change, name or "the root group", taken)
+
+
+def _is_alone(machine: Resctrl, *names: str) -> bool:
+    """One of the two groups is exclusive; a group that is about to be made shares."""
+    return any(name in machine.groups and machine.groups[name].mode == _EXCLUSIVE for name in names)
+
+
+def _taken(change: SchemataChange, group: ControlGroup) -> dict[int, int]:
+    """The ways of each cache that both have."""
+    level = change.resource[:2]
+    found = dict.fromkeys(change.values, 0)
+    for resource, held in group.schemata.items():
+        if resource.startswith(level):
+            for cache, mask in change.values.items():
+                found[cache] |= mask & held.get(cache, 0)
+    return {cache: ways for cache, ways in found.items() if ways}
+
+
+def _sentence(change: SchemataChange, name: str, taken: dict[int, int]) -> str:
+    where = "; ".join(f"ways {masks.format_ways(ways)} of cache {cache}" for cache, ways in taken.items())
+    ours = change.group or "the root group"
+    return f"{change.resource} of {ours} overlaps {name}, and one of them is exclusive: {where}"

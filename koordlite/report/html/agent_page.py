@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from koordlite.report import pods, units, view
 from koordlite.report.explain import pieces
 from koordlite.report.history import DecisionEvent
-from koordlite.report.html import chart, decisions, node_parts, page, pods_table, strict
+from koordlite.report.html import chart, decisions, node_parts, page
 from koordlite.report.html import filter as filters
-from koordlite.report.html.page import Child, Markup, el
-from koordlite.report.html.strict import Strict
+from koordlite.report.html.page import Child, Markup, Strict, el
 from koordlite.report.past import Remembered
 from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
@@ -23,7 +22,7 @@ MAX_PLACES = 40
 
 def served(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> Strict:
     """The page with its policy. `links` are the other paths of the server; with `refresh` it reloads itself."""
-    return strict.strict(document(tick, past, links=links, refresh=refresh))
+    return page.strict(document(tick, past, links=links, refresh=refresh))
 
 
 def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> str:
@@ -61,7 +60,7 @@ def _body(tick: Tick, past: Remembered) -> list[Markup]:
     return [
         _tiles(tick),
         _chart(tick, past),
-        pods_table.section(pods.of(tick, past.events), link="explain/pod/"),
+        node_parts.pods_section(pods.of(tick, past.events), link="explain/pod/"),
         _machine(tick),
         _pressure(tick),
         _decisions(past.events),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from koordlite.model.decision import Decision
-from koordlite.report import units, view
+from koordlite.report import pod_rows, units, view
 from koordlite.report.history import DecisionEvent, Row
 from koordlite.report.html import page
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Child, Markup, el
+from koordlite.report.pod_rows import PodRow
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence, terms
 from koordlite.report.tick import Tick
@@ -113,3 +115,39 @@ def _ground(cell: CPUCell) -> str:
     if not cell.best_effort:
         return ground
     return "background:var(--both)" if cell.owner == "LS" else f"{ground};box-shadow:inset 0 -4px var(--both)"
+
+
+PODS_SHOWN = 12
+"""Pods of the table that is open."""
+DECISION_LONGEST = 140
+"""Characters of a decision: the whole is in the decisions, or behind the link of its pod."""
+
+
+def pods_section(
+    rows: Sequence[PodRow], *, link: str = "", shown: int = PODS_SHOWN, longest: int = DECISION_LONGEST
+) -> Markup:
+    """`rows` as `pods.of` gives them. With `link` each name leads to that path and the name. The first `shown` are
+    open; of a decision `longest` characters are there."""
+    more = rows[shown:]
+    others = (
+        page.details(f"{len(more)} more pod{'s' if len(more) > 1 else ''}", _pods_table(more, link, longest))
+        if more
+        else None
+    )
+    note = "The busiest first. Pressure: the part of the last ten seconds in which some task of the pod waited."
+    return page.section("Pods", _pods_table(rows[:shown], link, longest), others, note=note if rows else None)
+
+
+def _pods_table(rows: Sequence[PodRow], link: str, longest: int) -> Markup:
+    heads = [f"{column.title}{'#' if column.is_number else ''}" for column in pod_rows.COLUMNS]
+    return page.table(
+        heads, [_pod_cells(row, link, longest) for row in rows], empty="no pod runs here", stacked=True, labelled=True
+    )
+
+
+def _pod_cells(row: PodRow, link: str, longest: int) -> list[Child]:
+    shown: dict[str, Child] = {column.key: column.show(row) for column in pod_rows.COLUMNS}
+    if link:
+        shown["name"] = el("a", row.name, href=f"{link}{row.name}")
+    shown["decided"] = textwrap.shorten(pod_rows.decided(row), longest, placeholder=" …")
+    return list(shown.values())

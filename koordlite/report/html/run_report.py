@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.report import pods, threshold, units, view
 from koordlite.report.history import History, Row
-from koordlite.report.html import chart, decisions, node_parts, page, pods_table
+from koordlite.report.html import chart, decisions, node_parts, page
 from koordlite.report.html import filter as filters
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
@@ -30,7 +30,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
         _cpu_section(rows, tick, history),
         _allocatable_section(rows, history),
         _problems_section(history),
-        pods_table.section(pods.of(tick, history.decisions), shown=PODS_SHOWN, longest=70),
+        node_parts.pods_section(pods.of(tick, history.decisions), shown=PODS_SHOWN, longest=70),
         _machine_section(tick),
         decisions.section(history),
         _record_section(history, summary),

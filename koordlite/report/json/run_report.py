@@ -33,6 +33,7 @@ from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import history, pods
 from koordlite.report.json import picture
+from koordlite.report.past import Remembered
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -115,3 +116,25 @@ def _machine(tick: Tick) -> Object:
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
+
+
+MAX_EVENTS = 50
+
+
+def recent(past: Remembered) -> Object:
+    """The last minutes of a running agent: what `/recent` serves.
+
+    version    1
+    kind       "koordlite-recent"
+    rows       numbers of the last ticks: time, nodeCpu, prodCpu, beCpu, beLimit, beBudget, batchCpu, batchMemory,
+               thresholdMilli; wouldLimit, wouldBatchCpu, wouldBatchMemory while the strategy only observes
+    decisions  recent decisions, the newest last: time, wall, because (whose use moved a budget, else empty), and the
+               decision as in `/state`
+    """
+    events = list(past.events)[-MAX_EVENTS:]
+    return {
+        "version": VERSION,
+        "kind": "koordlite-recent",
+        "rows": [fields(row) for row in past.rows],
+        "decisions": [{"wall": each.wall, **event(each)} for each in events],
+    }

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset
-from koordlite.report.metrics import affinity, allocatable, machine, node, pause, pods, resctrl_usage
+from koordlite.report.metrics import machine, node, pods
 from koordlite.report.metrics.events import EventMetrics
 from koordlite.report.tick import Tick
 
@@ -104,9 +104,9 @@ class _LastTick(Collector):
             yield from pods.families(tick.picture, tick.node, longer_psi=self._longer_psi)
         if self._per_cpu:
             yield from node.single_cpus(tick)
-        yield from resctrl_usage.families(tick.node, tick.cache_use)
+        yield from machine.cache_use(tick.node, tick.cache_use)
         yield from machine.families(tick)
-        yield from affinity.families(tick)
+        yield from pods.talks(tick)
         yield from _own(tick)
 
 
@@ -135,7 +135,7 @@ def _sharing(tick: Tick) -> Iterator[GaugeMetricFamily]:
 def _own(tick: Tick) -> Iterator[Metric]:
     budget = None if tick.be_budget is None else tick.be_budget / 1000
     yield _gauge("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", tick, budget)
-    yield allocatable.terms(tick)
+    yield node.batch_terms(tick)
     yield _gauge("koordlite_problems", "Inputs that are wrong or missing", tick, len(tick.problems))
     yield _gauge("koordlite_unrestored_places", "Places of an earlier run not put back", tick, tick.unrestored)
     yield CounterMetricFamily("koordlite_faults", "Faults of the agent itself, survived", value=tick.faults.total)
@@ -146,7 +146,7 @@ def _own(tick: Tick) -> Iterator[Metric]:
         modes.add_metric([strategy, mode], 1)
     yield modes
     yield from _between_ticks(tick)
-    yield from pause.families(tick)
+    yield from pause(tick)
     yield _labelled("koordlite_status_info", "Status of the agent", "status", {tick.status: 1.0})
 
 
@@ -178,6 +178,19 @@ def _between_ticks(tick: Tick) -> Iterator[Metric]:
         ("koordlite_new_group_overflows", "Times the kernel lost reports of new containers", beginning.overflows),
     ):
         yield CounterMetricFamily(name, meaning, value=count)
+
+
+def pause(tick: Tick) -> Iterator[GaugeMetricFamily]:
+    """Whether the agent is paused, and until when; who asked is a label."""
+    paused = GaugeMetricFamily("koordlite_paused", "1 while nothing is written because of a pause", labels=("by",))
+    end = GaugeMetricFamily("koordlite_pause_end_seconds", "When the pause ends, seconds since the epoch", labels=())
+    if tick.pause is None:
+        paused.add_metric([""], 0)
+    else:
+        paused.add_metric([tick.pause.by], 1)
+        end.add_metric([], tick.pause.until)
+    yield paused
+    yield end
 
 
 def _gauge(name: str, meaning: str, tick: Tick, value: float | None) -> GaugeMetricFamily:

@@ -1,5 +1,5 @@
-"""What is counted over a run under Koordinator's names: evictions, cookies of core scheduling, and whether the machine
-could be read.
+"""What is counted over a run under Koordinator's names: evictions, cookies of core scheduling, whether the machine
+could be read, and how long kubelet takes to answer.
 
 Source: Koordinator `pkg/koordlet/metrics` (pod_eviction, core_sched, common). Its counters have no `_total`.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client.core import Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from koordlite.changes import core_cookie, eviction
 from koordlite.changes.core_cookie import CoreCookieChange
+from koordlite.model.status import REQUEST_BUCKETS_SECONDS, RequestHistogram, RequestKind
 from koordlite.report.metrics.families import koordinator_counter
 from koordlite.report.tick import Tick
 
@@ -86,3 +87,23 @@ class EventMetrics(Collector):
         given = [([node, group, _READ[good]], float(count)) for (group, good), (count, _) in cookies]
         meaning, of = "Containers that were given a cookie of core scheduling", ("node", "core_sched_group", "status")
         yield koordinator_counter("koordlet_core_sched_cookie_manage_status", meaning, of, given)
+
+
+class KubeletMetrics(Collector):
+    """A histogram with Koordinator's buckets; a question that was never asked has no series."""
+
+    def __init__(self, times: Callable[[], Mapping[RequestKind, RequestHistogram]]) -> None:
+        """`times` gives what was counted so far; asked at each scrape."""
+        self._times = times
+
+    def collect(self) -> Iterator[Metric]:
+        """By verb, path and code."""
+        family = HistogramMetricFamily(
+            "koordlet_kubelet_request_duration_seconds",
+            "How long kubelet took to answer",
+            labels=("verb", "path", "code"),
+        )
+        bounds = [*map(repr, REQUEST_BUCKETS_SECONDS), "+Inf"]
+        for question, times in sorted(self._times().items()):
+            family.add_metric(question, list(zip(bounds, times.counts, strict=True)), times.seconds)
+        yield family

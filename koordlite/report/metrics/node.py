@@ -1,4 +1,5 @@
-"""The node as Prometheus metrics beyond the last tick's numbers: means, NUMA nodes, host applications, single CPUs.
+"""The node as Prometheus metrics beyond the last tick's numbers: means, NUMA nodes, host applications, single CPUs,
+and the terms behind batch-cpu and batch-memory.
 
 Names and labels are Koordinator's (`pkg/koordlet/metrics`: node_metric, host_application, cpuset_share_pool).
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
@@ -145,3 +146,28 @@ def _cpus(pool: str) -> Iterator[int]:
         yield from cpuset.CPUSet.parse(pool)
     except ValueError:
         return  # The annotation was broken by another writer.
+
+
+BATCH_TERMS = ("capacity", "margin", "system", "hp", "result")
+"""As in docs/formulas.md, "BE allocatable": by use, the result is capacity − margin − system − hp."""
+_MILLI_PER_CORE = 1000
+_BATCH_SUBJECTS = {f"node/{keys.BATCH_CPU}": _MILLI_PER_CORE, f"node/{keys.BATCH_MEMORY}": 1}
+
+
+def batch_terms(tick: Tick) -> GaugeMetricFamily:
+    """CPU in cores, memory in bytes; no series while nothing is worked out."""
+    family = GaugeMetricFamily(
+        "koordlite_batch_allocatable_term",
+        "A term of what best-effort pods may request",
+        labels=("node", "resource", "term"),
+    )
+    for decision in tick.decisions:
+        divisor = _BATCH_SUBJECTS.get(decision.subject)
+        if divisor is None or decision.reason != "BatchAllocatable":
+            continue
+        resource = decision.subject.partition("/")[2]
+        for name in BATCH_TERMS:
+            value = decision.evidence.get(name)
+            if isinstance(value, int | float):
+                family.add_metric([tick.node, resource, name], value / divisor)
+    return family

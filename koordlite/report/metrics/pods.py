@@ -1,4 +1,5 @@
-"""Pods and containers as Prometheus metrics: extended resources, pressure, cycles, burst, OOM queue, cookies.
+"""Pods and containers as Prometheus metrics: extended resources, pressure, cycles, burst, OOM queue, cookies, and pods
+that talk to each other.
 
 Names and labels are Koordinator's (`pkg/koordlet/metrics`: resource_summary, psi, cpi, cpu_burst). Worked out when
 someone scrapes, from the picture of the last tick: a tick costs nothing for it.
@@ -6,6 +7,7 @@ someone scrapes, from the picture of the last tick: a tick costs nothing for it.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import Metric
@@ -18,6 +20,7 @@ from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.metrics.families import Sample, gauge
+from koordlite.report.tick import Tick
 
 _SUMMARY = ("node", "resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
 _CONTAINER = ("node", "container_id", "container_name", "pod_uid", "pod_name", "pod_namespace")
@@ -138,3 +141,33 @@ def _placed(seen: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:
     for pod in seen.pods:
         groups = seen.places[pod.uid].containers if pod.uid in seen.places else {}
         yield from ((pod, c, groups[c.name]) for c in pod.containers if c.name in groups)
+
+
+_NODE = ("node",)
+_PLACED = frozenset({"NUMAAffinity", "NUMAAffinityDeclared", "NUMAAffinityNamed", "NUMAAffinityFading"})
+"""Reasons of pods that are on one NUMA node."""
+
+
+def talks(tick: Tick) -> Iterator[Metric]:
+    """What the last count found and cost, and who is placed where."""
+    counted = tick.picture.affinity.connections if tick.picture else None
+    connections, pairs, uncounted, seconds = (
+        (sum(counted.totals.values()), len(counted.talks), len(counted.uncounted), counted.cost_seconds)
+        if counted
+        else (None,) * 4
+    )
+    for name, meaning, value in (
+        ("connections", "TCP connections that leave their pod", connections),
+        ("pairs", "Pairs of pods of the node that talk to each other", pairs),
+        ("uncounted_pods", "Pods whose connections are not known", uncounted),
+        ("count_seconds", "Time that the last count of connections took", seconds),
+    ):
+        samples: list[Sample] = [] if value is None else [([tick.node], value)]
+        yield gauge(f"koordlite_affinity_{name}", meaning, _NODE, samples)
+    yield gauge("koordlite_affinity_pods", "Pods kept on a NUMA node", ("node", "numa_node"), _kept(tick))
+
+
+def _kept(tick: Tick) -> Iterator[Sample]:
+    placed = collections.Counter(str(d.evidence["numa_node"]) for d in tick.decisions if d.reason in _PLACED)
+    for node, count in sorted(placed.items()):
+        yield [tick.node, node], count

@@ -3,6 +3,9 @@
 A level says what is written: `off` nothing; `warning` what was refused, and evictions, when they come up; `info` every
 decision that says something else than the one before, and by default one line a minute about the node; `debug` every
 decision of every tick with its numbers. A pod's level goes before that of a strategy, and that before the default.
+
+What a pod's owner can repeat must not fill the disk: one subject may fill so many lines (`LineLimit`). Of a run whose
+decisions stay the same the log keeps one line a minute (`Minutes`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import collections
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -19,11 +22,98 @@ import msgspec
 from koordlite.model.decision import Decision
 from koordlite.model.defaults import LONGEST_LOG_SECONDS
 from koordlite.model.errors import UNREADABLE
+from koordlite.report import units
 from koordlite.report.history import DecisionEvent
-from koordlite.report.minute import Minutes
 from koordlite.report.sentence import headline
-from koordlite.report.terminal.line_limit import LineLimit
 from koordlite.report.tick import Tick
+
+MOST_LINES = 10
+WINDOW_SECONDS = 60.0
+MOST_SUBJECTS = 2000
+
+
+class _Window(msgspec.Struct):
+    began: float
+    lines: int = 0
+    left_out: int = 0
+
+
+class LineLimit:
+    """At most `MOST_LINES` for each subject in `WINDOW_SECONDS`."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._windows: dict[str, _Window] = {}
+
+    def take(self, subject: str) -> int | None:
+        """None when the line must be left out; else how many were left out in the window that has just ended."""
+        now = self._now()
+        held = self._windows.get(subject)
+        left_out = 0
+        if held is None or now - held.began >= WINDOW_SECONDS:
+            left_out = held.left_out if held else 0
+            self._windows.pop(subject, None)
+            held = self._windows[subject] = _Window(now)
+            while len(self._windows) > MOST_SUBJECTS:
+                del self._windows[next(iter(self._windows))]
+        if held.lines >= MOST_LINES:
+            held.left_out += 1
+            return None
+        held.lines += 1
+        return left_out
+
+
+SECONDS = 60.0
+_EARLY_SECONDS = 0.05
+"""A tick may come this much before its second and still be that second's."""
+
+
+class Minutes:
+    """Collects ticks until a minute is over."""
+
+    def __init__(self) -> None:
+        self._ticks: list[Tick] = []
+        self._news = 0
+        self._ends: float | None = None
+
+    def add(self, tick: Tick, news: int) -> str:
+        """Add a tick in which `news` decisions were new. Returns the line of the minute that ends with it, and of the
+        first tick at once; else empty."""
+        self._ticks.append(tick)
+        self._news += news
+        if self._ends is not None and tick.time + _EARLY_SECONDS < self._ends:
+            return ""
+        self._ends = (tick.time if self._ends is None else max(self._ends, tick.time - SECONDS)) + SECONDS
+        return self.rest()
+
+    def rest(self) -> str:
+        """The line of the ticks that no line has told yet; empty where there are none."""
+        shown = minute_line(self._ticks, self._news) if self._ticks else ""
+        self._ticks, self._news = [], 0
+        return shown
+
+
+def minute_line(ticks: Sequence[Tick], news: int) -> str:
+    """Time, CPU, limit, allocatable, decisions, writes of these ticks; two numbers where one varied."""
+    last = ticks[-1]
+
+    def between(get: Callable[[Tick], int | None]) -> str:
+        known = [value for value in map(get, ticks) if value is not None]
+        return units.cores_between(min(known, default=None), max(known, default=None))
+
+    refused = sum(not step.ok for tick in ticks for step in tick.applied)
+    writes = sum(len(tick.applied) for tick in ticks) - refused
+    would = "" if last.would_limit is None else f" (would be limited to {between(lambda t: t.would_limit)})"
+    offer = between(lambda t: t.batch_cpu) if last.batch_cpu is not None else "nothing"
+    if last.would_batch_cpu is not None:
+        offer += f" (would be offered {between(lambda t: t.would_batch_cpu)})"
+    return (
+        f"{units.clock(last.time):>7}  {last.status}  CPU node {between(lambda t: t.node_cpu)}"
+        f"  LS {between(lambda t: t.prod_cpu)}  BE {between(lambda t: t.be_cpu)} of {between(lambda t: t.be_limit)}"
+        f"{would}  may request {offer}  decisions {news} new  writes {writes}"
+        f"{f'  refused {refused}' if refused else ''}"
+    )
+
 
 LOG = logging.getLogger("koordlite.decisions")
 # What is written is settled here, whatever the level of the program's own messages.

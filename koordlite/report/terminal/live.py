@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from koordlite.model import printable
 from koordlite.report.history import DecisionEvent
-from koordlite.report.minute import Minutes
 from koordlite.report.terminal import text
+from koordlite.report.terminal.decision_log import Minutes
 from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:

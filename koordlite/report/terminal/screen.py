@@ -1,18 +1,22 @@
-"""One frame of the live view: header, CPU over time, map of the CPUs, allocatable, schemata, what was decided."""
+"""The live view of a running agent, and the same as text, frame by frame."""
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, cast
 
-from rich.console import Group, RenderableType
+import msgspec
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from koordlite.model import printable
-from koordlite.report import pod_rows, units, view
+from koordlite.report import pod_rows, pods, units, view
 from koordlite.report.history import DecisionEvent
+from koordlite.report.past import Remembered
 from koordlite.report.pod_rows import PodRow
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence
@@ -233,3 +237,29 @@ def _trouble(tick: Tick) -> Iterator[Text]:
     for step in [step for step in tick.applied if not step.ok][:2]:
         shown = printable.one_line(f"{step.place} ← {step.value}: {step.error}")
         yield Text(f"! refused: {shown}", "red", overflow="ellipsis", no_wrap=True)
+
+
+COLORS = ("", "standard", "256", "truecolor")
+"""What a terminal can show; empty: no colours."""
+_Colors = Literal["standard", "256", "truecolor"]
+
+
+def frame(tick: Tick, past: Remembered, *, width: int, height: int, colors: str = "", with_pods: bool = True) -> str:
+    """One frame of this size; ValueError when `colors` is none of `COLORS`."""
+    if colors not in COLORS:
+        raise ValueError(f"color is {colors!r}; it may be {', '.join(COLORS[1:])}")
+    written = io.StringIO()
+    console = Console(
+        file=written,
+        width=width,
+        height=height,
+        color_system=cast("_Colors", colors) if colors else None,
+        force_terminal=bool(colors),
+        legacy_windows=False,
+        highlight=False,
+    )
+    rows = [dataclasses.replace(Tick(time=0.0), **msgspec.structs.asdict(row)) for row in past.rows]
+    earlier = (row for row in rows if row.time < tick.time)
+    shown = pods.of(tick, past.events) if with_pods else ()
+    console.print(render("", (*earlier, tick), tuple(past.events), shown, width=width, height=height))
+    return written.getvalue()

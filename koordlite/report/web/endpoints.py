@@ -34,7 +34,7 @@ from koordlite.model.status import Faults
 from koordlite.report import health, pods
 from koordlite.report.json import run_report
 from koordlite.report.json.answer import Answer
-from koordlite.report.metrics import registries
+from koordlite.report.metrics import families
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.terminal.decision_log import Levels
 from koordlite.report.tick import Tick
@@ -92,8 +92,8 @@ class Endpoints:
         self._period, self._stale, self._now = period_seconds, stale_seconds, now
         self._registries = {
             "/metrics": registry,
-            "/external-metrics": registries.half(registry, external=True),
-            "/internal-metrics": registries.half(registry, external=False),
+            "/external-metrics": families.half(registry, external=True),
+            "/internal-metrics": families.half(registry, external=False),
         }
         self._levels = levels or Levels(())
         self._folders = {"version": 1, **(folders or {})}
@@ -189,9 +189,9 @@ def _state(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
 
 
 def _recent(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
-    from koordlite.report.json import recent
+    from koordlite.report.json import run_report
 
-    return Answer(200, JSON, run_report.encode(recent.document(past)))
+    return Answer(200, JSON, run_report.encode(run_report.recent(past)))
 
 
 def _pods(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
@@ -217,10 +217,10 @@ def _screen(query: Mapping[str, str], tick: Tick, past: Remembered) -> str:
         from koordlite.report.terminal import status
 
         return status.screen(tick, width=width, color=bool(color))
-    from koordlite.report.terminal import frame
+    from koordlite.report.terminal import screen
 
     height, whole = _size(query, "height", 48, least=3), query["view"] == "live"
-    return frame.text(tick, past, width=width, height=height, colors=color, with_pods=whole)
+    return screen.frame(tick, past, width=width, height=height, colors=color, with_pods=whole)
 
 
 def _size(query: Mapping[str, str], name: str, default: int, *, least: int = 10) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from koordlite.http.answers import Plain
 from koordlite.http.guard import Guard
 from koordlite.model import printable
-from koordlite.report.html import page, strict
+from koordlite.report.html import page
 from koordlite.report.html.page import el
 from koordlite.report.json.answer import Answer
 
@@ -69,7 +69,7 @@ class _Shown(Plain):
             "koordlite numa-api on your machine, with your own kubeconfig, shows the same without."
         )
         shown = page.page("Not allowed", page.section(f"{self.status}", el("p", self.text), el("p", do)))
-        return strict.strict(shown).text.encode(errors="replace")
+        return page.strict(shown).text.encode(errors="replace")
 
 
 class RestGuard(Guard):
@@ -92,6 +92,6 @@ class RestGuard(Guard):
         if path.startswith(PREFIX):
             return _Enveloped(found.status, found.text, found.headers)
         if path == "/numa" or path.startswith("/numa/"):
-            policy = strict.strict(page.page("")).headers
+            policy = page.strict(page.page("")).headers
             return _Shown(found.status, found.text, {**found.headers, **policy})
         return found

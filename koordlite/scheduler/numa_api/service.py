@@ -13,7 +13,7 @@ from koordlite.http.answers import Answer as AnyAnswer
 from koordlite.http.answers import Plain
 from koordlite.http.guard import OPEN
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.report.html import strict
+from koordlite.report.html import page
 from koordlite.report.json.answer import Answer
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import Row
@@ -213,5 +213,5 @@ def _found(data: dict[str, Any] | None, what: str) -> Answer:
 
 
 def _page(document: str) -> Answer:
-    shown = strict.strict(document, forms=True)
+    shown = page.strict(document, forms=True)
     return Answer(200, _HTML, shown.text.encode(), shown.headers)

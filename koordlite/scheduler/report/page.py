@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from koordlite.report.html import strict
-from koordlite.report.html.page import el, page, section, tile, tiles
+from koordlite.report.html.page import Strict, el, page, section, strict, tile, tiles
 
 
-def front(state: Mapping[str, Any]) -> strict.Strict:
+def front(state: Mapping[str, Any]) -> Strict:
     """Numbers, dirty nodes, and where to look up pods and nodes."""
     ended = ", ".join(f"{count} {why}" for why, count in state["reservationsEnded"].items()) or "none"
     numbers = tiles(
@@ -27,12 +26,12 @@ def front(state: Mapping[str, Any]) -> strict.Strict:
         section("Refusals", refused),
         section("All of it", el("pre", json.dumps(state, indent=2))),
     ]
-    return strict.strict(page("koordlite scheduler-extender", *body, refresh_seconds=10))
+    return strict(page("koordlite scheduler-extender", *body, refresh_seconds=10))
 
 
-def lines(title: str, text: Iterable[str]) -> strict.Strict:
+def lines(title: str, text: Iterable[str]) -> Strict:
     """One pod or one node."""
-    return strict.strict(page(title, el("pre", "\n".join(text)), refresh_seconds=10))
+    return strict(page(title, el("pre", "\n".join(text)), refresh_seconds=10))
 
 
 def _link(what: str, name: str) -> str:

@@ -18,8 +18,8 @@ from koordlite.record import segment
 from koordlite.record.moment import RecordError
 from koordlite.record.reader import Record
 from koordlite.record.segment import FRAME_HEAD_BYTES, MARK, Head, Writer
-from koordlite.replay import again, compare
-from koordlite.replay.otherwise import Other
+from koordlite.replay import compare, verify
+from koordlite.replay.what_if import Other
 from tests.fuzz import mutate
 from tests.fuzz.frame import Entry
 
@@ -34,7 +34,7 @@ def replayed(raw: bytes) -> str:
     path = pathlib.Path(_FOLDER.name) / "fuzz.record"
     path.write_bytes(raw)
     record = Record(path)
-    found = again.check(record.moments())
+    found = verify.check(record.moments())
     compare.compare(record.moments(), OTHER)
     return f"{min(found.rounds, 5)} rounds, same {found.same}, {[problem.why[:24] for problem in record.problems]}"
 

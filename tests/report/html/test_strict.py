@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.report.html import live, page
-from koordlite.report.html.page import el
-from koordlite.report.html.strict import strict
+from koordlite.report.html.page import el, strict
 
 
 def test_equal_styles_share_a_class_and_an_element_keeps_its_own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsons
 
 from koordlite.report.history import History
-from koordlite.report.json import recent, run_report
+from koordlite.report.json import run_report
 from koordlite.report.past import Past
 from koordlite.report.tick import Tick
 
@@ -14,8 +14,8 @@ def test_rows_and_decisions_are_those_that_are_remembered(ticks: tuple[Tick, ...
     past, run = Past(), History({}, {})
     for tick in ticks:
         past.add(tick, run.add(tick))
-    document = jsons.loads(run_report.encode(recent.document(past.remembered())))
+    document = jsons.loads(run_report.encode(run_report.recent(past.remembered())))
     assert [row["beLimit"] for row in document["rows"]] == [tick.be_limit for tick in ticks]
-    assert len(document["decisions"]) == min(recent.MAX_EVENTS, len(run.decisions)) > 30
+    assert len(document["decisions"]) == min(run_report.MAX_EVENTS, len(run.decisions)) > 30
     last = document["decisions"][-1]
     assert (last["time"], last["reason"]) == (run.decisions[-1].time, run.decisions[-1].decision.reason)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from koordlite.model.decision import Decision
-from koordlite.report.metrics import allocatable
+from koordlite.report.metrics import node
 from koordlite.report.tick import Tick
 
 CPU = {"result": 3400, "capacity": 32000, "margin": 8000, "system": 2000, "hp": 18600, "policy": "usage"}
 
 
 def _series(*decisions: Decision) -> dict[tuple[str, str], float]:
-    family = allocatable.terms(Tick(time=0.0, node="n", decisions=decisions))
+    family = node.batch_terms(Tick(time=0.0, node="n", decisions=decisions))
     return {(each.labels["resource"], each.labels["term"]): each.value for each in family.samples}
 
 

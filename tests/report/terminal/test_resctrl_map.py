@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 
 from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model.decision import Decision
-from koordlite.report.explain import resctrl_overlap, resctrl_plan
-from koordlite.report.metrics import resctrl_usage
-from koordlite.report.resctrl_use import OwnedUse
+from koordlite.report.explain import resctrl_plan
+from koordlite.report.metrics.machine import cache_use
+from koordlite.report.present import OwnedUse
 from koordlite.report.terminal import resctrl_map
 from koordlite.resctrl.values import (
     BandwidthCapability,
@@ -144,7 +144,7 @@ def test_what_a_group_has_for_itself_is_refused(
     theirs: str, ours: str, held: dict[str, dict[int, int]], told: str
 ) -> None:
     groups = {"theirs": ControlGroup(held, mode=theirs)} | ({"LSR": ControlGroup({}, mode=ours)} if ours else {})
-    found = list(resctrl_overlap.refused(dataclasses.replace(machine(), groups=groups), PLAN))
+    found = list(resctrl_plan.overlaps(dataclasses.replace(machine(), groups=groups), PLAN))
     assert [told in sentence for sentence in found] == ([True] if told else [])
     assert all(sentence in " ".join(resctrl_plan.text(PLAN, found).split()) for sentence in found)
 
@@ -169,7 +169,7 @@ class Rows(Collector):
         self.rows = rows
 
     def collect(self):  # type: ignore[no-untyped-def]
-        return resctrl_usage.families("node-a", self.rows)
+        return cache_use("node-a", self.rows)
 
 
 def test_use_has_koordinators_names_and_labels_for_classes_and_ours_for_pods() -> None:

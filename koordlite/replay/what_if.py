@@ -29,7 +29,6 @@ from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.record.moment import Moment
-from koordlite.replay.gauge import landed
 
 T = TypeVar("T")
 
@@ -245,3 +244,9 @@ def _with(cgroup: Cgroup, field: str, value: CPUSet | int) -> Cgroup:
     if field == "cpu.quota":
         return msgspec.structs.replace(cgroup, quota_us=value)
     return msgspec.structs.replace(cgroup, values={**cgroup.values, field: value})
+
+
+def landed(moment: Moment) -> list[Change]:
+    """The changes of the recorded round that were carried out."""
+    ok = {step.place for step in moment.applied if step.ok}
+    return [change for decision in moment.decisions for change in decision.changes if change.place in ok]
