@@ -23,9 +23,6 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from descheduler.picture.cluster import (
-    NO_CPU_MANAGER,
-    NO_TOPOLOGY,
-    NOTHING_RESERVED,
     DisruptionBudget,
     NodeGroup,
     NodeView,
@@ -36,14 +33,10 @@ from descheduler.picture.cluster import (
 from descheduler.picture.pods import PodView
 from descheduler.picture.templates import SpecGroup
 from koordlite.formulas.topology.numa import Severity
-from koordlite.model import duration, keys
+from koordlite.model import duration
 
 __all__ = [
-    "NOTHING_RESERVED",
-    "NO_CPU_MANAGER",
-    "NO_TOPOLOGY",
     "POINTS",
-    "VOLCANO_POLICY",
     "Aside",
     "Conversation",
     "Cordon",
@@ -70,8 +63,6 @@ __all__ = [
     "young_spared",
 ]
 
-VOLCANO_POLICY = keys.VOLCANO_NUMA_POLICY
-"""Annotation of a pod: the topology manager policy it asks of its node's kubelet."""
 Point = Literal["deschedule", "balance"]
 """When a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""
 POINTS: tuple[Point, ...] = ("deschedule", "balance")

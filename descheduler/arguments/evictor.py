@@ -6,20 +6,10 @@ import dataclasses
 import functools
 from typing import Literal
 
-from descheduler.arguments.common import LabelSelector, Namespaces, Requirement
+from descheduler.arguments.common import LabelSelector, Namespaces
 from koordlite.model import duration, label_selectors
 from koordlite.model.reading import strict
 from koordlite.model.settings import bounded
-
-__all__ = [
-    "SYSTEM_CRITICAL",
-    "Args",
-    "LabelSelector",
-    "Namespaces",
-    "PodProtections",
-    "PriorityThreshold",
-    "Requirement",
-]
 
 SYSTEM_CRITICAL = 2_000_000_000
 """Priority of system-cluster-critical: pods from there on are never evicted by default."""

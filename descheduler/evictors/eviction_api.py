@@ -37,17 +37,13 @@ Wait = Callable[[float], bool]
 """Pass so many seconds; True when the run was asked to stop meanwhile. `koordlite.ports.Clock.wait` is one."""
 
 
-def _never() -> bool:
-    return False
-
-
 def evict(
     plan: EvictionPlan,
     api: Api,
     wait: Wait,
     patience: Patience = PATIENCE,
     *,
-    stopped: Callable[[], bool] = _never,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[Attempt, ...]:
     """Carry the plan out. Attempts come in the plan's order; one that fails does not keep the others.
 
@@ -88,7 +84,10 @@ class _Evictor(msgspec.Struct, frozen=True):
         try:
             answer = self.client.send(attempt.request)
         except ApiError as error:
-            result = _refused(error, outcome)
+            result = "Failed"
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
+                result = "InBackground" if background else "Blocked"
             again = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
             return msgspec.structs.replace(tried, result=result, text=error.message), again
         except ApiUnreachable as error:
@@ -103,10 +102,3 @@ _ANSWERS: Mapping[evictions.Outcome, tuple[str, str]] = {
     "gone": ("Gone", "no pod has this name any more"),
     "replaced": ("Replaced", "another pod has this name by now"),
 }
-
-
-def _refused(error: ApiError, outcome: Outcome) -> str:
-    if error.status != HTTPStatus.TOO_MANY_REQUESTS:
-        return "Failed"
-    background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
-    return "InBackground" if background else "Blocked"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, LabelSelector
+from descheduler.arguments.common import LabelSelector
+from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args
 from descheduler.framework import PodView, Refusal, View
 from descheduler.picture.pods import PREFER_NO_EVICTION
 from descheduler.picture.templates import SpecGroup

@@ -11,6 +11,7 @@ import msgspec
 
 from descheduler.fit.refusals import FixedTally
 from descheduler.framework import NodeView, PodView, View
+from descheduler.picture.node_index import node_affinity
 from koordlite.model import label_selectors, node_selectors
 from koordlite.model.wire import objects
 
@@ -44,11 +45,10 @@ class NodeRules:
     def of(self, pod: PodView, inside: objects.LabelSelector) -> EligibleNodes:
         """The shape of `pod` among the nodes that `inside` selects: the same one for pods that ask the same."""
         spec = pod.object.spec
-        affinity = spec.affinity.node_affinity if spec.affinity else None
         volumes = tuple(self._volumes(pod))
         key: _Key = (
             tuple(sorted((spec.node_selector or {}).items())),
-            affinity.required if affinity else None,
+            node_affinity(spec).required,
             spec.tolerations,
             volumes,
             label_selectors.key(inside),
@@ -120,11 +120,10 @@ def _keys(
     spec: objects.PodSpec, volumes: tuple[objects.NodeSelector, ...], inside: objects.LabelSelector
 ) -> tuple[str, ...]:
     """Labels that anybody here asks for; the name of the node among them where a field selector does."""
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    required = (affinity.required,) if affinity and affinity.required else ()
+    required = node_affinity(spec).required
     found = {*(spec.node_selector or {}), *(inside.match_labels or {})}
     found.update(line.key for line in inside.match_expressions or ())
-    for selector in (*required, *volumes):
+    for selector in (*((required,) if required else ()), *volumes):
         for term in selector.node_selector_terms or ():
             found.update(line.key for line in term.match_expressions or ())
             found.update(_NAME for _ in term.match_fields or ())

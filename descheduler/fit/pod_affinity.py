@@ -9,7 +9,7 @@ anti-affinity looks at the candidate's own terms and at pods of the one node onl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
 import msgspec
 
@@ -75,7 +75,12 @@ class PodAffinity:
     ) -> list[Mapping[str, set[str]]]:
         """For each of the pod's terms the uids of pods that all terms select, by value of its label."""
         own = pod.pod.namespace
-        selected = [list(self._selected(term, own)) for term in asked]
+        present, labels = self._matching_pods.namespaces, self._view.namespaces
+        names = [sorted(reached(term, own, present, labels)) for term in asked]
+        selected = [
+            [self._matching_pods.selected(name, term.label_selector) for name in several]
+            for term, several in zip(asked, names, strict=True)
+        ]
         versions = tuple([len(one.moves) for several in selected for one in several])
         known = self._by_template.get(pod.template.spec)
         if known is None or known[0] != versions:
@@ -84,12 +89,6 @@ class PodAffinity:
             held = [self._by_value(term.topology_key, {uid: where[0][uid] for uid in common}) for term in asked]
             known = self._by_template[pod.template.spec] = versions, held
         return known[1]
-
-    def _selected(self, term: objects.PodAffinityTerm, own: str) -> Iterator[Selected]:
-        only_own = not term.namespaces and term.namespace_selector is None
-        for name in (own,) if only_own else sorted(self._matching_pods.namespaces):
-            if namespace_counts(term, own, name, self._view.namespaces):
-                yield self._matching_pods.selected(name, term.label_selector)
 
     def _by_value(self, key: str, where: Mapping[str, str]) -> Mapping[str, set[str]]:
         found: dict[str, set[str]] = defaultdict(set)
@@ -210,15 +209,11 @@ class PodAntiAffinity:
         """The pods that this term of the pod selects."""
         key = (pod.template.spec, number)
         if key not in self._near:
-            names = self._namespaces(term, pod.pod.namespace)
+            present, labels = self._matching_pods.namespaces, self._view.namespaces
+            names = reached(term, pod.pod.namespace, present, labels)
             selected = [self._matching_pods.selected(name, term.label_selector) for name in names]
             self._near[key] = _Near(selected, self._values(term.topology_key))
         return self._near[key]
-
-    def _namespaces(self, term: objects.PodAffinityTerm, own: str) -> Iterable[str]:
-        if not term.namespaces and term.namespace_selector is None:
-            return (own,)
-        return [n for n in self._matching_pods.namespaces if namespace_counts(term, own, n, self._view.namespaces)]
 
 
 class _Near:
@@ -255,6 +250,16 @@ def namespace_counts(
         return own == other
     listed = other in (term.namespaces or ())
     return listed or label_selectors.labels_match(term.namespace_selector, namespaces.get(other, {}))
+
+
+def reached(
+    term: objects.PodAffinityTerm, own: str, present: Iterable[str], namespaces: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Those of the namespaces `present` that a term of a pod in namespace `own` speaks of; `own` alone where it names
+    none."""
+    if not term.namespaces and term.namespace_selector is None:
+        return [own]
+    return [name for name in present if namespace_counts(term, own, name, namespaces)]
 
 
 def _key(term: objects.PodAffinityTerm, namespace: str) -> Hashable:

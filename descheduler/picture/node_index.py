@@ -62,8 +62,7 @@ class NodeIndex:
 
     def allowed_by_labels(self, spec: objects.PodSpec) -> NodeNames:
         """Nodes that the pod's nodeSelector and required node affinity match; all for a pod without either."""
-        affinity = spec.affinity.node_affinity if spec.affinity else None
-        required = affinity.required if affinity else None
+        required = node_affinity(spec).required
         if not spec.node_selector and required is None:
             return self.names
         key = fingerprint(spec.node_selector, required)
@@ -92,7 +91,7 @@ class NodeIndex:
         """Weights of nodes by the pod's preferences."""
         known = self._of_specs.get(pod.template.spec)
         if known is None:
-            preferred = node_affinity(pod).preferred or ()
+            preferred = node_affinity(pod.object.spec).preferred or ()
             key = fingerprint(preferred)
             if key not in self._weights:
                 used = frozenset(k for one in preferred for k in _term_keys(one.preference))
@@ -168,9 +167,9 @@ def weight(preferred: Iterable[objects.PreferredNodes], node: NodeView) -> int:
     return sum(one.weight for one in preferred if node_selectors.term_matches(one.preference, name, labels))
 
 
-def node_affinity(pod: PodView) -> objects.NodeAffinity:
+def node_affinity(spec: objects.PodSpec) -> objects.NodeAffinity:
     """The pod's node affinity, an empty one when it has none."""
-    affinity = pod.object.spec.affinity
+    affinity = spec.affinity
     return (affinity.node_affinity if affinity else None) or _NO_AFFINITY
 
 

@@ -53,7 +53,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     """Its node among those that it asks for, and the node's weight."""
-    index, affinity, words = index_of(handle.nodes), node_affinity(pod), []
+    index, affinity, words = index_of(handle.nodes), node_affinity(pod.object.spec), []
     spec = pod.object.spec
     if affinity.required is None and not spec.node_selector:
         words.append("it requires nothing of nodes")
@@ -87,7 +87,7 @@ def _judge_required(groups: Sequence[SpecGroup], index: NodeIndex, config: Confi
 
 
 def _judge_preferred(groups: Sequence[SpecGroup], index: NodeIndex, view: View, handle: Handle) -> Conversation:
-    for pod in pods_of(group for group in groups if node_affinity(group.first).preferred):
+    for pod in pods_of(group for group in groups if node_affinity(group.first.object.spec).preferred):
         finding = _better(pod, view.nodes[pod.node], index, handle)
         verdict = (yield finding) if finding else None
         if verdict and verdict.stop == "total":
@@ -99,7 +99,7 @@ def _misplaced(groups: Sequence[SpecGroup], index: NodeIndex, config: Config) ->
     for group in groups:
         spec = group.first.object.spec
         by_selector = config.including_node_selector and spec.node_selector
-        if by_selector or node_affinity(group.first).required is not None:
+        if by_selector or node_affinity(group.first.object.spec).required is not None:
             allowed = index.allowed_by_labels(spec)
             if not group.nodes <= allowed:
                 yield from (pod for pod in group.pods if pod.node not in allowed)

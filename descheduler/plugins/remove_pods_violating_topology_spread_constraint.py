@@ -136,7 +136,7 @@ class _Namespace:
         spec = pod.object.spec
         tied = bool(spec.node_selector)
         if spec.affinity and not tied:
-            affinity = node_affinity(pod)
+            affinity = node_affinity(pod.object.spec)
             tied = bool(affinity.required or affinity.preferred)
         priority = float("-inf") if pod.pod.priority is None else pod.pod.priority
         return self._goes(pod), not tied, -priority

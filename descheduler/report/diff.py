@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.plan import EvictionPlan, Outcome
+from descheduler.plan import EvictionPlan
 from descheduler.report.document import API_VERSION
 
 Change = Literal["new", "over", "toEvict", "toSpare", "otherReason"]
@@ -103,28 +103,18 @@ def document(difference: Difference) -> dict[str, object]:
 def _named(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
     for outcome in plan.outcomes:
         then = before.get(outcome.pod.uid)
-        change = _change(outcome, then)
+        reason = outcome.reasons[0].reason if outcome.reasons else ""
+        old = then.spared_because[0].reason if then and then.spared_because else ""
+        change: Change | None = "otherReason" if old != reason else None
+        if then is None:
+            change = "new"
+        elif outcome.verdict != then.verdict:
+            change = "toEvict" if outcome.verdict == "evict" else "toSpare"
         if change:
-            yield Row(change, outcome.pod.key, outcome.pod.uid, _text(outcome, then))
-
-
-def _change(outcome: Outcome, then: _Pod | None) -> Change | None:
-    if then is None:
-        return "new"
-    if outcome.verdict != then.verdict:
-        return "toEvict" if outcome.verdict == "evict" else "toSpare"
-    reasons = [reason.reason for reason in then.spared_because]
-    return "otherReason" if [r.reason for r in outcome.reasons][:1] != reasons[:1] else None
-
-
-def _text(outcome: Outcome, then: _Pod | None) -> str:
-    wrong = f"{outcome.main.reason} on {outcome.pod.node}"
-    if outcome.verdict == "evict":
-        return f"{wrong}: to evict"
-    kept = f"kept: {outcome.reasons[0].reason}"
-    old = then.spared_because[0].reason if then and then.spared_because else ""
-    was = f", was {old}" if old and old != outcome.reasons[0].reason else ""
-    return f"{wrong}: {kept}{was}"
+            kept = f"kept: {reason}{f', was {old}' if old and old != reason else ''}"
+            answer = "to evict" if outcome.verdict == "evict" else kept
+            text = f"{outcome.main.reason} on {outcome.pod.node}: {answer}"
+            yield Row(change, outcome.pod.key, outcome.pod.uid, text)
 
 
 def _over(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:

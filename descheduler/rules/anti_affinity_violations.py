@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from descheduler.fit.pod_affinity import reached
 from descheduler.framework import NodeView, PodView
 from descheduler.picture.node_index import fingerprint
 from descheduler.picture.pods import SpecKey, anti_affinity_terms
@@ -71,11 +72,8 @@ class Conflicts:
         for term, selected in self._terms(group.first):
             if any(len(together) > 1 for together in selected.values()):
                 return True
-            reached = group.namespace in self._reach(term, group.namespace)
-            if not (
-                reached
-                and all(label_selectors.labels_match(term.label_selector, one.labels) for one in group.templates)
-            ):
+            matches = (label_selectors.labels_match(term.label_selector, one.labels) for one in group.templates)
+            if group.namespace not in self._reach(term, group.namespace) or not all(matches):
                 return True
         return False
 
@@ -110,15 +108,10 @@ class Conflicts:
             selected = self._indexes[name].select(term.label_selector)
             yield from (pod for pod in selected if pod.pod.uid not in self._gone)
 
-    def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[str]:
+    def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> list[str]:
         """Namespaces that the term speaks of, of those with pods."""
-        if not term.namespaces and term.namespace_selector is None:
-            yield from (namespace,) if namespace in self._indexes else ()
-            return
-        for name in self._indexes:
-            chosen = label_selectors.labels_match(term.namespace_selector, self._namespaces.get(name, {}))
-            if chosen or name in (term.namespaces or ()):
-                yield name
+        names = reached(term, namespace, self._indexes, self._namespaces)
+        return [name for name in names if name in self._indexes]
 
     def _domain(self, node: str, key: str) -> _Domain:
         value = self._labels[node].get(key)

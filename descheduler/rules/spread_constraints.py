@@ -204,7 +204,7 @@ def _identity(written: objects.TopologySpreadConstraint, pod: PodView) -> bytes:
     """Equal for constraints that ask the same of the same nodes and pods."""
     spec = pod.object.spec
     labels = [pod.pod.labels.get(key) for key in written.match_label_keys or ()]
-    affinity = (spec.node_selector, node_affinity(pod).required) if _honors_affinity(written) else None
+    affinity = (spec.node_selector, node_affinity(spec).required) if _honors_affinity(written) else None
     return fingerprint(
         written.max_skew,
         written.topology_key,

@@ -13,6 +13,7 @@ import msgspec
 
 from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector
 from koordlite.model import duration
+from koordlite.model.reading import strict
 from koordlite.model.settings import bounded, duration_text
 
 
@@ -132,16 +133,18 @@ class NodePool:
     """How often a node must be found too full. Counts that are left out are taken from the top level."""
 
     def __post_init__(self) -> None:
-        _check_order(self.low_thresholds, self.high_thresholds, "lowThresholds", "highThresholds")
-        _check_order(self.prod_high_thresholds, self.high_thresholds, "prodHighThresholds", "highThresholds")
-        _check_order(self.prod_low_thresholds, self.prod_high_thresholds, "prodLowThresholds", "prodHighThresholds")
+        _check_order(self)
 
 
-def _check_order(given: Mapping[str, float] | None, bound: Mapping[str, float] | None, *names: str) -> None:
-    small, large = given or {}, bound or {}
-    wrong = sorted(name for name in small if name in large and small[name] > large[name])
-    if wrong:
-        raise ValueError(f"{', '.join(wrong)}: {names[0]} must not be above {names[1]}")
+def _check_order(level: NodePool | Config) -> None:
+    """Refuse a threshold above the one that bounds it."""
+    for lower, upper in (("low", "high"), ("prod_high", "high"), ("prod_low", "prod_high")):
+        small = getattr(level, f"{lower}_thresholds") or {}
+        large = getattr(level, f"{upper}_thresholds") or {}
+        wrong = sorted(name for name in small if name in large and small[name] > large[name])
+        if wrong:
+            names = strict.camel(f"{lower}_thresholds"), strict.camel(f"{upper}_thresholds")
+            raise ValueError(f"{', '.join(wrong)}: {names[0]} must not be above {names[1]}")
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,9 +202,7 @@ class Config:
     """Pools with thresholds of their own. They are judged before the thresholds of this level."""
 
     def __post_init__(self) -> None:
-        _check_order(self.low_thresholds, self.high_thresholds, "lowThresholds", "highThresholds")
-        _check_order(self.prod_high_thresholds, self.high_thresholds, "prodHighThresholds", "highThresholds")
-        _check_order(self.prod_low_thresholds, self.prod_high_thresholds, "prodLowThresholds", "prodHighThresholds")
+        _check_order(self)
 
     @property
     def sources(self) -> tuple[tuple[str, str], ...]:
