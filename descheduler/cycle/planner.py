@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from descheduler.arguments.common import LabelSelector, Namespaces
-from descheduler.cycle import candidate
+from descheduler.cycle import candidate, faults
 from descheduler.cycle.candidate import Candidate
 from descheduler.cycle.handle import ProfileHandle
 from descheduler.cycle.node_changes import changes
@@ -52,7 +52,8 @@ Memory = Mapping[tuple[str, str], object]
 FAULT = "ProgramFault"
 """The reason where a fault of ours ended the decision about a pod,"""
 PLUGIN_FAULT = "PluginFault"
-"""and where it ended what a plugin says."""
+"""and where it ended what a plugin says of a pod, a node or all of them."""
+_TRIED = Verdict(evicted=False, reason=PLUGIN_FAULT)
 _UNSURE = frozenset(
     {
         PLUGIN_FAULT,
@@ -152,54 +153,80 @@ class _Draft:
                 self._together(judge, list(entries))
             else:
                 for plugin, config in entries:
-                    self._converse(judge, plugin, self._conversation(judge, plugin, config))
+                    self._hear(judge, plugin, config, lambda found: self._answer(judge, found.pod, (found,)))
 
-    def _conversation(self, judge: _Judge, plugin: Plugin, config: object) -> Conversation:
-        return plugin.judge(self._view, config, self._handle(judge, plugin))
-
-    def _handle(self, judge: _Judge, plugin: Plugin) -> ProfileHandle:
-        profile = judge.profile
+    def _handle(self, judge: _Judge, plugin: Plugin, view: View) -> ProfileHandle:
+        profile, names = judge.profile, judge.nodes.names
+        whole = view is self._view
         return ProfileHandle(
-            view=self._view,
+            view=view,
             args=profile.args,
             more_args=profile.more_args,
             fit=self._fit,
-            nodes=judge.nodes,
+            nodes=judge.nodes if whole else NodeGroup(node for node in view.nodes.values() if node.name in names),
             taken=self._taken,
             remembered=self._past.memory.get((profile.name, plugin.name)),
             shared_guards=judge.guards,
         )
 
-    def _converse(self, judge: _Judge, plugin: Plugin, conversation: Conversation) -> None:
-        verdict: Verdict | None = None
-        while (message := self._said(plugin, conversation, verdict)) is not None:
-            verdict = None
-            if isinstance(message, Finding):
-                finding = msgspec.structs.replace(message, plugin=plugin.name)
-                verdict = self._answer(judge, self._view.by_uid[finding.pod], (finding,))
-            else:
-                self._keep(judge.profile, plugin, message)
-
     def _together(self, judge: _Judge, entries: Iterable[tuple[Plugin, Any]]) -> None:
         """Plugins without an order of their own: all that they found is sorted, and a pod is decided on once."""
         findings: dict[str, list[Finding]] = defaultdict(list)
         for plugin, config in entries:
-            conversation = self._conversation(judge, plugin, config)
-            while (message := self._said(plugin, conversation, None)) is not None:
-                if isinstance(message, Finding):
-                    findings[message.pod].append(msgspec.structs.replace(message, plugin=plugin.name))
-                else:
-                    self._keep(judge.profile, plugin, message)
+            self._hear(judge, plugin, config, lambda found: findings[found.pod].append(found))
         for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
-            self._answer(judge, self._view.by_uid[uid], tuple(findings[uid]))
+            self._answer(judge, uid, tuple(findings[uid]))
 
-    def _said(self, plugin: Plugin, conversation: Conversation, verdict: Verdict | None) -> Finding | Aside | None:
-        """What the plugin says next. A fault of its own ends what it says, and no other plugin's."""
-        try:
-            return _next(conversation, verdict)
-        except Exception as error:  # noqa: BLE001 - one plugin's fault costs that plugin
-            self._notes.append(Note(reason=PLUGIN_FAULT, text=_fault(error), plugin=plugin.name))
-            return None
+    def _hear(self, judge: _Judge, plugin: Plugin, config: object, answer: Callable[[Finding], Verdict | None]) -> None:
+        """Let a plugin judge. A fault of its own costs the pods and nodes that bring it about; the plugin is asked
+        again without them. Where there are none, it has said what it says in this cycle."""
+        given: dict[tuple[str, str, str], Verdict | None] = {}
+
+        def once(finding: Finding) -> Verdict | None:
+            key = finding.pod, finding.reason, finding.fact
+            if key not in given:
+                given[key] = answer(msgspec.structs.replace(finding, plugin=plugin.name))
+            return given[key]
+
+        fault = self._converse(judge, plugin, config, self._view, once)
+        if not fault:
+            return
+        bad = faults.culprits(self._view, lambda view: self._converse(judge, plugin, config, view, None))
+        self._notes += [
+            Note(node=each.node, reason=PLUGIN_FAULT, text=f"{each.name} is left out: {each.fault}", plugin=plugin.name)
+            for each in bad
+        ]
+        fault = self._converse(judge, plugin, config, faults.without(self._view, bad), once) if bad else fault
+        if fault:
+            self._notes.append(Note(reason=PLUGIN_FAULT, text=fault, plugin=plugin.name))
+
+    def _converse(
+        self,
+        judge: _Judge,
+        plugin: Plugin,
+        config: object,
+        view: View,
+        answer: Callable[[Finding], Verdict | None] | None,
+    ) -> str:
+        """The fault that ended what the plugin says of `view`, or nothing. Without `answer` nobody listens: each pod
+        that it names stays."""
+        verdict: Verdict | None = None
+        conversation: Conversation | None = None
+        while True:
+            try:
+                conversation = conversation or plugin.judge(view, config, self._handle(judge, plugin, view))
+                message = conversation.send(verdict)
+            except StopIteration:
+                return ""
+            except Exception as error:  # noqa: BLE001 - a fault about one pod or node costs that one
+                return _fault(error)
+            if answer is None:
+                verdict = _TRIED if isinstance(message, Finding) else None
+            elif isinstance(message, Finding):
+                verdict = answer(message)
+            else:
+                self._keep(judge.profile, plugin, message)
+                verdict = None
 
     def _keep(self, profile: Profile, plugin: Plugin, message: Aside) -> None:
         if isinstance(message, Note):
@@ -211,7 +238,8 @@ class _Draft:
         else:
             self._remembered[(profile.name, plugin.name)] = message.value
 
-    def _answer(self, judge: _Judge, pod: PodView, findings: tuple[Finding, ...]) -> Verdict:
+    def _answer(self, judge: _Judge, uid: str, findings: tuple[Finding, ...]) -> Verdict:
+        pod = self._view.by_uid[uid]
         before = self._decided.get(pod.uid)
         if before and before.verdict == "evict":
             self._decided[pod.uid] = _merged(before, msgspec.structs.replace(before, findings=findings))
@@ -327,7 +355,9 @@ class _Draft:
         why = self._not_chosen(pod, judge, config)
         if why:
             return PluginAnswer(plugin.name, "not chosen", why)
-        said = plugin.numbers(pod, self._view, config, self._handle(judge, plugin)) if plugin.numbers else ""
+        said = (
+            plugin.numbers(pod, self._view, config, self._handle(judge, plugin, self._view)) if plugin.numbers else ""
+        )
         words = [*(f"{note.reason}: {note.text}" for note in notes), *([said] if said else [])]
         unsure = any(note.reason in _UNSURE for note in notes)
         return PluginAnswer(plugin.name, "not judged" if unsure else "fine", "; ".join(words) or "no finding")
@@ -365,13 +395,6 @@ def _fault(error: Exception) -> str:
         at = at.tb_next
     place = f"{at.tb_frame.f_globals.get('__name__', '?')}:{at.tb_lineno}" if at else "unknown"
     return f"a fault of the program itself: {type(error).__name__}: {error} at {place}"[:300]
-
-
-def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Aside | None:
-    try:
-        return conversation.send(verdict)
-    except StopIteration:
-        return None
 
 
 def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -147,6 +148,57 @@ def test_one_plugin_that_fails_costs_that_plugin(monkeypatch: pytest.MonkeyPatch
     plan = planner.plan(_pinned().view(), msgspec.structs.replace(setup, profiles=(failing,)))
     assert len(plan.evict) == 2
     assert [(note.plugin, note.reason) for note in plan.notes] == [("NUMAAlignment", planner.PLUGIN_FAULT)]
+
+
+def _plan_with(fault: Callable[[Any], bool]) -> Any:
+    """The plan of `ReservedCPUs` with a fault: it raises when it looks at a node with such a pod."""
+    setup = reader.setup(reader.parse(PLAIN, "p.yaml"))
+    (profile,) = setup.profiles
+    ((plugin, config),) = profile.plugins
+
+    def judge(view: Any, config: Any, handle: Any) -> Any:
+        for message in plugin.judge(view, config, handle):
+            verdict = yield message
+            assert verdict is None or verdict.evicted or verdict.reason
+        for pod in view.pods():
+            if fault(pod):
+                raise OverflowError("int too large to convert to float")
+
+    replace = msgspec.structs.replace
+    failing = replace(profile, plugins=((replace(plugin, judge=judge), config),))
+    return planner.plan(_pinned().view(), replace(setup, profiles=(failing,)))
+
+
+def test_one_pod_on_which_a_plugin_fails_costs_that_pod() -> None:
+    plan = _plan_with(lambda pod: pod.pod.name == "p-0")
+    (note,) = plan.notes
+    assert note.reason == planner.PLUGIN_FAULT and note.node
+    assert "pod default/p-0 is left out" in note.text and "OverflowError" in note.text
+    assert [outcome.pod.pod.name for outcome in plan.evict] == [
+        outcome.pod.pod.name for outcome in _plan_with(lambda pod: False).evict
+    ]
+
+
+def test_a_plugin_that_fails_before_it_says_anything_of_a_pod_judges_the_others() -> None:
+    setup = reader.setup(reader.parse(PLAIN, "p.yaml"))
+    (profile,) = setup.profiles
+    ((plugin, config),) = profile.plugins
+
+    def judge(view: Any, config: Any, handle: Any) -> Any:
+        if any(pod.pod.name == "p-0" for pod in view.pods()):
+            raise OverflowError("int too large to convert to float")
+        yield from plugin.judge(view, config, handle)
+
+    replace = msgspec.structs.replace
+    failing = replace(profile, plugins=((replace(plugin, judge=judge), config),))
+    plan = planner.plan(_pinned().view(), replace(setup, profiles=(failing,)))
+    assert [outcome.pod.pod.name for outcome in plan.evict] == ["p-1"]
+    assert ["p-0 is left out" in note.text for note in plan.notes] == [True]
+
+
+def test_a_plugin_that_fails_on_every_pod_is_told_of_once() -> None:
+    plan = _plan_with(lambda pod: True)
+    assert len(plan.notes) <= 2 and {note.reason for note in plan.notes} == {planner.PLUGIN_FAULT}
 
 
 def test_one_report_that_cannot_be_read_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
