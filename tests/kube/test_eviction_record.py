@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.kube.folder.evictions import FILE, EvictionRecord
+from koordlite.kube.folder.published import FILE, EvictionRecord
 from koordlite.model.errors import EvictionRefused
 
 POD = "kind: Pod\nmetadata: {name: p, namespace: d, uid: u1}\nspec: {nodeName: n1}\n"

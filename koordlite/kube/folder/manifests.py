@@ -12,9 +12,8 @@ import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.folder import manifest_files
-from koordlite.kube.folder.evictions import EvictionRecord
 from koordlite.kube.folder.manifest_files import Loaded
-from koordlite.kube.folder.published import Published
+from koordlite.kube.folder.published import EvictionRecord, Published
 from koordlite.kube.kubelet import configz
 from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
 from koordlite.model.change import ClusterChange

@@ -1,15 +1,16 @@
-"""What the agent publishes when the cluster is a folder: the objects the API server would hold, as JSON files."""
+"""What the agent publishes and evicts when the cluster is a folder: objects of the API server, as JSON files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from msgspec import structs
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.model import keys
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import UNREADABLE, InputError, Problem
@@ -18,6 +19,7 @@ from koordlite.model.wire import objects
 Resources = dict[str, str | int | float]
 T = TypeVar("T")
 
+FILE = "evictions.json"
 OURS = "published.koordlite.io/resources"
 """Annotation in the published Node that tells a later run which resources are ours; null is one we removed."""
 OUR_ANNOTATIONS = "published.koordlite.io/annotations"
@@ -113,6 +115,81 @@ class Published:
     @property
     def _topology_file(self) -> str:
         return f"noderesourcetopology-{self._node}.json"
+
+
+class EvictionRecord:
+    """Eviction objects in a file, and the pods that are on their way out because of them.
+
+    Nothing deletes a pod here: the record stands for it.
+
+    An evicted pod shows a deletion time for as long as its manifest is there: whoever keeps the folder takes it away,
+    or gives it another uid when it comes back.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = folder / FILE if folder else None
+        self._deleted: dict[str, str] = {}
+        self._leaving = LeavingPods()
+
+    def add(self, pod: EvictPod, *, taken_at: str) -> None:
+        """Record an eviction; OSError when it cannot be written, InputError when an earlier record cannot be read."""
+        if pod.uid in self._deleted:
+            return
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            items = [*_evictions(self._path), _eviction(pod, taken_at)]
+            _replace(self._path, {"apiVersion": "v1", "kind": "List", "items": items})
+        self._deleted[pod.uid] = taken_at
+
+    def shown(self, pods: Iterable[objects.PodObject]) -> tuple[objects.PodObject, ...]:
+        """The pods with a deletion time where they were evicted; the others stay the same objects."""
+        return self._leaving.marked(pods, self._deleted)
+
+
+class LeavingPods:
+    """Pods with the deletion time that the API server gives one on its way out. Unchanged pods keep their identity."""
+
+    def __init__(self) -> None:
+        self._marked: dict[str, tuple[objects.PodObject, objects.PodObject]] = {}
+
+    def marked(self, pods: Iterable[objects.PodObject], deleted_at: Mapping[str, str]) -> tuple[objects.PodObject, ...]:
+        """All of the pods, those named by uid in `deleted_at` with that time."""
+        return tuple(
+            self._mark(pod, deleted_at[pod.metadata.uid]) if pod.metadata.uid in deleted_at else pod for pod in pods
+        )
+
+    def _mark(self, pod: objects.PodObject, deleted_at: str) -> objects.PodObject:
+        known = self._marked.get(pod.metadata.uid)
+        if known is None or known[0] is not pod:
+            metadata = structs.replace(pod.metadata, deletion_timestamp=deleted_at)
+            known = self._marked[pod.metadata.uid] = (pod, structs.replace(pod, metadata=metadata))
+        return known[1]
+
+
+class _Items(msgspec.Struct):
+    items: list[dict[str, object]] = []
+
+
+def _evictions(path: Path) -> list[dict[str, object]]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Items).items
+    except FileNotFoundError:
+        return []
+    except UNREADABLE as error:
+        do = "remove the file; until then no pod is evicted"
+        raise InputError(Problem(str(path), "content", "", str(error), do)) from error
+
+
+def _eviction(pod: EvictPod, taken_at: str) -> dict[str, object]:
+    """As it would be posted, with what an event would say."""
+    metadata = {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "creationTimestamp": taken_at,
+        "annotations": {"koordlite.io/eviction-reason": pod.reason},
+    }
+    options = {"preconditions": {"uid": pod.uid}}
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
 
 
 def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None]]:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import structs
 
 from koordlite.changes.eviction import EvictPod
+from koordlite.kube.folder.published import LeavingPods
 from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.wire import objects
@@ -41,7 +42,7 @@ class _Evictions:
     def __init__(self, monotonic: Callable[[], float], *, grace_seconds: float = GRACE_SECONDS) -> None:
         self._monotonic, self._grace = monotonic, grace_seconds
         self._leaving: dict[str, _Leaving] = {}
-        self._shown: dict[str, tuple[objects.PodObject, objects.PodObject]] = {}
+        self._shown = LeavingPods()
 
     def ask(self, asked: EvictPod, pods: Sequence[objects.PodObject], *, taken_at: str) -> None:
         """Let the pod go, EvictionRefused when its budget is used up. A pod that is gone or on its way is accepted."""
@@ -62,18 +63,7 @@ class _Evictions:
 
     def shown(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
         """The pods with a deletion time where they are on their way out; unchanged pods keep their identity."""
-        return tuple(self._marked(each) for each in pods) if self._leaving else tuple(pods)
-
-    def _marked(self, pod: objects.PodObject) -> objects.PodObject:
-        uid = pod.metadata.uid
-        leaving = self._leaving.get(uid)
-        if leaving is None:
-            return pod
-        known = self._shown.get(uid)
-        if known is None or known[0] is not pod:
-            metadata = structs.replace(pod.metadata, deletion_timestamp=leaving.deleted_at)
-            known = self._shown[uid] = (pod, structs.replace(pod, metadata=metadata))
-        return known[1]
+        return self._shown.marked(pods, {uid: leaving.deleted_at for uid, leaving in self._leaving.items()})
 
     def _spent(self, pod: objects.PodObject, pods: Sequence[objects.PodObject]) -> bool:
         notes = pod.metadata.annotations or {}
