@@ -21,7 +21,48 @@ W = TypeVar("W")
 Owner = Callable[[], objects.NodeObject | None]
 
 
-class BackgroundReport(Generic[W]):
+class BackgroundWriter:
+    """Writes one object of this node's own in a thread: nothing waits for it, and a refusal is kept and logged once."""
+
+    thread: str
+    named: str
+    """For the log: `the numatopology of this node`."""
+    no_kind: str
+    """What to do when the cluster does not know the kind."""
+
+    def __init__(self, api: Api, node_name: str) -> None:
+        self._api, self._name = api, node_name
+        self._requests = BackgroundRequests(self.thread)
+        self._count = 0
+        self.error = ""
+        """Why it was not written last time; empty when it was."""
+
+    def stop(self) -> None:
+        """Write nothing more."""
+        self._requests.stop()
+
+    def _send(self, write: Callable[[], None], patience_seconds: float = 0.0) -> None:
+        """Have `write` done after those that are under way. What comes of it is kept in `error`."""
+        self._count += 1
+        try:
+            self._requests.send(self._count, self._count, lambda: self._try(write), patience_seconds=patience_seconds)
+        except ApiUnreachable:
+            return  # Under way; `_try` keeps what comes of it.
+
+    def _try(self, write: Callable[[], None]) -> None:
+        error = ""
+        try:
+            write()
+        except ApiError as refused:
+            error = f"{refused}; {self.no_kind}" if refused.unknown_resource else str(refused)
+        except ApiUnreachable as unreachable:
+            error = str(unreachable)
+        if error and error != self.error:
+            LOG.warning("%s was not written: %s", self.named, error)
+        self.error = error
+
+
+class BackgroundReport(BackgroundWriter, Generic[W]):
     """One object; nothing is written while nothing changes. A kind says what is wanted, and how it is written."""
 
     kind: str
@@ -30,17 +71,12 @@ class BackgroundReport(Generic[W]):
     """Where the API server keeps the objects of this kind."""
     resource: str
     """For messages about permissions: `numatopologies.nodeinfo.volcano.sh`."""
-    no_kind: str
-    """What to do when the cluster does not know the kind."""
 
     def __init__(self, api: Api, node_name: str) -> None:
-        self._api, self._name = api, node_name
-        self._requests = BackgroundRequests(self.kind)
+        self.thread, self.named = self.kind, f"the {self.kind} of this node"
+        super().__init__(api, node_name)
         self._wanted: W | None = None
         self._asked = float("-inf")
-        self._count = 0
-        self.error = ""
-        """Why it was not written last time; empty when it was."""
 
     def wanted(self, seen: Snapshot) -> W:
         """What the object is to say by this picture."""
@@ -84,24 +120,4 @@ class BackgroundReport(Generic[W]):
             return
         self._wanted, self._asked = wanted, monotonic
         owner = node()
-        self._count += 1
-        try:
-            self._requests.send(self._count, self._count, lambda: self._try(wanted, owner), patience_seconds=0.0)
-        except ApiUnreachable:
-            return  # Under way; `_try` keeps what comes of it.
-
-    def stop(self) -> None:
-        """Write nothing more."""
-        self._requests.stop()
-
-    def _try(self, wanted: W, owner: objects.NodeObject | None) -> None:
-        error = ""
-        try:
-            self.write(wanted, owner)
-        except ApiError as refused:
-            error = f"{refused}; {self.no_kind}" if refused.unknown_resource else str(refused)
-        except ApiUnreachable as unreachable:
-            error = str(unreachable)
-        if error and error != self.error:
-            LOG.warning("the %s of this node was not written: %s", self.kind, error)
-        self.error = error
+        self._send(lambda: self.write(wanted, owner))

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.client.background import BackgroundRequests
+from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.publish import node_metric
+from koordlite.kube.publish.background_report import BackgroundWriter
 from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.slo import settings
 from koordlite.model.snapshot import Snapshot
@@ -23,7 +23,6 @@ LEAST_SECONDS = 30.0
 """Between two reports; source: Koordinator `minReportIntervalSeconds`."""
 _MERGE = "application/merge-patch+json"
 _GONE = "Koordinator's manager makes this object; without it set publish.nodeMetric to create, or to off"
-_NO_KIND = "install the CRD nodemetrics.slo.koordinator.sh (manifests/crds/koordinator), or set publish.nodeMetric: off"
 _NO_NODE = "the Node that would own it is not known yet"
 
 
@@ -51,17 +50,20 @@ class Report(msgspec.Struct, frozen=True):
     """Why none may be made."""
 
 
-class NodeMetricReport:
+class NodeMetricReport(BackgroundWriter):
     """Sends a status every so often, in the background."""
+
+    thread = "node-metric"
+    named = "the NodeMetric"
+    no_kind = (
+        "install the CRD nodemetrics.slo.koordinator.sh (manifests/crds/koordinator), or set publish.nodeMetric: off"
+    )
 
     def __init__(self, api: Api, node_name: str, *, every_seconds: float = 0.0, create: bool = False) -> None:
         """`every_seconds` 0: as often as `colocation-config` says. `create`: a missing object is made."""
-        self._api, self._name, self._create = api, node_name, create
+        super().__init__(api, node_name)
+        self._create = create
         self._every_seconds, self._last = every_seconds, float("-inf")
-        self._requests = BackgroundRequests("node-metric")
-        self._count = 0
-        self.error = ""
-        """Why the last report was not taken; empty when it was."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -100,27 +102,7 @@ class NodeMetricReport:
 
     def send(self, report: Report, *, patience_seconds: float = 0.0) -> None:
         """Write one report; what nobody waits for is answered in the background, in `error`."""
-        self._count += 1
-        try:
-            self._requests.send(self._count, self._count, lambda: self._try(report), patience_seconds=patience_seconds)
-        except ApiUnreachable:
-            return  # Under way; `_try` keeps what comes of it.
-
-    def stop(self) -> None:
-        """Send nothing more."""
-        self._requests.stop()
-
-    def _try(self, report: Report) -> None:
-        error = ""
-        try:
-            self._write(report)
-        except ApiError as refused:
-            error = f"{refused}; {_NO_KIND}" if refused.unknown_resource else str(refused)
-        except ApiUnreachable as unreachable:
-            error = str(unreachable)
-        if error and error != self.error:
-            LOG.warning("the NodeMetric was not written: %s", error)
-        self.error = error
+        self._send(lambda: self._write(report), patience_seconds)
 
     def _write(self, report: Report) -> None:
         """The object where there is none, its status, and its spec where an agent made it."""
