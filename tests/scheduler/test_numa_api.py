@@ -248,3 +248,17 @@ def test_an_extender_without_an_address_for_it_serves_none():
     nobody: Any = None
     with numa_api.served(args, nobody, nobody, str, ""):
         assert args.numa_listen == ""
+
+
+def test_a_scrape_says_what_was_left_out(monkeypatch: pytest.MonkeyPatch):
+    scene = numa_scene.scene()
+    asked = service(scene)
+
+    def fails(row: Any) -> Any:
+        raise OverflowError("int too large")
+
+    monkeypatch.setattr("koordlite.scheduler.numa_api.view.of_row", fails)
+    asked.answer("/numa", {}, "")
+    text = asked.answer("/metrics", {}, "").body.decode()
+    assert "koordlite_numa_api_ready 1.0" in text
+    assert "koordlite_numa_api_nodes 4.0" in text and "koordlite_numa_api_faults_total 4.0" in text

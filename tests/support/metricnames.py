@@ -32,6 +32,7 @@ from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.promises import Promises, Writer
 from koordlite.scheduler.report.metrics import ExtenderMetrics
 from koordlite.scheduler.reserving.controller import Controller
@@ -125,6 +126,12 @@ def reservation_controller() -> tuple[Exported, ...]:
     return tuple(_exported(registry))
 
 
+def numa_api() -> tuple[Exported, ...]:
+    """Of a NUMA API that knows no cluster."""
+    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    return tuple(_exported(NumaService(cluster, wall=time.time, not_ready=str).metrics))
+
+
 def numa_exporter() -> tuple[Exported, ...]:
     """Of a NUMA exporter beside an agent on an emulated node, with the names of others."""
     with tempfile.TemporaryDirectory() as folder:
@@ -168,6 +175,7 @@ def page() -> str:
             *_table("The descheduler", descheduler()),
             *_table("The scheduler extender", extender()),
             *_reservations(),
+            *_table("The NUMA API", numa_api()),
             *_numa(),
         ]
     )

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from koordlite import __version__, threads
 from koordlite.http.answers import Answer as AnyAnswer
@@ -44,9 +48,10 @@ POLICIES: Mapping[str, Policy] = {
 """Path below `V1`, to what is switched there."""
 READY_SECONDS = 5.0
 _HTML = "text/html; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class NumaService:
+class NumaService(Collector):
     """Answers from many threads."""
 
     def __init__(
@@ -66,14 +71,27 @@ class NumaService:
         self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
         self._agents = agents
         self._switches, self._may_switch = switches, may_switch
+        self.metrics = CollectorRegistry()
+        self.metrics.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """The answer to a scrape."""
+        nodes = sum(row is not None for row in self._cluster.rows)
+        yield GaugeMetricFamily("koordlite_numa_api_nodes", "Nodes that are known", value=nodes)
+        ready = not self._not_ready()
+        yield GaugeMetricFamily("koordlite_numa_api_ready", "1 while what is known may be believed", value=ready)
+        text, total = "Faults of the program, each of which left a node out", self._cluster.faults.total
+        yield CounterMetricFamily("koordlite_numa_api_faults", text, value=total)
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> AnyAnswer:
         """`koordlite.http.Ask`."""
         if path in OPEN:
             why = self._not_ready() or threads.not_ready() if path == "/readyz" else threads.unhealthy()
             return Plain(503, why) if why else Plain(200, "ok")
-        if path.startswith((V1, QUERY)):
-            return self._rest(path, query)
+        if path == "/metrics" or path.startswith((V1, QUERY)):
+            return (
+                Answer(200, _METRICS, generate_latest(self.metrics)) if path == "/metrics" else self._rest(path, query)
+            )
         parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
         if parts == ["numa"]:
             asked = overview_page.Asked.of(query)
@@ -83,7 +101,7 @@ class NumaService:
             return _page(policies_page.document(self._statuses(), may_switch=self._may_switch))
         if parts[:2] == ["numa", "nodes"] and len(parts) == 3:
             return self._node_page(parts[2], refresh=query.get("refresh") != "off")
-        return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE, /numa/policies and {V1}")
+        return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE, /numa/policies, /metrics and {V1}")
 
     def put(self, path: str, body: bytes) -> Answer:
         """Switch a policy. `koordlite.http.Change`: the guard has let the caller."""
