@@ -12,8 +12,8 @@ _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 
 
 def cores(milli: int | float | None) -> str:
-    """Millicores as cores with one decimal; a dash when unknown."""
-    return "–" if milli is None else f"{milli / 1000:.1f}"
+    """Millicores as cores with one decimal, zero without a sign; a dash when unknown."""
+    return "–" if milli is None else f"{milli / 1000:z.1f}"
 
 
 def cores_between(least: int | None, most: int | None) -> str:

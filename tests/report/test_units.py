@@ -13,6 +13,7 @@ from koordlite.report import units
         pytest.param(units.cores(9340), "9.3", id="cores have one decimal"),
         pytest.param(units.cores(None), "–", id="unknown cores are a dash"),
         pytest.param(units.cores(-400), "-0.4", id="a budget can be negative"),
+        pytest.param(units.cores(-40), "0.0", id="zero has no sign"),
         pytest.param(units.size(0), "0 B", id="nothing"),
         pytest.param(units.size(1023), "1023 B", id="below a KiB"),
         pytest.param(units.size(1536 << 20), "1.5 GiB", id="binary units"),
