@@ -22,7 +22,7 @@ from koordlite.http.server import Ask
 from koordlite.report.history import History
 from koordlite.report.html import agent_page as agent_page_module
 from koordlite.report.html import filter as filters
-from koordlite.report.html import live
+from koordlite.report.html import page
 from koordlite.report.json.answer import Answer
 from koordlite.report.past import Past
 from koordlite.report.web.endpoints import Endpoints
@@ -86,7 +86,7 @@ def is_fit(chromium: Browser) -> None:
     assert chromium.complaints == []
     assert chromium.value("document.querySelectorAll('[style], [onclick], [onload]').length") == 0
     scripts = chromium.value("[...document.scripts].map(each => each.textContent)")
-    assert set(scripts) <= {filters.SCRIPT, live.SCRIPT}
+    assert set(scripts) <= {filters.SCRIPT, page.LIVE_SCRIPT}
 
 
 @pytest.mark.parametrize("width", WIDTHS)

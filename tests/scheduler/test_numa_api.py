@@ -21,7 +21,7 @@ from koordlite.http.server import Server
 from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.wire.objects import NRTObject
-from koordlite.report.html import live
+from koordlite.report.html import page
 from koordlite.scheduler.numa_api import prometheus
 from koordlite.scheduler.numa_api.envelope import RestGuard
 from koordlite.scheduler.numa_api.prometheus import Prometheus
@@ -214,7 +214,7 @@ def test_the_overview_filters_sorts_and_is_cut_into_pages(get: Get):
 
 def test_names_of_the_cluster_stay_text(get: Get):
     _, shown = get(service(numa_scene.scene()), "/numa?q=%3Cscript%3Ealert(1)%3C/script%3E")
-    assert shown.count("<script") == 1 and f"<script>{live.SCRIPT}</script>" in shown
+    assert shown.count("<script") == 1 and f"<script>{page.LIVE_SCRIPT}</script>" in shown
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from koordlite.cli import scheduler_extender
 from koordlite.http.guard import Guard
 from koordlite.http.server import Server
 from koordlite.model.errors import InputError
-from koordlite.report.html import live
+from koordlite.report.html import page
 from koordlite.scheduler import protocol
 from koordlite.scheduler.report.logs import LogLevels
 from koordlite.scheduler.service import Service
@@ -236,7 +236,7 @@ def test_pages_show_what_people_wrote_as_text(world: World) -> None:
     for path in ("/", "/state/a", "/explain/ns/p"):
         status, text = world.ask("GET", path, Accept="text/html")
         assert status == 200
-        assert text.count("<script") == 1 and f"<script>{live.SCRIPT}</script>" in text
+        assert text.count("<script") == 1 and f"<script>{page.LIVE_SCRIPT}</script>" in text
         assert "<img" not in text
     assert world.ask("GET", "/explain/ns/never")[0] == 404
     assert world.ask("GET", "/state/nowhere")[0] == 404

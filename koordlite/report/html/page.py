@@ -11,14 +11,31 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import pathlib
 import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from koordlite.model import printable
-from koordlite.report.html import css, live
 
+
+def asset(name: str) -> str:
+    """The text of a style sheet or script that lies beside this module, as it stands in a page."""
+    return "\n" + pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+SHEET = asset("page.css")
+"""The style of the pages: one sheet, light and dark, phone and desktop."""
+LIVE_SCRIPT = asset("live.js")
+"""Asks the server for the page again and changes what differs, so that nothing a reader has opened, typed, chosen or
+scrolled to is lost. It asks as often as `data-refresh` of the page's status line says, in seconds, and not while the
+tab is hidden.
+
+An element stays the same one while its id, or what leads its section, row or `<details>`, is the same; else it is the
+next one of its kind. `open` and `hidden` are the reader's, and a `role=status` is the scripts'. After each change the
+document gets the event `changed`. The style sheet is replaced as well, since its classes belong to one answer of the
+server (`strict`): by an object, for the policy allows no second `<style>`, not even in one that is only parsed."""
 _VOID = frozenset({"br", "hr", "meta", "link", "img", "input", "line", "path", "rect", "polyline", "polygon", "circle"})
 
 
@@ -62,11 +79,11 @@ def page(
 ) -> str:
     """A whole document with the house style inside it; light or dark as the reader's system asks.
 
-    With `refresh_seconds` it changes in place that often (`live`), or is reloaded by a browser that runs no scripts.
-    `script`: one more that it runs. Scripts are ours, nothing is put into them, the policy allows them by their hashes,
-    and without them the page says the same.
+    With `refresh_seconds` it changes in place that often (`LIVE_SCRIPT`), or is reloaded by a browser that runs no
+    scripts. `script`: one more that it runs. Scripts are ours, nothing is put into them, the policy allows them by
+    their hashes, and without them the page says the same.
     """
-    scripts = [text for text in (script, live.SCRIPT if refresh_seconds else "") if text]
+    scripts = [text for text in (script, LIVE_SCRIPT if refresh_seconds else "") if text]
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -75,7 +92,7 @@ def page(
         el("meta", http_equiv="Content-Security-Policy", content=f"{_POLICY}{_allowed(scripts)}"),
         el("noscript", el("meta", http_equiv="refresh", content=refresh_seconds)) if refresh_seconds else None,
         el("title", title),
-        el("style", Markup(css.SHEET)),
+        el("style", Markup(SHEET)),
     )
     state = el("p", class_="live", role="status", data_refresh=refresh_seconds) if refresh_seconds else None
     header = el("header", el("h1", title), el("p", lead, class_="lead") if lead else None)

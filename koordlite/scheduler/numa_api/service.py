@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import pathlib
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +27,6 @@ from koordlite.scheduler.numa_api import (
     documents,
     envelope,
     node_page,
-    openapi,
     overview_page,
     policies_page,
     switches,
@@ -49,6 +50,16 @@ POLICIES: Mapping[str, Policy] = {
 READY_SECONDS = 5.0
 _HTML = "text/html; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@functools.cache
+def openapi() -> bytes:
+    """The OpenAPI description of the REST interface, as JSON; `openapi.yaml` with the version of this program."""
+    import yaml  # For those who ask for it.
+
+    document = yaml.safe_load(pathlib.Path(__file__).with_name("openapi.yaml").read_text(encoding="utf-8"))
+    document["info"]["version"] = __version__
+    return json.dumps(document).encode()
 
 
 class NumaService(Collector):
@@ -170,7 +181,7 @@ class NumaService(Collector):
         if len(parts) == 1 and parts[0] in ("query", "query_range"):
             return self._query(parts[0], query)
         if base == V1 and parts == ["openapi.json"]:
-            return Answer(200, "application/json", json.dumps(openapi.document(__version__)).encode())
+            return Answer(200, "application/json", openapi())
         policy = POLICIES.get("/".join(parts)) if base == V1 else None
         if policy is not None and self._switches is not None:
             status = self._switches.status

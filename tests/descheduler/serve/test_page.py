@@ -20,8 +20,7 @@ from descheduler.serve.endpoints import Endpoints
 from descheduler.serve.loop import CycleResult
 from koordlite.model import keys
 from koordlite.model.errors import Problem
-from koordlite.report.html import live
-from koordlite.report.html.page import digest
+from koordlite.report.html.page import LIVE_SCRIPT, digest
 
 Cluster = Any
 
@@ -58,9 +57,9 @@ def test_the_page_has_zones_violations_distances_and_cycles(full: Cluster) -> No
 def test_nothing_inline_and_a_policy_that_allows_our_script_alone(full: Cluster) -> None:
     made = page.served(told(full), ())
     assert "style=" not in made.text
-    assert made.text.count("<script") == 1 and f"<script>{live.SCRIPT}</script>" in made.text
+    assert made.text.count("<script") == 1 and f"<script>{LIVE_SCRIPT}</script>" in made.text
     assert made.policy.startswith("default-src 'none'; style-src 'sha256-")
-    assert f"script-src 'sha256-{digest(live.SCRIPT)}'; connect-src 'self'" in made.policy
+    assert f"script-src 'sha256-{digest(LIVE_SCRIPT)}'; connect-src 'self'" in made.policy
 
 
 def test_it_stops_refreshing_when_asked_and_keeps_what_was_looked_for(full: Cluster) -> None:

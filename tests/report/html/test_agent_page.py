@@ -15,7 +15,7 @@ from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.settings import Mode
 from koordlite.model.status import Pause
 from koordlite.report.history import DecisionEvent, History
-from koordlite.report.html import agent_page, live
+from koordlite.report.html import agent_page, page
 from koordlite.report.html import filter as filters
 from koordlite.report.past import NOTHING, Past, Remembered
 from koordlite.report.terminal import status
@@ -45,7 +45,7 @@ def test_the_page_has_the_map_the_pools_pressure_decisions_and_disputes(
     for part in ("node-a", "enforcing", "2-3,8-31", "12.5 %", "BECPUBudget", "Disputed files", "NUMA node 1"):
         assert part in read.text
     assert [value for tag, name, value in read.attributes if name == "style" or name.startswith("on")] == []
-    assert scripts(made.text) == [filters.SCRIPT, live.SCRIPT]
+    assert scripts(made.text) == [filters.SCRIPT, page.LIVE_SCRIPT]
     assert {"explain/cpu/0", "./metrics", "explain/cpuSuppress"} <= {v for _, n, v in read.attributes if n == "href"}
 
 

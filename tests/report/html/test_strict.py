@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.report.html import live, page
+from koordlite.report.html import page
 from koordlite.report.html.page import el, strict
 
 
@@ -38,7 +38,7 @@ def test_the_policy_allows_the_sheet_of_this_page_and_nothing_else() -> None:
 def test_the_policy_allows_the_scripts_that_the_page_was_made_with_and_no_others() -> None:
     made = strict(page.page("t", page.Markup("<script>alert(1)</script>"), script="one()", refresh_seconds=5))
     assert made.text.count("<script>") == 3
-    allowed = " ".join(f"'sha256-{page.digest(text)}'" for text in ("one()", live.SCRIPT))
+    allowed = " ".join(f"'sha256-{page.digest(text)}'" for text in ("one()", page.LIVE_SCRIPT))
     assert f"; script-src {allowed}; connect-src 'self'" in made.policy
     assert "script-src" not in strict(page.page("t")).policy
 

@@ -1,7 +1,3 @@
-"""Live pages: a script that asks the server for the page again and changes what differs, so that nothing a reader has
-opened, typed, chosen or scrolled to is lost."""
-
-SCRIPT = """
 (() => {
   const said = document.querySelector("[data-refresh]"), every = said.dataset.refresh * 1000;
   const sheet = new CSSStyleSheet();
@@ -47,7 +43,7 @@ SCRIPT = """
   }
 
   function show(text) {
-    const [before, style, after] = text.split(/<\\/?style>/), focus = document.activeElement;
+    const [before, style, after] = text.split(/<\/?style>/), focus = document.activeElement;
     const fresh = new DOMParser().parseFromString(before + after, "text/html");
     sheet.replaceSync(style);
     document.adoptedStyleSheets = [sheet];
@@ -85,10 +81,3 @@ SCRIPT = """
   document.addEventListener("visibilitychange", refresh);
   timer = setTimeout(refresh, every);
 })();
-"""
-"""Asks as often as `data-refresh` of the page's status line says, in seconds, and not while the tab is hidden.
-
-An element stays the same one while its id, or what leads its section, row or `<details>`, is the same; else it is the
-next one of its kind. `open` and `hidden` are the reader's, and a `role=status` is the scripts'. After each change the
-document gets the event `changed`. The style sheet is replaced as well, since its classes belong to one answer of the
-server (`strict`): by an object, for the policy allows no second `<style>`, not even in one that is only parsed."""
