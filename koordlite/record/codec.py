@@ -198,7 +198,7 @@ def _load_objects(objects: tuple[type, ...]) -> Load:
 
 def _load_named(value: Any) -> Any:
     name, fields = _checked((list, tuple), value)
-    cls = schema.classes().get(name)
+    cls = schema.named(name)
     if cls is None:
         raise RecordError(f"this koordlite has no class {name}: it was renamed or removed since")
     return build_object(cls, fields)

@@ -39,6 +39,20 @@ def classes() -> Mapping[str, type]:
     return {name: cls for cls, name in vocabulary().items()}
 
 
+@functools.lru_cache(maxsize=512)
+def named(name: str) -> type | None:
+    """The class of this name in records; None when there is none.
+
+    The name tells the module too: a class that an earlier version had in another module is found by its own name,
+    where only one class has that.
+    """
+    if name in classes():
+        return classes()[name]
+    own = name.partition(".")[2]
+    alike = [cls for each, cls in classes().items() if each.partition(".")[2] == own]
+    return alike[0] if len(alike) == 1 else None
+
+
 @functools.cache
 def field_types(cls: Any) -> Mapping[str, Any]:
     """The types of the fields that make an object of `cls`; empty for an enumeration."""

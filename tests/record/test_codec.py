@@ -140,6 +140,26 @@ def test_what_another_version_wrote_is_refused_by_name(hint: Any, written: Any, 
         codec.loader(hint)(codec.decode(codec.encode(written)))
 
 
+@pytest.mark.parametrize(
+    ("former", "cls"),
+    [
+        ("node_resource.NodeResourceChange", "NodeResourceChange"),
+        ("zone_resource.ZoneResourceChange", "ZoneResourceChange"),
+        ("resctrl_tasks.TasksChange", "TasksChange"),
+        ("system_file.SystemFileChange", "SystemFileChange"),
+        ("container_kill.KillContainer", "KillContainer"),
+    ],
+)
+def test_a_class_that_moved_is_read_from_earlier_records(former: str, cls: str) -> None:
+    moved = schema.named(former)
+    assert moved is not None
+    assert moved.__name__ == cls
+
+
+def test_a_former_name_that_several_classes_might_have_is_none_of_them() -> None:
+    assert schema.named("strategy_that_is_gone.Config") is None
+
+
 def test_a_field_that_a_later_version_added_has_its_default() -> None:
     written = {"subject": "node", "verdict": "hold", "reason": "X"}
     assert through(Decision, Decision("node", "hold", "X")) == codec.loader(Decision)(written)
