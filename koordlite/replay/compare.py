@@ -1,4 +1,4 @@
-"""What would have differed: a recorded run against the same node under other settings."""
+"""Differences of a recorded run from the same node under other settings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     """Use of all that is not best effort."""
     be_cpu: int | None
     be_limit: int | None
-    """What best effort may use from here on."""
+    """Limit of best effort from here on."""
     be_budget: int | None
-    """What the formula leaves best effort."""
+    """CPU that the formula leaves best effort."""
     capacity: int
     threshold: int | None
     """Use of the node above which best effort is limited; None while suppression is off."""
@@ -54,7 +54,7 @@ def gauge(moment: Moment, decisions: Iterable[Decision], done: Iterable[Change])
 MOST_POINTS = 2000
 MOST_TURNS = 400
 LONGEST_STEP_SECONDS = 60.0
-"""What lies further apart is a gap of the record, and counts for nothing."""
+"""Rounds further apart are a gap of the record, which counts for nothing."""
 HELD_DOWN_PERCENT = 95
 """Best effort that uses so much of its limit could have used more."""
 
@@ -63,19 +63,19 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two courses."""
 
     be_cpu_seconds_allowed: float
-    """What the limit would have let best effort use."""
+    """CPU time that the limit would have let best effort use."""
     be_cpu_seconds_budget: float
-    """What the formula left best effort, by this side's threshold."""
+    """CPU time that the formula left best effort, by this side's threshold."""
     be_cpu_seconds_least: float
-    """What best effort would have used at least: what it did use, as far as the limit allows."""
+    """Least use of best effort: what it did use, as far as the limit allows."""
     be_cpu_seconds_most: float
     """The same, had the work that was held down used all it could: up to the limit, on CPUs that stood idle."""
     seconds_above_threshold: float
-    """How long the node used more than this side's own threshold; of the other side at least."""
+    """Time in which the node used more than this side's own threshold; of the other side at least."""
     seconds_above_threshold_most: float
     """The same, had best effort used all that the other limit allows beyond."""
     seconds_well_above_threshold: float
-    """How long by a CPU or more: the rounding of limits to whole CPUs does not explain that."""
+    """Time by a CPU or more: the rounding of limits to whole CPUs does not explain that."""
     seconds_well_above_threshold_most: float
     be_limit_min: int | None
     be_limit_max: int | None
@@ -118,14 +118,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """At most so much more, had the work that was held down used all that the other limit allows beyond, as far as the
     node had CPU to spare."""
     ls_seconds_above_threshold: float
-    """How long all but best effort was above the recorded threshold by itself: no limit could have helped."""
+    """Time in which all but best effort was above the recorded threshold by itself: no limit could have helped."""
     limits_enforced: bool
-    """Whether the strategy that limits best effort was in force on the other side in any round: else no limit moves."""
+    """True when the other side enforced the strategy that limits best effort in any round: else no limit moves."""
     recorded: Side
     other: Side
     points: Sequence[Point]
     turns: Sequence[Turn]
-    """When a subject began to be decided differently; the first of them."""
+    """The first moments at which a subject began to be decided differently."""
     turns_seen: int
 
 
@@ -144,7 +144,7 @@ def compare(moments: Iterable[Moment], other: Other) -> Comparison:
 
 
 class _Tally:
-    """What one side adds up to."""
+    """Sums of one side."""
 
     def __init__(self) -> None:
         self.allowed = self.budget = self.least = self.most = 0.0

@@ -19,12 +19,12 @@ _WIDTH = 34
 
 
 def check(found: Check, problems: Iterable[Problem] = ()) -> str:
-    """Whether the record can be judged again to the letter."""
+    """Tell whether the record can be judged again to the letter."""
     return "".join(f"{line}\n" for line in (*_check(found), *_problems(problems)))
 
 
 def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> str:
-    """What would have differed."""
+    """List what would have differed."""
     return "".join(f"{line}\n" for line in (*_comparison(found), *_problems(problems)))
 
 

@@ -20,7 +20,7 @@ class Judge:
         self._answers = strategies.Answers()
 
     def decisions(self, moment: Moment) -> tuple[Decision, ...]:
-        """What the agent decides that sees `moment`, with the settings that are in it."""
+        """Decisions of an agent that sees `moment`, with the settings that are in it."""
         if moment.new_groups:
             return reflex.about(self._about_new_groups(moment), moment.new_groups)
         if moment.woken:
@@ -70,7 +70,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of judging a whole record again."""
+    """Result of judging a whole record again."""
 
     rounds: int
     decisions: int
@@ -78,13 +78,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch of the first and last moment; None without one."""
     last: float | None
     mismatches: tuple[Mismatch, ...]
-    """The first of them."""
+    """The first mismatches."""
     wrong: int
-    """How many there are."""
+    """Number of all mismatches."""
 
     @property
     def same(self) -> bool:
-        """Whether every decision came out as recorded."""
+        """True when every decision came out as recorded."""
         return self.wrong == 0
 
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Other(msgspec.Struct, frozen=True, kw_only=True):
-    """What is changed."""
+    """The changed settings."""
 
     settings: Mapping[str, StrategySettings] | None = None
     """Sections of strategies; None: those of the record."""
@@ -130,7 +130,7 @@ class Course:
         return True
 
     def _evict(self, change: EvictPod) -> bool:
-        """Whether it is the first time. Who is evicted on both courses lingers as recorded."""
+        """True the first time. A pod that is evicted on both courses lingers as recorded."""
         if change.uid in self._evicted:
             return False
         self._evicted.add(change.uid)
@@ -144,7 +144,7 @@ class Course:
         self._last.clear()
 
     def _stated(self, change: Change, time: float) -> bool:
-        """Whether it is a write: the picture shows these as recorded, so the same is asked for in every round."""
+        """True for a write: the picture shows these as recorded, so the same is asked for in every round."""
         if isinstance(change, ZoneResourceChange):
             self._synced[change.place] = time
         again = self._last.get(change.place) == change
@@ -212,14 +212,14 @@ class Course:
 
 
 def _of_another(seen: Snapshot, before: Snapshot) -> bool:
-    """Whether a restarted agent took the picture `seen`: what the one before it knew is forgotten."""
+    """Tell whether a restarted agent took the picture `seen`: what the one before it knew is forgotten."""
     recalls = seen.remembered.keys() >= before.remembered.keys()
     synced = seen.published.last_sync.keys() >= before.published.last_sync.keys()
     return not (recalls and synced)
 
 
 def _refused(moment: Moment) -> Mapping[Place, Change]:
-    """What the recorded agent tried in vain, by place."""
+    """Refused writes of the recorded agent, by place."""
     places = {step.place for step in moment.applied if not step.ok}
     changes = (change for decision in moment.decisions for change in decision.changes)
     return {change.place: change for change in changes if change.place in places}

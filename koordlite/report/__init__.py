@@ -1,1 +1,1 @@
-"""What people and machines read about a run: text, terminal, JSON, HTML, metrics. Values in, words out."""
+"""Reports of a run for people and machines: text, terminal, JSON, HTML, metrics. Values in, words out."""

@@ -1,4 +1,4 @@
-"""Whether the agent lives and whether it is ready, as a list of checks, each with its reason in words.
+"""Liveness and readiness of the agent as a list of checks, each with its reason in words.
 
 Alive means that rounds come, and end without a fault of our own: a restart helps against nothing else. Ready means
 that it sees what it has to see. Degraded is an agent that works with less than its configuration asks for.
@@ -31,7 +31,7 @@ _WELL = Faults()
 
 
 def alive(*, age_seconds: float | None, period_seconds: float, faults: Faults = _WELL) -> tuple[Check, ...]:
-    """Whether the loop turns. `age_seconds` is since the last tick ended; None before the first."""
+    """Check that the loop turns. `age_seconds` is since the last tick ended; None before the first."""
     if age_seconds is None:
         return (Check("ticks", "no tick has ended yet"),)
     late = age_seconds > LATE_PERIODS * period_seconds
@@ -40,7 +40,7 @@ def alive(*, age_seconds: float | None, period_seconds: float, faults: Faults = 
 
 
 def ready(tick: Tick, *, stale_seconds: float) -> tuple[Check, ...]:
-    """Whether the last tick saw what it needs, and was judged and written without error."""
+    """Check that the last tick saw what it needs, and was judged and written without error."""
     # A refused pod of one strategy is no reason to call the whole agent unready; a rule that crashes is.
     crashed = (f"{d.strategy}: {d.evidence.get('error', '')}" for d in tick.decisions if d.reason == "StrategyFailed")
     return (
@@ -72,7 +72,7 @@ def refusals(applied: Iterable[AppliedStep]) -> str:
 
 
 def degradation(snapshot: Snapshot, decisions: Iterable[Decision], reaction: Reaction, stale_seconds: float, /) -> str:
-    """What the configuration asks for and this machine does not have, and inputs older than the limit."""
+    """Name what the configuration asks for and this machine lacks, else inputs older than the limit."""
     lacking, stale = "; ".join(_lacking(decisions)), _stale(snapshot.ages, stale_seconds)
     blind = f"agent.reaction is required, and not possible: {reaction.why}" if reaction.missing else ""
     return lacking or stale or blind

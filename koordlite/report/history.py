@@ -1,4 +1,4 @@
-"""What a report remembers of a run: bounded however long the run is."""
+"""Memory of a run for its report: bounded however long the run is."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class History:
         self.foreign: collections.deque[ForeignEvent] = collections.deque(maxlen=MAX_EVENTS)
         self.problems: dict[Problem, ProblemEvent] = {}
         self.decisions_seen = 0
-        """How many decision events there were, also those that fell off the front."""
+        """Number of decision events, including those that fell off the front."""
         self._stride = 1
         self._totals = Totals()
         self._news = News()

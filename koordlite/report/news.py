@@ -1,4 +1,4 @@
-"""Which decisions of a tick say something that the ticks before did not."""
+"""Decisions of a tick that say something new."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from koordlite.model.place import Place
 from koordlite.report.tick import Tick
 
 MAX_SUBJECTS = 500
-"""How many subjects that are gone keep their last decision."""
+"""Number of subjects that are gone whose last decision is kept."""
 NOTICEABLE = 0.1
 """In observe mode a number that would be written is news once it differs by this part from the one last reported:
 nothing is written, so nothing settles, and a mean that drifts would be news each second."""
@@ -21,7 +21,7 @@ _JUDGED = ("set", "shrink", "grow", "hold")
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """What was said last of one subject for one reason."""
+    """The last statement about one subject for one reason."""
 
     asked: Mapping[Place, Change] = msgspec.field(default_factory=dict)
     evidence: Evidence = msgspec.field(default_factory=dict)
@@ -70,7 +70,7 @@ class News:
 
 
 def _reason(decision: Decision, *, observed: bool) -> str:
-    """What is compared first. A change that is made leads to `hold`; one that is only observed does so when it is no
+    """The words compared first. A change that is made leads to `hold`; one that is only observed does so when it is no
     longer wanted, which is news."""
     if not observed and decision.verdict in _JUDGED:
         return decision.reason
@@ -80,8 +80,8 @@ def _reason(decision: Decision, *, observed: bool) -> str:
 
 
 def _noticeable(decision: Decision, before: _Said) -> bool:
-    """Whether a change is about another place, or asks for a number that differs noticeably. Where it is about texts
-    alone, which have times in them, the evidence says whether it differs."""
+    """Tell whether a change is about another place, or asks for a number that differs noticeably. Where it is about
+    texts alone, which have times in them, the evidence says whether it differs."""
     amounts = [(_amount(before.asked.get(change.place)), _amount(change)) for change in decision.changes]
     if any(change.place not in before.asked for change in decision.changes):
         return True

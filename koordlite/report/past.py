@@ -1,4 +1,4 @@
-"""What a running agent keeps of its past for questions: news, its last write of each place, and who else wrote there.
+"""The past of a running agent, kept for questions: news, its last write of each place, and who else wrote there.
 
 Bounded however long the agent runs; `Remembered` is one immutable value that any thread may read.
 """
@@ -22,7 +22,7 @@ MAX_EVENTS = 2000
 MAX_PLACES = 2000
 MAX_ROWS = 600
 KEPT_TIMES = 20
-"""Of how many foreign writes of one place the times are kept."""
+"""Number of foreign writes of one place whose times are kept."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -36,12 +36,12 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class ForeignWrites(msgspec.Struct, frozen=True):
-    """What another program did to one place."""
+    """Writes of another program to one place."""
 
     last: ForeignWrite
     count: int
     times: tuple[float, ...]
-    """When the newest of them were found, ascending."""
+    """Times of the newest of them, ascending."""
 
     @property
     def seconds_apart(self) -> float | None:

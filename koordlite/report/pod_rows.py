@@ -30,7 +30,7 @@ class PodRow(msgspec.Struct, frozen=True, rename="camel"):
     """Percent of the last ten seconds in which some task waited for the resource of `waits_for`."""
     waits_for: str = ""
     decided: str = ""
-    """What was decided last, about it or about all best-effort pods."""
+    """The last decision about it or about all best-effort pods."""
     decided_at: float | None = None
     """When, as `Tick.time`."""
 

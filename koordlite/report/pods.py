@@ -18,9 +18,9 @@ from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
 ALL_BEST_EFFORT = "besteffort"
-"""What decisions about all best-effort pods are about."""
+"""Subject of decisions about all best-effort pods."""
 _LONG_AGO = -1.0
-"""When a decision was taken that is not among the recent ones."""
+"""Time shown for a decision that is not among the recent ones."""
 _Written = Mapping[tuple[str, str], object]
 """By group and field what has been written since the picture was taken."""
 

@@ -1,4 +1,4 @@
-"""What holds on the node once this tick's writes have landed: the picture, overlaid with the changes that went well,
+"""The node once this tick's writes have landed: the picture, overlaid with the changes that went well,
 and what best effort would get if the strategies that only observe were enforced.
 """
 
@@ -27,7 +27,7 @@ from koordlite.resctrl.values import CacheUse
 
 T = TypeVar("T")
 ROOT_GROUP = "(root)"
-"""How reports name the root group of resctrl, whose own name is empty."""
+"""Name in reports of the root group of resctrl, whose own name is empty."""
 
 
 class CPUCell(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ def prod_cpu(snapshot: Snapshot) -> int | None:
 
 
 def by_subject(snapshot: Snapshot, by_group: Mapping[str, T]) -> dict[str, T]:
-    """What is kept by group (empty: the machine) by the words in which decisions name their subjects."""
+    """Rename groups (empty: the machine) to the words in which decisions name their subjects."""
     subjects = {"": "node", snapshot.layout.besteffort: "besteffort"}
     if not by_group.keys() <= subjects.keys():
         placed = ((snapshot.places.get(pod.uid), pod) for pod in snapshot.pods)
@@ -202,9 +202,9 @@ class Would(msgspec.Struct, frozen=True):
     """Millicores and bytes; None where the strategy is enforced or off, so that nothing differs from what holds."""
 
     limit: int | None = None
-    """What best-effort pods could use."""
+    """Limit of best-effort pods."""
     batch_cpu: int | None = None
-    """What they could request."""
+    """Their offer."""
     batch_memory: int | None = None
 
 

@@ -30,7 +30,7 @@ _RESOURCE_UNITS = {"/batch-cpu": "milli", "/batch-memory": "bytes", "/mid-cpu": 
 
 
 def sentence(decision: Decision) -> str:
-    """Why the decision is what it is, in one line without a full stop."""
+    """Explain the decision in one line without a full stop."""
     declared = strategies.sentences()
     template = declared.get(f"{decision.reason}/{decision.verdict}") or declared.get(decision.reason)
     if template is None:

@@ -50,7 +50,7 @@ class Happening(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod wanted and got, over its whole life in the simulation."""
+    """CPU time that a pod wanted and got, over its whole life in the simulation."""
 
     pod: str
     """NAMESPACE/NAME."""
@@ -74,7 +74,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     about: str
     label: str
-    """Which configuration it was, where two are compared."""
+    """The configuration's name, where two are compared."""
     machine: str
     seconds: float
     seed: int
@@ -86,7 +86,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether everything came out as expected."""
+        """True when everything came out as expected."""
         return all(check.ok for check in self.checks)
 
 

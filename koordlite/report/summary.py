@@ -20,13 +20,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """From the first tick to the last."""
     seconds_above_threshold: float
-    """How long the node used more than the suppress threshold."""
+    """Time in which the node used more than the suppress threshold."""
     seconds_well_above_threshold: float
-    """How long by a CPU or more: the rounding of the limit to whole CPUs does not explain that."""
+    """Time by a CPU or more: the rounding of the limit to whole CPUs does not explain that."""
     prod_seconds_above_threshold: float
-    """How long latency-sensitive work alone used more than the threshold: no limit on BE could have helped."""
+    """Time in which latency-sensitive work alone used more than the threshold: no limit on BE could have helped."""
     be_core_hours_allowed: float
-    """What the limit would have let best-effort work use."""
+    """CPU that the limit would have let best-effort work use."""
     be_core_hours_used: float
     be_limit_min: int | None
     """Millicores, from the first tick on in which the use of the node was known: before it nothing could be limited."""

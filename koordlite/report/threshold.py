@@ -1,4 +1,4 @@
-"""How far a node is above the threshold above which best effort is limited.
+"""Excess of a node over the threshold above which best effort is limited.
 
 Best effort gets whole CPUs: its budget is rounded up (`formulas.cpu.suppress`, Koordinator `calculateBESuppressCPU`),
 so a node that is full is above its threshold by less than one CPU, by the rule. Only what is beyond that points to a
@@ -11,14 +11,14 @@ ROUNDING_MILLI = 1000
 """The rounding adds less than this."""
 WELL = "by a CPU or more"
 WHY = "less is rounding: limits are whole CPUs"
-"""What reports say of the two."""
+"""Words of reports for the two."""
 
 
 def above(use: int | None, threshold: int | None) -> bool:
-    """Whether so much is used, in millicores; not where either is unknown."""
+    """Tell whether `use` exceeds `threshold`, in millicores; False where either is unknown."""
     return use is not None and threshold is not None and use > threshold
 
 
 def well_above(use: int | None, threshold: int | None) -> bool:
-    """Whether it is above by more than the rounding can explain."""
+    """Tell whether it is above by more than the rounding can explain."""
     return threshold is not None and above(use, threshold + ROUNDING_MILLI - 1)

@@ -30,7 +30,7 @@ class Tick:
     status: str = "observing"
     """One word: enforcing, observing, paused, degraded."""
     because: str = ""
-    """Why the status is degraded."""
+    """The reason for a degraded status."""
     capacity_milli: int = 0
     threshold_milli: int | None = None
     """Node use above which best-effort pods are limited; None while suppression is off."""
@@ -40,17 +40,17 @@ class Tick:
     """Pods and host applications that are not best-effort."""
     be_cpu: int | None = None
     be_limit: int | None = None
-    """What best-effort pods may use after this tick: the tighter of their CPUs and their quota."""
+    """Limit of best-effort pods after this tick: the tighter of their CPUs and their quota."""
     be_budget: int | None = None
-    """What the suppress formula answered."""
+    """Answer of the suppress formula."""
     be_policy: str = "cpuset"
     """cpuset or cfsQuota, by which best effort is limited."""
     batch_cpu: int | None = None
     batch_memory: int | None = None
     would_limit: int | None = None
-    """What best-effort pods could use if `cpuSuppress` were enforced; None unless it only observes."""
+    """Limit of best-effort pods if `cpuSuppress` were enforced; None unless it only observes."""
     would_batch_cpu: int | None = None
-    """What they could request if `beAllocatable` were enforced; None unless it only observes."""
+    """Their offer if `beAllocatable` were enforced; None unless it only observes."""
     would_batch_memory: int | None = None
     be_cpuset: str = ""
     ls_pool: str = ""
@@ -79,21 +79,21 @@ class Tick:
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since each input was last confirmed."""
     watches: tuple[WatchState, ...] = ()
-    """How inputs from an API server are kept up to date."""
+    """Watches that keep inputs from an API server up to date."""
     tick_seconds: float = 0.0
-    """What this tick cost."""
+    """Cost of this tick."""
     woken: bool = False
     """A round before its time, because of a surge of latency-sensitive use."""
     reaction: Reaction = dataclasses.field(default_factory=Reaction)
-    """How the agent reacts between two ticks."""
+    """The reaction between two ticks."""
     unrestored: int = 0
     """Places that an earlier run changed, and that this one could not put back when it started."""
     faults: Faults = dataclasses.field(default_factory=Faults)
     """Rounds that a fault of the agent itself has ended, this one or earlier ones of this run."""
     pause: Pause | None = None
-    """Why nothing is written at present, where a pause was requested."""
+    """The pause during which nothing is written, where one was requested."""
     picture: Snapshot | None = dataclasses.field(default=None, repr=False, compare=False)
-    """What the tick judged, whole; None when there was no picture."""
+    """The whole picture that the tick judged; None when there was none."""
 
 
 def build(
@@ -145,7 +145,7 @@ def build(
 
 
 def _seen(snapshot: Snapshot) -> Tick:
-    """What was there, before anything was decided."""
+    """The tick as it was before anything was decided."""
     usage, threshold = snapshot.usage, snapshot.slo.threshold
     capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
     return Tick(

@@ -44,7 +44,7 @@ def moment(wall: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """How long something took, in the unit that fits: `340 µs`, `12 ms`, `4.2 s`, `12:34`."""
+    """A duration in the unit that fits: `340 µs`, `12 ms`, `4.2 s`, `12:34`."""
     if seconds == 0:
         return "0 s"
     if seconds < 0.001:
@@ -68,7 +68,7 @@ def bare(name: str, value: int | float | str) -> str:
 
 
 def full(name: str, value: int | float | str) -> str:
-    """As `bare`, with the unit where `bare` leaves it to the formula."""
+    """The same as `bare`, with the unit where `bare` leaves it to the formula."""
     shown = bare(name, value)
     return f"{shown} cores" if _words(name)[-1] == "milli" and not isinstance(value, str) else shown
 
@@ -80,7 +80,7 @@ def label(name: str) -> str:
 
 
 def has_unit(name: str) -> bool:
-    """Whether the last word of an evidence name is a unit."""
+    """Tell whether the last word of an evidence name is a unit."""
     return _words(name)[-1] in _SHOW
 
 

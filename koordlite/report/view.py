@@ -1,4 +1,4 @@
-"""What a tick says, in words: its state, labelled facts, whose a CPU is, what went wrong.
+"""A tick in words: its state, labelled facts, whose a CPU is, what went wrong.
 
 Terminal, pages and explanations lay this out; none of them words it again.
 """
@@ -45,12 +45,12 @@ def node(tick: Tick) -> str:
 
 
 def because(tick: Tick) -> str:
-    """Why the agent is degraded, in brackets after its status; else empty."""
+    """The reason for being degraded, in brackets after the status; else empty."""
     return f" ({printable.one_line(tick.because)})" if tick.because else ""
 
 
 def use(tick: Tick) -> tuple[tuple[str, int | None, int | None], ...]:
-    """Who uses CPU, how much, and of how much; millicores."""
+    """Users of CPU, how much each uses, and of how much; millicores."""
     return (
         ("CPU of node", tick.node_cpu, tick.capacity_milli),
         ("CPU of LS", tick.prod_cpu, tick.capacity_milli),
@@ -66,7 +66,7 @@ def threshold(tick: Tick) -> str:
 
 
 def limits(tick: Tick) -> Iterator[Fact]:
-    """What BE may use and request, which CPUs are whose, and what resctrl groups have."""
+    """Limit and offer of BE, owners of CPUs, and shares of resctrl groups."""
     on = f"on CPUs {tick.be_cpuset}" if tick.be_cpuset else "its CPUs are not known"
     yield Fact("BE may use", f"{units.cores(tick.be_limit)} cores, {on}" if tick.be_limit is not None else on)
     if tick.would_limit is not None:
@@ -82,14 +82,14 @@ def limits(tick: Tick) -> Iterator[Fact]:
 
 
 def pressure(tick: Tick) -> Iterator[Fact]:
-    """How much of the last ten seconds node and BE waited, by what for."""
+    """Part of the last ten seconds that node and BE waited, by resource."""
     for subject, who in _WAITING.items():
         if subject in tick.pressure:
             yield Fact(f"pressure, {who}", waits(tick.pressure[subject]))
 
 
 def inputs(tick: Tick) -> Iterator[Fact]:
-    """How the agent itself is: what wakes it, its faults, how fresh its data is."""
+    """The agent's own state: what wakes it, its faults, how fresh its data is."""
     yield Fact("between ticks", between_ticks(tick.reaction))
     yield Fact("new containers", new_containers(tick.reaction.beginning))
     faults = tick.faults
@@ -109,17 +109,17 @@ def paused(tick: Tick) -> Iterator[Fact]:
 
 
 def allocatable(tick: Tick) -> str:
-    """What best-effort pods may request."""
+    """The offer to best-effort pods."""
     return _offered(tick.batch_cpu, tick.batch_memory) or "none"
 
 
 def would_offer(tick: Tick) -> str:
-    """What they could request if `beAllocatable` did not only observe; empty where that is what they may."""
+    """Their offer if `beAllocatable` did not only observe; empty where it does not differ."""
     return _offered(tick.would_batch_cpu, tick.would_batch_memory)
 
 
 def be_limit(tick: Tick) -> str:
-    """What best effort may use, and would if it were not only observed: `may use 32.0, would be limited to 14.0`."""
+    """Limit of best effort, and what it would be if enforced: `may use 32.0, would be limited to 14.0`."""
     if tick.be_limit is None:
         return "its limit is not known"
     would = "" if tick.would_limit is None else f", would be limited to {units.cores(tick.would_limit)}"
@@ -147,7 +147,7 @@ def freshness(tick: Tick) -> str:
 
 
 def between_ticks(reaction: Reaction) -> str:
-    """What wakes the agent besides the tick, what that costs, how often it did."""
+    """Wakeups besides the tick: their source, cost and number."""
     why = f" ({reaction.why})" if reaction.why else ""
     if reaction.way == "tick":
         return f"nothing{why}"
@@ -158,7 +158,7 @@ def between_ticks(reaction: Reaction) -> str:
 
 
 def new_containers(beginning: Beginning) -> str:
-    """How the agent learns of containers that begin between two ticks, and how often it did."""
+    """Reports of containers that begin between two ticks: their source and number."""
     why = f" ({beginning.why})" if beginning.why else ""
     if not beginning.watched:
         return f"wait for the tick{why}"
@@ -181,14 +181,14 @@ def watched(watch: WatchState) -> str:
 
 
 def pause(asked: Pause, *, wall: float) -> str:
-    """How long a pause holds, who asked for it and why, what it means; `wall` is seconds since the epoch."""
+    """End of a pause, who asked for it and why, what it means; `wall` is seconds since the epoch."""
     in_force = "what was in force is restored" if asked.release else "what is in force stays"
     left, because = units.clock(asked.until - wall), printable.one_line(asked.because)
     return f"until {units.moment(asked.until)} ({left} left) by {_ASKED_BY[asked.by]}: {because}; {in_force}"
 
 
 def cpu(cell: CPUCell) -> str:
-    """Who may run on a CPU: `LS only`, `LS and BE`, `reserved`, `LSR and BE`."""
+    """Classes that may run on a CPU: `LS only`, `LS and BE`, `reserved`, `LSR and BE`."""
     owner = _OWNERS.get(cell.owner, cell.owner)
     if not cell.best_effort:
         return owner
@@ -201,7 +201,7 @@ def disputed(tick: Tick, past: Remembered) -> list[Place]:
 
 
 def troubles(tick: Tick) -> Iterator[tuple[str, list[str]]]:
-    """What is wrong: a title and its lines, for each sort of trouble that there is."""
+    """Troubles: a title and its lines, for each sort that there is."""
     refused = [step for step in tick.applied if not step.ok]
     for title, rows in (
         ("problems", [str(problem) for problem in tick.problems]),
@@ -214,7 +214,7 @@ def troubles(tick: Tick) -> Iterator[tuple[str, list[str]]]:
 
 
 def trouble(found: FileTrouble, *, with_foreign: bool = True) -> Iterator[str]:
-    """What happened at one place: refusals, writes of others, and when we correct it next."""
+    """Events at one place: refusals, writes of others, and when we correct it next."""
     if found.refused:
         yield f"refused {found.refused} times, last {printable.one_line(found.last_error)}"
     if found.foreign and with_foreign:

@@ -1,4 +1,4 @@
-"""What the node promises and how it came about: every term of the formulas under each name that is in use for it.
+"""The node's promises and how they came about: every term of the formulas under each name that is in use for it.
 
 A term is called one thing in our evidence, another in Koordinator's messages, and a third in Koordinator's design
 document and articles. They are set side by side, so that numbers can be compared with either.

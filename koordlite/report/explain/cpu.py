@@ -18,7 +18,7 @@ from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
 
 SUBJECT = "cpu "
-"""How such a question begins."""
+"""Prefix of such a question."""
 BEST_EFFORT = "besteffort"
 _OWNERS = {
     "reserved": "is reserved for the system",
@@ -59,7 +59,7 @@ def about(cpu: int, found: Iterable[Decision]) -> list[Decision]:
 
 
 def last_move(cpu: int, events: Iterable[DecisionEvent]) -> tuple[DecisionEvent, bool] | None:
-    """When best-effort pods last got (True) or lost (False) the CPU, among the events; None when they did neither."""
+    """The last time best-effort pods got (True) or lost (False) the CPU, among the events; None without one."""
     had: bool | None = None
     last = None
     for event in events:

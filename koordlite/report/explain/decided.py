@@ -34,7 +34,7 @@ _STRATEGIES = {
 
 
 def text(subject: str, tick: Tick, past: Remembered = NOTHING) -> str:
-    """What holds for `subject` and why, with every number, and when it last changed.
+    """Explain what holds for `subject` and why, with every number, and when it last changed.
 
     A subject is what a decision is about (`besteffort`, `pod/ns/name`, or the end of it), a strategy, a reason, a word
     of `ALIASES`, or part of a file's name. ValueError lists the subjects there are.
@@ -55,7 +55,7 @@ def document(subject: str, tick: Tick) -> dict[str, Any]:
 
 
 def switched_off(subject: str, tick: Tick) -> str:
-    """Why nothing is decided about `subject`, where its strategy is off; else empty."""
+    """The reason why nothing is decided about `subject`, where its strategy is off; else empty."""
     name = _STRATEGIES.get(subject, subject)
     if tick.modes.get(name) != "off" or any(concerns(subject, decision) for decision in tick.decisions):
         return ""
@@ -72,7 +72,7 @@ def chosen(subject: str, decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def concerns(subject: str, decision: Decision) -> bool:
-    """Whether `subject` means this decision."""
+    """Tell whether `subject` means this decision."""
     wanted = ALIASES.get(subject, subject)
     names = (decision.subject, decision.strategy, decision.reason)
     places = (str(change.place) for change in decision.changes)

@@ -13,7 +13,7 @@ from koordlite.report.past import Remembered
 from koordlite.report.tick import Tick
 
 SUBJECT = "file "
-"""How such a question begins."""
+"""Prefix of such a question."""
 MAX_PLACES = 20
 MAX_KNOWN = 8
 

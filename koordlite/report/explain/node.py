@@ -25,7 +25,7 @@ _PARTS = (
     ("evictions for CPU", "cpuEvict", "explain cpuEvict"),
     ("evictions for memory", "memoryEvict", "explain memoryEvict"),
 )
-"""What a reader wants to know of a node, which strategy answers it, and where to read more."""
+"""Questions about a node, the strategy that answers each, and where to read more."""
 _PER_POD = "pod/"
 
 
@@ -54,7 +54,7 @@ def document(tick: Tick, past: Remembered) -> dict[str, Any]:
 
 
 def _of(strategy: str, tick: Tick) -> list[Decision]:
-    """What a strategy says of the node as a whole."""
+    """Decisions of a strategy about the node as a whole."""
     return [d for d in tick.decisions if d.strategy == strategy and not d.subject.startswith(_PER_POD)]
 
 

@@ -26,7 +26,7 @@ from koordlite.report.tick import Tick
 from koordlite.strategies.shared import affinity, placements, zone_report
 
 SUBJECT = "numa "
-"""How such a question begins."""
+"""Prefix of such a question."""
 _ALIGNS = ("single-numa-node", "restricted", "best-effort")
 _NODES_WANTED = ("SingleNUMANode", "single-numa-node")
 _MOST_PODS = 20
@@ -82,7 +82,7 @@ def _which(name: str, seen: Snapshot, found: Sequence[Pod]) -> str:
 
 
 def _asks(pod: Pod) -> Iterator[Check]:
-    """What the pod asks for, and whether kubelet would give it CPUs of its own."""
+    """Requests of the pod, and whether kubelet would give it CPUs of its own."""
     words = {
         "Koordinator's numa-topology-spec": pod.numa_policy,
         "Volcano's annotation": pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""),
@@ -106,7 +106,7 @@ def _is_whole(requests: Mapping[str, Quantity]) -> bool:
 
 
 def _by_scheduler(pod: Pod) -> bool:
-    """Whether a scheduler's annotation assigned it CPUs or NUMA nodes, which the agent applies."""
+    """CPUs or NUMA nodes assigned by a scheduler's annotation, which the agent applies."""
     return bool(pod.resource_status.cpuset or pod.resource_status.numa_nodes or pod.crane.nodes)
 
 
@@ -177,7 +177,7 @@ def _space(seen: Snapshot, pod: Pod) -> Iterator[Check]:
 
 
 def _several(policies: NUMAPolicy) -> Check:
-    """What becomes of a pod that needs more than one NUMA node."""
+    """The fate of a pod that needs more than one NUMA node."""
     if policies.distance:
         return Check(
             "note", "distance", "policy numadistance is open: the extender gives it the NUMA nodes nearest together"
@@ -194,7 +194,7 @@ def _amount(name: str, amount: Quantity) -> str:
 
 
 def _stands(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
-    """Where it runs."""
+    """CPUs and NUMA nodes it runs on."""
     if not pod.active:
         why = f"it is {pod.phase}; a pod that kubelet could not align is Failed with reason TopologyAffinityError"
         yield Check("note", "runs", why)
@@ -215,7 +215,7 @@ def _stands(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> I
 
 
 def _together(pod: Pod, tick: Tick) -> Iterator[Check]:
-    """Whether it was brought onto the NUMA node of another pod, or why not."""
+    """The move onto the NUMA node of another pod, or why there was none."""
     for decision in tick.decisions:
         if decision.strategy == affinity.NAME and decision.subject == f"pod/{pod.key}":
             yield Check("note", "together", sentence(decision))

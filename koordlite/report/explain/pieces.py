@@ -57,7 +57,7 @@ def written(write: Write) -> Iterator[str]:
 
 
 def others(found: ForeignWrites) -> str:
-    """How often another program changed a place, how far apart, and which program that suggests."""
+    """Frequency of another program's writes to a place, and which program that suggests."""
     times = "once" if found.count == 1 else f"{found.count} times"
     last = f"the last time at {units.clock(found.times[-1])}: {printable.shortened(found.last.found)}"
     ours = printable.shortened(found.last.ours)

@@ -38,7 +38,7 @@ def _fields() -> Mapping[str, frozenset[str]]:
 
 FIELDS = _fields()
 NAMES = frozenset((*FIELDS, *(field for fields in FIELDS.values() for field in fields)))
-"""What a file may be called: by the kernel, or by the logical field in it."""
+"""Names of a file: the kernel's, or the logical field in it."""
 _SETTINGS = {path: name for name, paths in system_settings.PATHS.items() for path in paths}
 
 
@@ -51,7 +51,7 @@ def groups(seen: Snapshot | None) -> dict[str, str]:
 
 
 def concerns(path: str, place: Place, groups: Mapping[str, str]) -> bool:
-    """Whether `path` means `place`. By `groups` (see there) a pod may stand for its cgroup."""
+    """Tell whether `path` means `place`. By `groups` (see there) a pod may stand for its cgroup."""
     if not path:
         return False
     process = _OOM.match(path)
@@ -105,7 +105,7 @@ def _named(folder: str, groups: Mapping[str, str]) -> Iterator[str]:
 
 
 CAN_BE = "FILE, besteffort/FILE, burstable/FILE, POD/FILE, POD/CONTAINER/FILE, or the whole path"
-"""What can be asked for; a pod is NAME, NAMESPACE/NAME or UID."""
+"""Forms of a question; a pod is NAME, NAMESPACE/NAME or UID."""
 MAX_PODS = 20
 _ABOVE = re.compile(r"^(?:kubepods/)?(?:(?:guaranteed|burstable|besteffort)/)?", re.IGNORECASE)
 

@@ -14,7 +14,7 @@ from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
 SUBJECT = "pod "
-"""How such a question begins."""
+"""Prefix of such a question."""
 BEST_EFFORT = "besteffort"
 _EVICT = "evict"
 _MOST_PODS = 20
@@ -27,7 +27,7 @@ def decisions(name: str, found: Iterable[Decision]) -> list[Decision]:
 
 
 def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
-    """Why the pod was evicted, is held back, or stays; ValueError when the name is empty, or no pod's."""
+    """Explain why the pod was evicted, is held back, or stays; ValueError when the name is empty, or no pod's."""
     own = _own(name, tick, past)
     return "\n".join(
         [
@@ -52,7 +52,7 @@ def document(name: str, tick: Tick, past: Remembered = NOTHING) -> dict[str, lis
 
 
 def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
-    """What was decided about the pod. ValueError when there is no such pod, and none is remembered."""
+    """Decisions about the pod. ValueError when there is no such pod, and none is remembered."""
     if not name:
         raise ValueError("name a pod: explain pod NAME")
     own = decisions(name, tick.decisions)
@@ -89,7 +89,7 @@ def _written(name: str, tick: Tick, past: Remembered) -> list[Place]:
 
 
 def files(name: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
-    """What happened to the pod's files, for JSON."""
+    """Writes of the pod's files, for JSON."""
     return [pieces.place_document(place, tick, past) for place in _written(name, tick, past)]
 
 

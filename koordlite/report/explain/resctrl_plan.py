@@ -1,4 +1,4 @@
-"""What the present configuration would program into resctrl, and what would be refused: `koordlite resctrl plan`."""
+"""Writes to resctrl under the present configuration, and those to be refused: `koordlite resctrl plan`."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _off(tick: Tick) -> frozenset[str]:
 
 
 def standing(slo: SLO, key: str) -> str:
-    """Whether one key's document is in use."""
+    """Tell whether one key's document is in use."""
     if key in slo.kept:
         return f"cannot be used, {slo.kept[key]}"
     return "as written" if key in slo.good else "not given, the defaults hold"

@@ -17,7 +17,7 @@ _OFFERS = ("beAllocatable", "midAllocatable")
 
 
 def render(subject: str, then: Tick, now: Tick) -> str:
-    """What was decided then and now about `subject`, and the terms that differ, the largest difference first."""
+    """Decisions then and now about `subject`, and the terms that differ, the largest difference first."""
     lines = [f"then: {units.moment(then.wall)}", f"now:  {units.moment(now.wall)}", ""]
     for before, after in pairs(subject, then, now):
         lines += [*_compared(before, after), *_pods(before, after, then, now), ""]
@@ -92,7 +92,7 @@ def _different(before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[
 
 
 def _by(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    """How much larger a number became; None where one side is no number."""
+    """Growth of a number; None where one side is no number."""
     old, new = before.get(name), after.get(name)
     return new - old if isinstance(old, int | float) and isinstance(new, int | float) else None
 

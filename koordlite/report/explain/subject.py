@@ -21,7 +21,7 @@ JsonAnswer = Callable[[str, Tick, Remembered], dict[str, Any]]
 
 
 def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text", who: bool = False) -> str:
-    """What holds for `subject` and why. ValueError says what can be asked when there is nothing of that name.
+    """Explain what holds for `subject` and why. ValueError says what can be asked when there is nothing of that name.
 
     `node` is everything in sentences, `pod NAME` all that concerns one pod, `numa NAMESPACE/POD` whether a pod is
     aligned and what keeps it from that, `cpu N` whose a CPU is, `file PATH` who writes a file, `allocatable` every term

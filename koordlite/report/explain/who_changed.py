@@ -1,4 +1,4 @@
-"""Which pods made the difference between two moments: the ones whose use changed most, the rest summed."""
+"""Pods that made the difference between two moments: the ones whose use changed most, the rest summed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST = {"cpu": 50, "memory": 16 << 20}
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a decision came to, and what pods used then."""
+    """The number of a decision, and the use of pods at that time."""
 
     amount: int
     """Millicores or bytes that best effort may use or request."""

@@ -48,7 +48,7 @@ def _lead(tick: Tick, refresh: bool) -> list[Child]:
 
 
 def _warned(tick: Tick) -> Iterator[Child]:
-    """What must be seen without scrolling: that something is wrong, and how long the agent is paused, and why."""
+    """Warnings that must be seen without scrolling: problems, and how long the agent is paused, and why."""
     if tick.problems:
         many = f"{len(tick.problems)} problem{'s' if len(tick.problems) > 1 else ''}"
         yield from (" · ", el("a", many, href="#problems"))
@@ -104,7 +104,7 @@ def _machine(tick: Tick) -> Markup:
 
 
 def _distances(tick: Tick) -> Iterator[Markup]:
-    """How far the NUMA nodes are from each other, where the machine has several and says so."""
+    """Distances between NUMA nodes, where the machine has several and reports them."""
     nodes = tick.picture.topology.nodes if tick.picture else ()
     known = {node.id: dict(node.distances) for node in nodes if node.distances}
     if len(known) > 1:

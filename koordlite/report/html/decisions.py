@@ -1,4 +1,4 @@
-"""What a run decided: marks for a chart, and a list by subject to open and to filter."""
+"""Decisions of a run: marks for a chart, and a list by subject to open and to filter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADS = ("when", "what", "why")
 
 
 def about_limit(decision: Decision) -> bool:
-    """Whether it says what best effort may use: what the chart of CPU use shows the effect of."""
+    """Tell whether it limits best effort: the effect is in the chart of CPU use."""
     return decision.subject == "besteffort" or decision.verdict == "evict"
 
 

@@ -49,7 +49,7 @@ def measured(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def offer_tile(tick: Tick) -> Markup:
-    """What best effort may request; where that is only observed and nothing is offered, what would be."""
+    """The offer to best effort; where it is only observed and nothing is offered, what would be."""
     if tick.batch_cpu is None and tick.would_batch_cpu is not None:
         note = f"{units.size(tick.would_batch_memory)}; nothing is offered yet"
         return page.tile("Would offer to BE, cores", units.cores(tick.would_batch_cpu), note)

@@ -46,7 +46,7 @@ class Markup(str):
 
 
 Child = str | int | Iterable["Child"] | None
-"""What an element may hold: text, markup, numbers, or sequences of them; None is nothing."""
+"""Contents of an element: text, markup, numbers, or sequences of them; None is nothing."""
 
 
 def el(tag: str, *children: Child, **attributes: str | int | float | None) -> Markup:
@@ -105,7 +105,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def _allowed(scripts: Sequence[str]) -> str:
-    """What the policy says of scripts, if there are any."""
+    """The policy's directive for scripts; empty without any."""
     hashes = [f"'sha256-{digest(text)}'" for text in scripts]
     return f"; script-src {' '.join(hashes)}" if hashes else ""
 
@@ -219,7 +219,7 @@ class Strict(msgspec.Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the answer says beside the page."""
+        """Headers of the answer."""
         return {"Content-Security-Policy": self.policy, "Referrer-Policy": "no-referrer"}
 
 

@@ -112,7 +112,7 @@ def _allocatable_section(rows: Sequence[Row], history: History) -> Markup:
 
 
 def _offers(name: str, color: str, values: Sequence[tuple[int | None, int | None]], unit: int) -> list[Line]:
-    """What was offered, and dashed what would be; what is never known is left out."""
+    """Lines of the offer, dashed where it is only observed; one without any value is left out."""
     both = zip(*values, strict=True) if values else ()
     scaled = [[None if value is None else value / unit for value in series] for series in both]
     made = (
@@ -141,7 +141,7 @@ def _machine_section(tick: Tick) -> Markup:
 
 
 def _record_section(history: History, summary: Summary) -> Markup:
-    """What few people look for, to open."""
+    """Details for few readers, to open."""
     environment = page.details("environment", page.facts(history.environment.items()))
     pairs = ((name, page.code(value)) for name, value in _flat(history.settings))
     settings = page.details("settings", page.facts(pairs))

@@ -1,4 +1,4 @@
-"""What a page of the agent or of the descheduler answers over HTTP; `koordlite.http` sends it."""
+"""Answer of a page of the agent or of the descheduler over HTTP; `koordlite.http` sends it."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _between_ticks(tick: Tick) -> Iterator[Metric]:
 
 
 def pause(tick: Tick) -> Iterator[GaugeMetricFamily]:
-    """Whether the agent is paused, and until when; who asked is a label."""
+    """State and end of a pause; who asked is a label."""
     paused = GaugeMetricFamily("koordlite_paused", "1 while nothing is written because of a pause", labels=("by",))
     end = GaugeMetricFamily("koordlite_pause_end_seconds", "When the pause ends, seconds since the epoch", labels=())
     if tick.pause is None:

@@ -1,4 +1,4 @@
-"""What is counted over a run under Koordinator's names: evictions, cookies of core scheduling, whether the machine
+"""Counters of a run under Koordinator's names: evictions, cookies of core scheduling, whether the machine
 could be read, and how long kubelet takes to answer.
 
 Source: Koordinator `pkg/koordlet/metrics` (pod_eviction, core_sched, common). Its counters have no `_total`.
@@ -20,7 +20,7 @@ from koordlite.report.metrics.families import koordinator_counter
 from koordlite.report.tick import Tick
 
 DETAIL_SECONDS = 300.0
-"""How long the series of one evicted pod, or of a core group that gets no more processes, stays: names never end."""
+"""Life of the series of an evicted pod, or of a core group that gets no more processes: names never end."""
 _EVICTED = "evicted"
 _READ = {True: "succeeded", False: "failed"}
 

@@ -58,7 +58,7 @@ class Half(Collector):
         self._whole, self._external = whole, external
 
     def collect(self) -> Iterable[Metric]:
-        """Those of one half, in their order."""
+        """Families of one half, in their order."""
         return (family for family in self._whole.collect() if (family.name in EXTERNAL) is self._external)
 
 

@@ -20,7 +20,7 @@ _WINDOWS = (("10", "avg10"), ("60", "avg60"), ("300", "avg300"))
 
 
 def families(tick: Tick) -> Iterator[Metric]:
-    """What the kernel does not report has no series."""
+    """All families; no series for what the kernel does not report."""
     stalls = list(_stalls(tick.pressure))
     yield _shares(tick, stalls)
     yield _seconds(tick, stalls)

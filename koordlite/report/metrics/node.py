@@ -34,7 +34,7 @@ _OFFERED = {
 
 
 def families(seen: Snapshot, tick: Tick) -> Iterator[Metric]:
-    """What is not known yet has no series."""
+    """All families; no series for what is not known yet."""
     node = tick.node
     average = seen.average
     if average.node is not None:
@@ -57,7 +57,7 @@ def offer(tick: Tick) -> Metric:
 
 
 def predicted(seen: Snapshot, node: str) -> Iterator[Metric]:
-    """What prod pods requested and are not expected to use; without series while nothing is predicted."""
+    """Requests of prod pods that they are not expected to use; without series while nothing is predicted."""
     found = None
     if has_node(seen):
         offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))

@@ -35,7 +35,7 @@ class NumaMetrics(Collector):
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._read, self._topology, self._node = read, topology, node
         self.other_names = False
-        """Whether the names of other exporters are used besides."""
+        """Add the names of other exporters."""
         self.picture: Snapshot | None = None
         """The last one; None where no cluster is asked."""
         self.registry = CollectorRegistry()

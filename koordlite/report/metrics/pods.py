@@ -37,7 +37,7 @@ _MEANS = ("avg10", "avg60", "avg300")
 
 
 def families(seen: Snapshot, node: str, *, longer_psi: bool = False) -> Iterator[Metric]:
-    """What the kernel does not report, or no strategy or setting asks for, has no series. `longer_psi`: also the means
+    """All families; no series for what the kernel does not report or nothing asks for. `longer_psi`: also the means
     over 60 and 300 s."""
     yield _summary(seen, node, "requests", lambda container: container.requests)
     yield _summary(seen, node, "limits", lambda container: container.limits)
@@ -149,7 +149,7 @@ _PLACED = frozenset({"NUMAAffinity", "NUMAAffinityDeclared", "NUMAAffinityNamed"
 
 
 def talks(tick: Tick) -> Iterator[Metric]:
-    """What the last count found and cost, and who is placed where."""
+    """Result and cost of the last count, and the pods placed by NUMA node."""
     counted = tick.picture.affinity.connections if tick.picture else None
     connections, pairs, uncounted, seconds = (
         (sum(counted.totals.values()), len(counted.talks), len(counted.uncounted), counted.cost_seconds)

@@ -148,7 +148,7 @@ class _Set(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, before=held.level if held.until is None else held.before)
 
     def ended(self, now: float) -> bool:
-        """Whether its time is over."""
+        """True when its time is over."""
         return self.until is not None and self.until <= now
 
 
@@ -174,7 +174,7 @@ class Levels:
         return request
 
     def of(self, decision: Decision) -> Level:
-        """What is in force for this decision."""
+        """The level in force for this decision."""
         now = self.now()
         with self._lock:
             self._forget(now)

@@ -16,7 +16,7 @@ JsonObject = dict[str, object]
 
 
 def text(machine: Resctrl, *, width: int = 80, labels: Mapping[str, str] | None = None) -> str:
-    """What the machine has, its ways with a row for each cache, and a row for each group.
+    """Capabilities of the machine, its ways with a row for each cache, and a row for each group.
 
     `labels` are names for people, by group. Caches that are divided the same way share a row.
     """

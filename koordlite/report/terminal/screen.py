@@ -105,7 +105,7 @@ def _narrow(
 
 
 def _many(events: Sequence[DecisionEvent], lines: int, *, at_most: int) -> int:
-    """How many decisions are shown below a blank line where so many lines are free."""
+    """Number of decisions shown below a blank line where so many lines are free."""
     return max(0, min(len(_shown(events)), _EVENTS, lines - 1, max(1, at_most)))
 
 
@@ -135,7 +135,7 @@ def _columns(left: RenderableType, right: RenderableType, width: int) -> Table:
 
 
 def _lines(texts: Sequence[Text], width: int) -> int:
-    """How many lines the texts take when they are folded."""
+    """Number of lines the texts take when they are folded."""
     return sum(max(1, -(-len(text.plain) // width)) for text in texts)
 
 
@@ -206,7 +206,7 @@ def _letter(cell: CPUCell) -> tuple[str, str]:
 
 
 def _programmed(tick: Tick) -> Iterator[Text]:
-    """What BE may use and request, which CPUs are whose, what resctrl has, and who waits."""
+    """Limit and offer of BE, owners of CPUs, resctrl groups, and pressure."""
     yield Text()
     for fact in (*view.limits(tick), *view.pressure(tick), *view.paused(tick)):
         yield Text(overflow="fold").append(f"{fact.name:<{_NAME - 1}} ", "dim").append(fact.value)
@@ -240,7 +240,7 @@ def _trouble(tick: Tick) -> Iterator[Text]:
 
 
 COLORS = ("", "standard", "256", "truecolor")
-"""What a terminal can show; empty: no colours."""
+"""Colour systems of terminals; empty: no colours."""
 _Colors = Literal["standard", "256", "truecolor"]
 
 

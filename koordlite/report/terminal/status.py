@@ -56,7 +56,7 @@ def _cpu(tick: Tick) -> Iterator[tuple[str, str]]:
 
 
 def _strategies(tick: Tick, width: int, color: bool) -> Iterator[str]:
-    """Those at work, one line each; then the others by their names."""
+    """Strategies at work, one line each; then the others by their names."""
     found_by = {name: [d for d in tick.decisions if d.strategy == name] for name in tick.modes}
     at_work = {name: found for name, found in found_by.items() if found and not _idle(found)}
     wide = max(map(len, at_work), default=0)

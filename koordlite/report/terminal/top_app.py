@@ -266,7 +266,7 @@ class TopApp(App[None]):
 
     @on(DataTable.RowSelected)
     def explain(self) -> None:
-        """What was decided about the chosen pod."""
+        """Decisions about the chosen pod."""
         chosen = self.query_one(Table).chosen
         if chosen:
             self._explain(chosen)
@@ -285,7 +285,7 @@ class TopApp(App[None]):
 
 
 def _cells(row: PodRow) -> list[Text]:
-    """As texts: a string would be read as markup."""
+    """Convert to texts: a string would be read as markup."""
     return [Text(column.show(row), justify="right" if column.is_number else "left") for column in pod_rows.COLUMNS]
 
 

@@ -1,1 +1,1 @@
-"""What the agent answers over HTTP."""
+"""Answers of the agent over HTTP."""

@@ -1,4 +1,4 @@
-"""What the agent answers over HTTP: health, metrics, the last tick, explanations, levels of the log. Knows no sockets.
+"""Answers of the agent over HTTP: health, metrics, the last tick, explanations, levels of the log. Knows no sockets.
 
 /          a page for people: what `koordlite top` shows, the last decisions, links to the others; ?refresh=off
 /healthz   200 while ticks come without a fault of ours, else 503 with the reason in words; ?verbose lists the checks
@@ -59,11 +59,11 @@ PATHS = (
 )
 _EXPLAIN = "/explain/"
 _OF_ONE = ("pod/", "cpu/", "file/", "numa/")
-"""What is asked for by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
+"""Questions asked by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
 
 
 class _Published(msgspec.Struct, frozen=True):
-    """What the tick thread handed over: one immutable value, replaced whole."""
+    """The tick thread's hand-over: one immutable value, replaced whole."""
 
     tick: Tick
     past: Remembered
