@@ -30,12 +30,12 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
     `output` is text or json. `who` adds whose use moved the budgets that `subject` means.
     """
     asked = " ".join(subject.split())
-    say, document = _answers(asked)
+    name, (say, document) = _answers(asked)
     if output != "json":
-        return printable.lines(say(asked, tick, past) + (_who_text(asked, past) if who else ""))
+        return printable.lines(say(name, tick, past) + (_who_text(asked, past) if who else ""))
     moved = {"moved": _who(asked, past)} if who else {}
     return run_report.encode(
-        {"version": 1, "node": tick.node, "subject": asked, **document(asked, tick, past), **moved}
+        {"version": 1, "node": tick.node, "subject": asked, **document(name, tick, past), **moved}
     ).decode()
 
 
@@ -56,54 +56,21 @@ def _moved(subject: str, past: Remembered) -> list[DecisionEvent]:
     return found[-_MOVES:]
 
 
-def _answers(subject: str) -> tuple[TextAnswer, JsonAnswer]:
+def _answers(subject: str) -> tuple[str, tuple[TextAnswer, JsonAnswer]]:
+    """The name asked about, for questions about one thing, else the whole subject; and what answers."""
     if subject.split(".", 1)[0] == settings.SUBJECT:
-        return lambda s, t, p: settings.text(t, s), lambda s, t, p: settings.document(t, s)
+        return subject, (lambda s, t, p: settings.text(t, s), lambda s, t, p: settings.document(t, s))
     for beginning, answers in _OF_ONE.items():
         if f"{subject} ".startswith(beginning):
-            return answers
-    return _WHOLE.get(subject, (_decided_text, _decided))
+            return subject[len(beginning) :].strip(), answers
+    return subject, _WHOLE.get(subject, _DECIDED)
 
 
-def _rest(beginning: str, subject: str) -> str:
-    return subject[len(beginning) :].strip()
-
-
-def _pod_text(subject: str, tick: Tick, past: Remembered) -> str:
-    return pod.text(_rest(pod.SUBJECT, subject), tick, past)
-
-
-def _pod(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
-    name = _rest(pod.SUBJECT, subject)
+def _pod(name: str, tick: Tick, past: Remembered) -> dict[str, Any]:
     parts = {
         part: [run_report.decided(d) for d in decisions] for part, decisions in pod.document(name, tick, past).items()
     }
     return {"kind": "koordlite-pod", "subject": name, **parts, "files": pod.files(name, tick, past)}
-
-
-def _cpu_text(subject: str, tick: Tick, past: Remembered) -> str:
-    return cpu.text(_rest(cpu.SUBJECT, subject), tick, past)
-
-
-def _cpu(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
-    return {"kind": "koordlite-cpu", **cpu.document(_rest(cpu.SUBJECT, subject), tick, past)}
-
-
-def _file_text(subject: str, tick: Tick, past: Remembered) -> str:
-    return file.text(_rest(file.SUBJECT, subject), tick, past)
-
-
-def _file(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
-    files = file.document(_rest(file.SUBJECT, subject), tick, past)
-    return {"kind": "koordlite-file", "files": files}
-
-
-def _numa_text(subject: str, tick: Tick, past: Remembered) -> str:
-    return numa.text(_rest(numa.SUBJECT, subject), tick)
-
-
-def _numa(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
-    return {"kind": "koordlite-numa", **numa.document(_rest(numa.SUBJECT, subject), tick)}
 
 
 def _promised_text(subject: str, tick: Tick, _past: Remembered) -> str:
@@ -117,19 +84,24 @@ def _promised(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
     return {"kind": "koordlite-allocatable", "tables": allocatable.document(found), **rest}
 
 
-def _decided_text(subject: str, tick: Tick, past: Remembered) -> str:
-    return decided.text(subject, tick, past)
-
-
-def _decided(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
-    return {"kind": "koordlite-explain", **decided.document(subject, tick)}
-
-
+_DECIDED: tuple[TextAnswer, JsonAnswer] = (
+    decided.text,
+    lambda subject, tick, _: {"kind": "koordlite-explain", **decided.document(subject, tick)},
+)
 _OF_ONE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
-    pod.SUBJECT: (_pod_text, _pod),
-    cpu.SUBJECT: (_cpu_text, _cpu),
-    file.SUBJECT: (_file_text, _file),
-    numa.SUBJECT: (_numa_text, _numa),
+    pod.SUBJECT: (pod.text, _pod),
+    cpu.SUBJECT: (
+        cpu.text,
+        lambda name, tick, past: {"kind": "koordlite-cpu", **cpu.document(name, tick, past)},
+    ),
+    file.SUBJECT: (
+        file.text,
+        lambda path, tick, past: {"kind": "koordlite-file", "files": file.document(path, tick, past)},
+    ),
+    numa.SUBJECT: (
+        lambda name, tick, _: numa.text(name, tick),
+        lambda name, tick, _: {"kind": "koordlite-numa", **numa.document(name, tick)},
+    ),
 }
 """By how the question begins."""
 _WHOLE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
