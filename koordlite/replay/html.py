@@ -60,33 +60,29 @@ def _lead(found: Comparison) -> str:
 def _tiles(found: Comparison) -> Markup:
     recorded, other = found.recorded, found.other
     more = other.be_cpu_seconds_allowed - recorded.be_cpu_seconds_allowed
+    allowed = f"{text.seconds(recorded.be_cpu_seconds_allowed)} as recorded"
     lost, gained = found.be_cpu_seconds_lost, found.be_cpu_seconds_gained
     alone = f"LS alone {units.span(found.ls_seconds_above_threshold)}"
+    evictions, recorded_evictions = len(other.evictions), len(recorded.evictions)
     was_above = f"{text.above(recorded)} as recorded; {alone}"
     return page.tiles(
-        page.tile("BE allowed more" if more >= 0 else "BE allowed less", text.seconds(abs(more)), _of(found)),
-        page.tile("BE would have gained", text.seconds(gained), "at most, while it was limited", tone=_good(gained)),
-        page.tile("BE would have lost", text.seconds(lost), "not allowed any more", tone=_bad(lost)),
+        page.tile("BE allowed more" if more >= 0 else "BE allowed less", text.seconds(abs(more)), allowed),
+        page.tile(
+            "BE would have gained",
+            text.seconds(gained),
+            "at most, while it was limited",
+            tone="good" if gained > 0 else "",
+        ),
+        page.tile("BE would have lost", text.seconds(lost), "not allowed any more", tone="bad" if lost > 0 else ""),
         page.tile("Above the threshold", text.above(other), was_above),
         page.tile("Writes", other.writes, f"{recorded.writes} as recorded"),
-        page.tile("Evictions", len(other.evictions), f"{len(recorded.evictions)} as recorded", tone=_bad(_more(found))),
+        page.tile(
+            "Evictions",
+            evictions,
+            f"{recorded_evictions} as recorded",
+            tone="bad" if evictions > recorded_evictions else "",
+        ),
     )
-
-
-def _of(found: Comparison) -> str:
-    return f"{text.seconds(found.recorded.be_cpu_seconds_allowed)} as recorded"
-
-
-def _more(found: Comparison) -> int:
-    return max(0, len(found.other.evictions) - len(found.recorded.evictions))
-
-
-def _good(amount: float) -> str:
-    return "good" if amount > 0 else ""
-
-
-def _bad(amount: float) -> str:
-    return "bad" if amount > 0 else ""
 
 
 def _timeline(points: Sequence[Point]) -> Markup:
@@ -136,7 +132,7 @@ def _sides(found: Comparison) -> Markup:
         ("BE used", *(text.used(side) for side in _both(found))),
         ("of its budget by the formula", *(text.of_budget(side) for side in _both(found))),
         ("BE was allowed", *(text.seconds(side.be_cpu_seconds_allowed) for side in _both(found))),
-        ("limit of BE, cores", *(_limits(side) for side in _both(found))),
+        ("limit of BE, cores", *(text.limits(side) for side in _both(found))),
         ("node above the threshold", *(text.above(side) for side in _both(found))),
         (f"{threshold.WELL} ({threshold.WHY})", *(text.well_above(side) for side in _both(found))),
         ("writes", *(_kinds(side) for side in _both(found))),
@@ -182,10 +178,6 @@ def _unread(problems: Iterable[Problem]) -> Markup | None:
 
 def _kinds(side: Side) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in side.writes_by_kind.items()) or "none"
-
-
-def _limits(side: Side) -> str:
-    return f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"
 
 
 def _times(points: Sequence[Point]) -> list[float]:

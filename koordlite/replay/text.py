@@ -64,6 +64,11 @@ def well_above(side: Side) -> str:
     return _from_to(side.seconds_well_above_threshold, side.seconds_well_above_threshold_most)
 
 
+def limits(side: Side) -> str:
+    """The lowest and the highest limit of best effort, in cores."""
+    return f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"
+
+
 def _from_to(low: float, high: float) -> str:
     return units.span(low) if high - low < 0.5 else f"{units.span(low)} to {units.span(high)}"
 
@@ -97,7 +102,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
         ("BE used", *(used(side) for side in (recorded, other))),
         ("  of its budget by the formula", *(of_budget(side) for side in (recorded, other))),
         ("BE was allowed", *(seconds(side.be_cpu_seconds_allowed) for side in (recorded, other))),
-        ("limit of BE, cores", _limits(recorded), _limits(other)),
+        ("limit of BE, cores", limits(recorded), limits(other)),
         ("node above the threshold", above(recorded), above(other)),
         (f"  {threshold.WELL}", well_above(recorded), well_above(other)),
         ("writes", str(recorded.writes), str(other.writes)),
@@ -132,10 +137,6 @@ def _turn(turn: Turn) -> Iterator[str]:
     yield f"  {units.moment(turn.wall)} {turn.strategy} {turn.subject}"
     yield f"    recorded:  {decided(turn.recorded)}"
     yield f"    changed:   {decided(turn.other)}"
-
-
-def _limits(side: Side) -> str:
-    return f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"
 
 
 def _problems(problems: Iterable[Problem]) -> Iterator[str]:
