@@ -40,7 +40,7 @@ def test_no_quota_is_refused(
     kubepods.load(FIRST)
     service = kubepods.load(SERVICE, duty=0.2)
     agent = start(*enforce, "--interval", "0.3")
-    until(lambda: kubepods.quota_us(kubepods.qos("BestEffort")) > 0, "best effort has a quota")
+    until(lambda: kubepods.quota_us(kubepods.pod(FIRST)) > 0, "the first pod has its quota")
     dice = random.Random(1)
     pods = []
     for number in range(PODS):
