@@ -76,7 +76,7 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
         return _answer(
             subject, lambda: run_report.encode({"version": 1, **since.document(subject, then, tick)}).decode()
         )
-    return (note and f"{note}\n") + _answer(subject, lambda: since.render(subject, then, tick))
+    return (note and f"{note}\n") + _answer(subject, lambda: since.render(subject, then, tick, past))
 
 
 def _at(subject: str, tick: Tick, past: Remembered, args: argparse.Namespace) -> str:

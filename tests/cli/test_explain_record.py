@@ -61,6 +61,14 @@ def test_what_differs_since_then_names_the_terms_that_made_it(ask: Callable[...,
     assert "prod_milli" in found["decisions"][0]["different"]
 
 
+def test_a_pod_since_then_is_told_by_what_was_decided_about_it(ask: Callable[..., Answer], record: Path) -> None:
+    said = ask("explain", "pod", "ns/crunch", "--record", record, "--since", "60s")
+    assert (said.code, said.err) == (0, "")
+    assert "pod/ns/crunch  (" in said.out and "then  " in said.out and "now   " in said.out
+    nobody = ask("explain", "pod", "nobody", "--record", record, "--since", "60s")
+    assert nobody.code != 0 and "nothing was decided about pod nobody" in nobody.err
+
+
 def test_allocatable_since_then_is_about_every_offer(ask: Callable[..., Answer], record: Path) -> None:
     said = ask("explain", "allocatable", "--record", record, "--since", "60s")
     assert "node/kubernetes.io/batch-cpu" in said.out and "node/kubernetes.io/mid-memory" in said.out

@@ -36,7 +36,7 @@ def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
             *pieces.section("evictions", _rules(tick.decisions), "no strategy that evicts pods is on"),
             *pieces.section("best-effort pods as a whole", _best_effort(tick.decisions), "nothing was decided"),
             *_files(name, tick, past),
-            *_earlier(name, past.events),
+            *earlier(name, past.events),
             "",
         ]
     )
@@ -56,7 +56,7 @@ def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
     if not name:
         raise ValueError("name a pod: explain pod NAME")
     own = decisions(name, tick.decisions)
-    if not own and tick.picture and not _written(name, tick, past) and not any(_earlier(name, past.events)):
+    if not own and tick.picture and not _written(name, tick, past) and not any(earlier(name, past.events)):
         present = sorted(pod.key for pod in tick.picture.pods)
         if not any(f"/{pod}".endswith(f"/{name}") for pod in present):
             more = f" and {len(present) - _MOST_PODS} more" if len(present) > _MOST_PODS else ""
@@ -102,7 +102,8 @@ def _files(name: str, tick: Tick, past: Remembered) -> Iterator[str]:
         yield from (f"      {line}" for line in pieces.about_place(place, tick, past))
 
 
-def _earlier(name: str, events: Iterable[DecisionEvent]) -> Iterator[str]:
+def earlier(name: str, events: Iterable[DecisionEvent]) -> Iterator[str]:
+    """The lines about changes that `events` remember of the pod."""
     found = [event for event in events if _names(name, event.decision)]
     if found:
         yield "\nearlier:"

@@ -7,21 +7,26 @@ from typing import Any
 
 from koordlite.model.decision import Decision
 from koordlite.report import units
-from koordlite.report.explain import decided, who_changed
+from koordlite.report.explain import decided, pod, who_changed
 from koordlite.report.explain.allocatable import SUBJECT as PROMISES
 from koordlite.report.json import run_report
+from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.sentence import sentence, term
 from koordlite.report.tick import Tick
 
 _OFFERS = ("beAllocatable", "midAllocatable")
 
 
-def render(subject: str, then: Tick, now: Tick) -> str:
-    """Decisions then and now about `subject`, and the terms that differ, the largest difference first."""
+def render(subject: str, then: Tick, now: Tick, past: Remembered = NOTHING) -> str:
+    """Decisions then and now about `subject`, and the terms that differ, the largest difference first; of a pod also
+    what `past` remembers of the time in between."""
+    between = [event for event in past.events if then.wall <= event.wall <= now.wall]
+    name = subject.removeprefix(pod.SUBJECT) if subject.startswith(pod.SUBJECT) else ""
+    earlier = [*pod.earlier(name, between), ""] if name else []
     lines = [f"then: {units.moment(then.wall)}", f"now:  {units.moment(now.wall)}", ""]
-    for before, after in pairs(subject, then, now):
+    for before, after in pairs(subject, then, now) if not any(earlier) or _keyed(subject, now) else ():
         lines += [*_compared(before, after), *_pods(before, after, then, now), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *earlier])
 
 
 def document(subject: str, then: Tick, now: Tick) -> dict[str, Any]:
@@ -41,13 +46,19 @@ def document(subject: str, then: Tick, now: Tick) -> dict[str, Any]:
 def pairs(subject: str, then: Tick, now: Tick) -> list[tuple[Decision | None, Decision | None]]:
     """The decisions about `subject` of both moments, side by side. ValueError when neither has one."""
     before, after = _keyed(subject, then), _keyed(subject, now)
+    if not before and not after and subject.startswith(pod.SUBJECT):
+        raise ValueError(f"nothing was decided about {subject}, neither then nor now")
     if not before and not after:
         return [(None, decision) for decision in decided.chosen(subject, now.decisions)]
     return [(before.get(key), after.get(key)) for key in dict.fromkeys((*after, *before))]
 
 
 def _keyed(subject: str, tick: Tick) -> dict[tuple[str, str], Decision]:
-    return {(d.strategy, d.subject): d for d in tick.decisions if _concerns(subject, d)}
+    if subject.startswith(pod.SUBJECT):
+        found = pod.decisions(subject.removeprefix(pod.SUBJECT), tick.decisions)
+    else:
+        found = [decision for decision in tick.decisions if _concerns(subject, decision)]
+    return {(decision.strategy, decision.subject): decision for decision in found}
 
 
 def _concerns(subject: str, decision: Decision) -> bool:
