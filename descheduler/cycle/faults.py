@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -10,16 +12,17 @@ from descheduler.framework import NodeView, PodView, View
 from descheduler.picture.templates import grouped
 from koordlite.model import isolation
 
-MOST_NODES = 20
-"""A plugin that fails on more nodes fails by itself: it is not asked again."""
+MOST_PODS = 5_000
+"""Pods that are tried one by one in a cycle; of further bad nodes all pods are left out."""
+_NAMED = 3
 
 
 class Culprit(msgspec.Struct, frozen=True):
-    """A pod that a plugin cannot judge, or a node that it cannot judge without any of its pods."""
+    """A pod that a plugin cannot judge, or a node of which it can judge none."""
 
     node: str
     pod: str
-    """uid; empty where the node itself is at fault."""
+    """uid; empty where it is the node."""
     name: str
     """For people."""
     fault: str
@@ -30,19 +33,35 @@ def culprits(view: View, fault_of: Callable[[View], str]) -> list[Culprit]:
 
     `fault_of` lets the plugin judge a picture and gives its fault, or nothing.
     """
-    bad = isolation.culprits(tuple(view.nodes.values()), lambda nodes: fault_of(of_nodes(view, nodes)))
-    return [each for node, fault in bad for each in _on(view, node, fault, fault_of)] if len(bad) <= MOST_NODES else []
+    bad, tried = list[Culprit](), 0
+    for node, fault in isolation.culprits(tuple(view.nodes.values()), lambda some: fault_of(of_nodes(view, some))):
+        tried += len(node.all_pods)
+        fault_on = functools.partial(_fault_on, view, node, fault_of)
+        pods = isolation.culprits(node.all_pods, fault_on) if tried <= MOST_PODS else []
+        bad += [Culprit(node.name, pod.uid, f"pod {pod.key}", why) for pod, why in pods]
+        bad += [] if pods else [Culprit(node.name, "", f"node {node.name}", fault)]
+    return bad
 
 
-def _on(view: View, node: NodeView, fault: str, fault_of: Callable[[View], str]) -> list[Culprit]:
-    pods = isolation.culprits(node.all_pods, lambda some: fault_of(of_nodes(view, (_with_only(node, some),))))
-    if not pods:
-        return [Culprit(node.name, "", f"node {node.name}", fault)]
-    return [Culprit(node.name, pod.uid, f"pod {pod.key}", why) for pod, why in pods]
+def _fault_on(view: View, node: NodeView, fault_of: Callable[[View], str], pods: Iterable[PodView]) -> str:
+    return fault_of(of_nodes(view, (_with_only(node, pods),)))
+
+
+def told(bad: Iterable[Culprit]) -> Iterator[tuple[str, str]]:
+    """One text for each fault, however many it costs, and the node where it is only one."""
+    by_fault: dict[str, list[Culprit]] = defaultdict(list)
+    for each in bad:
+        by_fault[each.fault].append(each)
+    for fault, several in by_fault.items():
+        names, nodes = [each.name for each in several], {each.node for each in several}
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        are = "is" if len(names) == 1 else "are"
+        yield next(iter(nodes)) if len(nodes) == 1 else "", f"{', '.join(names[:_NAMED])}{more} {are} left out: {fault}"
 
 
 def without(view: View, bad: Iterable[Culprit]) -> View:
     """The picture without these pods and nodes."""
+    bad = list(bad)
     nodes = {each.node for each in bad if not each.pod}
     pods = {each.pod for each in bad if each.pod}
     touched = {each.node for each in bad}

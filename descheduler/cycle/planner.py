@@ -193,8 +193,7 @@ class _Draft:
             return
         bad = faults.culprits(self._view, lambda view: self._converse(judge, plugin, config, view, None))
         self._notes += [
-            Note(node=each.node, reason=PLUGIN_FAULT, text=f"{each.name} is left out: {each.fault}", plugin=plugin.name)
-            for each in bad
+            Note(node=node, reason=PLUGIN_FAULT, text=text, plugin=plugin.name) for node, text in faults.told(bad)
         ]
         fault = self._converse(judge, plugin, config, faults.without(self._view, bad), once) if bad else fault
         if fault:

@@ -196,9 +196,31 @@ def test_a_plugin_that_fails_before_it_says_anything_of_a_pod_judges_the_others(
     assert ["p-0 is left out" in note.text for note in plan.notes] == [True]
 
 
-def test_a_plugin_that_fails_on_every_pod_is_told_of_once() -> None:
-    plan = _plan_with(lambda pod: True)
-    assert len(plan.notes) <= 2 and {note.reason for note in plan.notes} == {planner.PLUGIN_FAULT}
+@pytest.mark.parametrize("bad", ["p-1-", "p-"], ids=["every pod of a node", "every pod"])
+def test_what_a_plugin_fails_on_is_told_of_once(bad: str) -> None:
+    cluster = Cluster()
+    for node in range(30):
+        cluster.node(f"n-{node}")
+        for pod in range(4):
+            cluster.pod(f"p-{node}-{pod}", f"n-{node}")
+    setup = reader.setup(reader.parse(PLAIN, "p.yaml"))
+    (profile,) = setup.profiles
+    ((plugin, config),) = profile.plugins
+    judged: set[str] = set()
+
+    def judge(view: Any, config: Any, handle: Any) -> Any:
+        yield from plugin.judge(view, config, handle)
+        for pod in view.pods():
+            if pod.pod.name.startswith(bad):
+                raise OverflowError("int too large to convert to float")
+        judged.update(pod.pod.name for pod in view.pods())
+
+    replace = msgspec.structs.replace
+    failing = replace(profile, plugins=((replace(plugin, judge=judge), config),))
+    plan = planner.plan(cluster.view(), replace(setup, profiles=(failing,)))
+    (note,) = [note for note in plan.notes if note.reason == planner.PLUGIN_FAULT]
+    assert "are left out: " in note.text and len(note.text) < 500
+    assert len(judged) == (0 if bad == "p-" else 116)
 
 
 def test_one_report_that_cannot_be_read_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,8 +51,13 @@ def camel(name: str) -> str:
     return head + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def fields(shape: type) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
+def fields(shape: Any) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
     """YAML name → (field, resolved type) of a dataclass; a field's metadata may give its YAML name as `name`."""
+    return _fields(shape)
+
+
+@functools.cache
+def _fields(shape: type) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
     hints = typing.get_type_hints(shape)
     return {
         f.metadata.get("name", camel(f.name)): (f, f.metadata.get("yaml", hints[f.name]))
