@@ -32,14 +32,14 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> Literal["", "any", "elsewhere"]:
-        """Where a place must be known for it, whatever `nodeFit` says; empty when one of the findings asks for none."""
+        """Scope of the place that must be known, whatever `nodeFit` says; empty when a finding asks for none."""
         asked = {f.home for f in self.findings if f.severity == "hard" and not self._waits(f)}
         if "" in asked or not asked:
             return ""
         return "elsewhere" if "elsewhere" in asked else "any"
 
     def unripe(self) -> Refusal | None:
-        """Why none of the findings is a reason to move the pod, or not yet."""
+        """The refusal where no finding is a reason to move the pod, or not yet."""
         hard = [f for f in self.findings if f.severity == "hard"]
         if not hard:
             return _no_move_needed(self.findings)

@@ -1,4 +1,4 @@
-"""What plugins of one profile may ask: the guards, the fit and the plan so far, each answer worked out once a cycle."""
+"""Questions of one profile's plugins: the guards, the fit and the plan so far, each answer worked out once a cycle."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.view.nodes[found] if found else None
 
     def kind(self, pod: PodView) -> object | None:
-        """What pods are alike to nodes."""
+        """Key of pods that are alike to nodes."""
         return self.fit.kind(pod)
 
     def going(self, pod: PodView) -> bool:
@@ -71,7 +71,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return pod.pod.uid in self.taken
 
     def usage(self, source: str, query: str = "") -> Usage:
-        """What was measured; with the reason when there is nothing."""
+        """The measurement; with the reason when there is none."""
         return usage_of(self.view.usage, source, query)
 
 

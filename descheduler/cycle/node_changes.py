@@ -1,4 +1,4 @@
-"""What a plan does to nodes and their NUMA nodes: pods, requests, CPUs and memory, before and after."""
+"""Effects of a plan on nodes and their NUMA nodes: pods, requests, CPUs and memory, before and after."""
 
 from __future__ import annotations
 

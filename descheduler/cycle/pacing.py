@@ -21,7 +21,7 @@ class Pacer:
         self._owners: set[str] = set()
 
     def refusals(self, pod: PodView, findings: Iterable[Finding]) -> tuple[Refusal, ...]:
-        """Why it should stay for now; empty when it may go."""
+        """Reasons for it to stay for now; empty when it may go."""
         return tuple(self._reasons(pod, findings))
 
     def take(self, pod: PodView) -> None:

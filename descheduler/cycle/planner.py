@@ -97,7 +97,7 @@ def plan(
 
 
 class Past(msgspec.Struct, frozen=True):
-    """What earlier cycles left."""
+    """State that earlier cycles left."""
 
     sightings: Sightings | None
     memory: Memory
@@ -327,7 +327,7 @@ class _Draft:
         )
 
     def _explanations(self) -> Iterator[PodAnswer]:
-        """What each profile says of the pod that was asked about."""
+        """Each profile's answer about the pod that was asked about."""
         if not self._explained:
             return
         asked = [pod for pod in self._view.by_uid.values() if pod.is_called(self._explained) and pod.node]
@@ -362,7 +362,7 @@ class _Draft:
         return PluginAnswer(plugin.name, "not judged" if unsure else "fine", "; ".join(words) or "no finding")
 
     def _not_chosen(self, pod: PodView, judge: _Judge, config: Any) -> str:
-        """Why the plugin does not look at the pod; empty when it does."""
+        """The reason why the plugin does not look at the pod; empty when it does."""
         if all(node.name != pod.node for node in judge.nodes):
             return f"{pod.node} is not ready, or not among the nodes of the profile"
         namespaces, selector = getattr(config, "namespaces", None), getattr(config, "label_selector", None)

@@ -1,4 +1,4 @@
-"""What a request gets: anything with a status, a media type and a body; plain words for what went wrong."""
+"""Answers to requests: anything with a status, a media type and a body; plain words for what went wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koordlite.model import printable
 
 
 class Answer(Protocol):
-    """What a request gets."""
+    """An answer to a request."""
 
     @property
     def status(self) -> int:

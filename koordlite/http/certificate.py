@@ -45,7 +45,7 @@ class Certificate:
 
     @property
     def asks_clients(self) -> bool:
-        """Whether clients have to show a certificate of theirs."""
+        """True if clients have to show a certificate of theirs."""
         return bool(self._client_ca)
 
     def context(self) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Who the cluster lets ask: the API server's verdicts on tokens, as answers of the HTTP server."""
+"""The API server's verdicts on tokens, as answers of the HTTP server."""
 
 from __future__ import annotations
 

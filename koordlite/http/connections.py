@@ -1,4 +1,4 @@
-"""Which connections are kept: a bounded number, in all and of one address, for a limited time, with slots for probes.
+"""Bounds on connections: a limited number, in all and of one address, for a limited time, with slots for probes.
 
 Where every client has to show a certificate there are no probes: a connection gets a slot of its own kind until it has
 shown one, a newcomer takes the slot of the oldest of its address, and those who have shown one never wait for others.
@@ -43,7 +43,7 @@ ALL_BODY_BYTES = 1 << 20
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How many connections there may be, and how much and how long each may take."""
+    """Bounds on the number of connections, and on the size and time of each."""
 
     connections: int = CONNECTIONS
     address_connections: int = ADDRESS_CONNECTIONS

@@ -1,4 +1,4 @@
-"""Who may ask: everyone on this machine may read, others need a token, and every change needs one.
+"""Access to the pages: everyone on this machine may read, others need a token, and every change needs one.
 
 On this machine the request must also name it: a web page elsewhere can have its own name resolve to 127.0.0.1 and let a
 browser here read for it (DNS rebinding), but the browser then sends that name. Source: RFC 9110, 7.4.
@@ -52,7 +52,7 @@ class Guard:
         client: str | None = None,
         address: str = "",
     ) -> Plain | None:
-        """Why this request is not answered; None when it may be. `authorization` is the header, perhaps empty; `hosts`
+        """The refusal of this request; None when it may be answered. `authorization` is the header or empty; `hosts`
         are the Host headers: none comes from no browser. `client` is the common name of a verified certificate,
         `address` where the connection comes from."""
         if verb == "get" and path in OPEN:
@@ -103,7 +103,7 @@ def _names_this_machine(host: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can connect to `address`. A name other than localhost counts as not."""
+    """Tell if only this machine can connect to `address`. A name other than localhost counts as not."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

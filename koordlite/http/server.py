@@ -67,7 +67,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
+        """Address for a browser."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http{'s' if self._certificate else ''}://{host}:{self.port}"
 
@@ -88,7 +88,7 @@ _LOOK_ONLY = Guard(exposed=False)
 
 
 class _Hooks(msgspec.Struct, frozen=True):
-    """What answers requests, and who may ask."""
+    """Answers to requests, and the guard before them."""
 
     ask: Ask
     change: Change | None
@@ -235,7 +235,7 @@ class _Request(BaseHTTPRequestHandler):
         return self._refusal("get", url.path) or self._made(lambda: self.hooks.ask(url.path, dict(fields), accept))
 
     def _changed(self, verb: str, carry_out: Change | None) -> Answer:
-        """Who asks is looked at before the body is read."""
+        """Check the caller before the body is read."""
         path = self.path.partition("?")[0]
         if carry_out is None:
             return self._unread(Plain(405, "nothing can be changed here", {"Allow": self.hooks.allowed}))

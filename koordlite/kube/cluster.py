@@ -180,7 +180,7 @@ class KubeCluster:
         )
 
     def take_news(self) -> bool:
-        """Whether kubelet has given out something else since this was asked last, and that may be written by now."""
+        """Tell if kubelet has given out something else since the last call, and that may be written by now."""
         return self._publisher.topology_age >= AT_MOST_EVERY_SECONDS and self._kubelet.take_news()
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:

@@ -1,4 +1,4 @@
-"""How the agent reaches the cluster and kubelet, and what it tells them besides its decisions."""
+"""Settings of the agent's connections to the cluster and kubelet, and of what it publishes besides its decisions."""
 
 from __future__ import annotations
 

@@ -69,12 +69,12 @@ class Api:
 
     @property
     def url(self) -> str:
-        """Where the server is, for messages."""
+        """Address of the server, for messages."""
         return str(self._client.configuration.host)
 
     @property
     def client(self) -> Transport:
-        """What it was made of, for other servers that take the same credentials."""
+        """Configuration it was made of, for other servers that take the same credentials."""
         return self._client
 
     @property

@@ -1,4 +1,4 @@
-"""What an API server answers, as values: a good answer, a refusal in its own words, or no answer at all."""
+"""Answers of an API server as values: a good answer, a refusal in its own words, or no answer at all."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class ApiError(KoordliteError):
 
     @property
     def unknown_resource(self) -> bool:
-        """Whether the server does not serve this kind of object at all."""
+        """True if the server does not serve this kind of object at all."""
         return self.status == HTTPStatus.NOT_FOUND and not self.named
 
     @property
     def other_uid(self) -> bool:
-        """Whether a patch was refused because the object has another uid: it was made again under the name.
+        """True if a patch was refused because the object has another uid: it was made again under the name.
 
         For a patch a uid is a field that may not change, hence 422; as a precondition of other requests it is 409.
         """

@@ -1,4 +1,4 @@
-"""How long to wait after failures: longer each time, never all at the same moment, never shorter than asked."""
+"""Pauses after failures: longer each time, never all at the same moment, never shorter than asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which API server, and with which credentials: a kubeconfig, or the service account of this pod."""
+"""API server and credentials: a kubeconfig, or the service account of this pod."""
 
 from __future__ import annotations
 

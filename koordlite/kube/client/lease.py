@@ -25,7 +25,7 @@ UNREADABLE_SECONDS = 15.0
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lease, in whose name, and its times.
+    """Lease, holder and times.
 
     Needed is retry < renew < duration; what lies between renew and duration is the margin for clocks of different
     rates.
@@ -48,7 +48,7 @@ class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What is known of the lease, for reports."""
+    """State of the lease, for reports."""
 
     leader: bool
     holder: str = ""
@@ -81,16 +81,16 @@ class Candidate:
         self._standing = Standing(leader=False)
 
     def is_leader(self) -> bool:
-        """Whether work may be done at this moment; ask again before each piece of it."""
+        """True while work may be done; ask again before each piece of it."""
         return self.remaining_seconds() > 0
 
     def remaining_seconds(self) -> float:
-        """How long leadership lasts if nothing is renewed; a piece of work must be over by then. 0 without it."""
+        """Rest of the leadership if nothing is renewed; a piece of work must be over by then. 0 without it."""
         return max(0.0, self._until - self._monotonic())
 
     @property
     def standing(self) -> Standing:
-        """What the last attempt showed."""
+        """Result of the last attempt."""
         return msgspec.structs.replace(self._standing, leader=self.is_leader())
 
     def step(self) -> float:
@@ -148,7 +148,7 @@ class Candidate:
         self._until = asked + self.settings.renew_seconds
 
     def _ran_out(self, spec: dict[str, Any]) -> bool:
-        """Whether the holder let its time pass, by our clock since we saw it renew: clocks of hosts differ."""
+        """Tell if the holder let its time pass, by our clock since we saw it renew: clocks of hosts differ."""
         seconds = _whole_number(spec.get("leaseDurationSeconds"), 0) or UNREADABLE_SECONDS
         return self._monotonic() - self._seen_at > seconds
 

@@ -95,7 +95,7 @@ class _Ahead:
         self._coming = self._thread.submit(request)
 
     def answer(self, request: Callable[[], Answer]) -> Answer:
-        """What `begin` asked for, or else `request` asks for now. Raises what the request raised."""
+        """Answer to what `begin` requested, or else to what `request` requests now. Raises what the request raised."""
         coming, self._coming = self._coming, None
         return coming.result() if coming else request()
 

@@ -1,4 +1,4 @@
-"""How long requests take: counted in buckets, by verb, path and status code, for a histogram."""
+"""Durations of requests: counted in buckets, by verb, path and status code, for a histogram."""
 
 from __future__ import annotations
 

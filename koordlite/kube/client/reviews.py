@@ -1,4 +1,4 @@
-"""Whether the cluster lets the bearer of a token ask us something: TokenReview, then SubjectAccessReview.
+"""TokenReview and SubjectAccessReview: permission of a token's bearer to ask us.
 
 The permission is that for a non-resource URL, as kube-rbac-proxy and the API server's own /metrics ask for it:
 `nonResourceURLs: ["/metrics"], verbs: ["get"]`.
@@ -40,7 +40,7 @@ Standing = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the cluster says of one question."""
+    """The cluster's answer about one request."""
 
     standing: Standing
     """unknown: no such token; forbidden: an identity without the permission; unanswered: the API server did not say;
@@ -64,7 +64,7 @@ class Reviewer:
         self._lock = threading.Lock()
 
     def verdict(self, token: str, verb: str, path: str, address: str = "") -> Verdict:
-        """Whether the bearer of `token`, who asks from `address`, may `verb` (`get`, `put`) the URL `path` of ours."""
+        """Tell if the bearer of `token`, who asks from `address`, may `verb` (`get`, `put`) the URL `path` of ours."""
         key = hashlib.sha256(token.encode(errors="replace")).digest(), verb, path
         with self._lock:
             now = self._now()

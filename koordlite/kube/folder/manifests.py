@@ -237,7 +237,7 @@ def _manifests(folder: Path) -> list[str]:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """What changes when a file is written or replaced; None when it cannot be looked at."""
+    """Stamp that changes when a file is written or replaced; None when it cannot be looked at."""
     try:
         status = os.stat(path)
     except OSError:

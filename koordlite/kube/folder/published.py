@@ -1,4 +1,4 @@
-"""What the agent publishes and evicts when the cluster is a folder: objects of the API server, as JSON files."""
+"""Publications and evictions where the cluster is a folder: objects of the API server, as JSON files."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _evictions(path: Path) -> list[dict[str, object]]:
 
 
 def _eviction(pod: EvictPod, taken_at: str) -> dict[str, object]:
-    """As it would be posted, with what an event would say."""
+    """The eviction as it would be posted, with the words of its event."""
     metadata = {
         "name": pod.name,
         "namespace": pod.namespace,

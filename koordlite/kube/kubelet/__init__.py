@@ -1,1 +1,1 @@
-"""What kubelet says and what it wrote."""
+"""Kubelet's answers, and the files it wrote."""

@@ -20,7 +20,7 @@ ByContainer = Mapping[tuple[str, str], tuple[T, ...]]
 
 
 class MemoryManagerState(msgspec.Struct, frozen=True):
-    """What kubelet's memory manager promised; `policy` is None (the word) when it promises nothing."""
+    """Promises of kubelet's memory manager; `policy` is None (the word) when it promises nothing."""
 
     policy: str = ""
     blocks: ByContainer[MemoryBlock] = msgspec.field(default_factory=dict)

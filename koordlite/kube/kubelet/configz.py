@@ -1,4 +1,4 @@
-"""What kubelet says of itself: /configz and its CPU manager's checkpoint, as parts of `picture.kubelet.Kubelet`."""
+"""Kubelet's configuration: /configz and its CPU manager's checkpoint, as parts of `picture.kubelet.Kubelet`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def reserved_cpus(config: KubeletConfig, topology: Topology) -> CPUSet:
 
 
 def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -> tuple[Kubelet, tuple[Problem, ...]]:
-    """What the rules see of kubelet, and what was wrong with it. A state left by another policy is not counted."""
+    """Combine the parts for the rules, with the problems they had. A state left by another policy is not counted."""
     problems = state.problems
     try:
         reserved = reserved_cpus(config, topology)

@@ -1,4 +1,4 @@
-"""What kubelet's pod-resources socket says it may give out and has given: asked when something changed, and at times.
+"""Resources that kubelet may give out and has given, by its pod-resources socket: read after changes, and at times.
 
 Where it does not answer, kubelet's checkpoints say the same less well: they keep a deleted pod for some seconds, and
 do not know devices that nobody uses.
@@ -49,7 +49,7 @@ class GivenOut:
 
     @property
     def due(self) -> float:
-        """When the next request is due, on the monotonic clock."""
+        """Time of the next request, on the monotonic clock."""
         return min(self._due, self._again)
 
     @property
@@ -91,7 +91,7 @@ class GivenOut:
             return None, (Problem("kubelet", self._socket, "", why, do),)
 
     def answer(self, checkpoints: KubeletResources) -> KubeletResources:
-        """What kubelet said last, completed with what its `checkpoints` say where it has not answered."""
+        """Kubelet's last answer, completed from its `checkpoints` where it has not answered."""
         if self._pods is None:
             return checkpoints
         allocatable = checkpoints.allocatable if self._allocatable is None else self._allocatable
@@ -105,7 +105,7 @@ def from_checkpoints(
     devices: ByContainer[Devices],
     topology: Topology,
 ) -> KubeletResources:
-    """What the checkpoints say, with pods by uid. Devices are known only while a container has them, so none can be
+    """The same from the checkpoints, with pods by uid. Devices are known only while a container has them, so none is
     said to be allocatable."""
     static = kubelet.cpu_manager_policy == STATIC
     given_cpus = {(pod.uid, name): held for pod in cpus.pod_cpus for name, held in pod.containers.items()}
@@ -136,7 +136,7 @@ def _less(containers: Mapping[str, Given], shared: CPUSet) -> dict[str, Given]:
 
 
 def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[Problem]:
-    """What kubelet says of CPUs and NUMA nodes that this machine does not have. They are left out of the zones."""
+    """CPUs and NUMA nodes in kubelet's answer that this machine does not have. They are left out of the zones."""
     said = [resources.allocatable, *(given for pod in resources.pods for given in pod.containers.values())]
     cpus = CPUSet(cpu for given in said for cpu in given.cpus if cpu not in topology.cpuset)
     known = {node.id for node in topology.nodes}

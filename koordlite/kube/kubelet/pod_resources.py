@@ -46,7 +46,7 @@ class PodResources:
         return parse_list(self._call("List"))
 
     def allocatable(self) -> Given:
-        """What kubelet may give out. Errors as of `list`."""
+        """Resources that kubelet may give out. Errors as of `list`."""
         return parse_allocatable(self._call("GetAllocatableResources"))
 
     def _call(self, method: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What is known of kubelet at each moment: its policies, its exclusive CPUs, and its pods if they are asked for."""
+"""State of kubelet at each moment: its policies, its exclusive CPUs, and its pods if they are asked for."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class KubeletState:
                 self._ask(what, asked, self._http)
 
     def view(self) -> KubeletView:
-        """What is known; never waits."""
+        """The present state; never waits."""
         with self._lock:
             state = self._cpus
             # Without an answer the checkpoint alone says which policy wrote it.
@@ -158,13 +158,13 @@ class KubeletState:
             return KubeletView(seen, pods, states, (*problems, *self._pods.problems), age)
 
     def take_news(self) -> bool:
-        """Whether what kubelet has given out is other than when this was asked last."""
+        """Tell if kubelet has given out something else since the last call."""
         found = self._news.is_set()
         self._news.clear()
         return found
 
     def pods_changed(self) -> None:
-        """What kubelet has given out may have changed as well."""
+        """Note that the resources kubelet has given out may have changed as well."""
         if self._given:
             self._given.poke()
 
@@ -224,7 +224,7 @@ class KubeletState:
 
     @property
     def _is_older_than_checkpoint(self) -> bool:
-        """Whether the CPU checkpoint names a policy since kubelet last answered what its configuration is."""
+        """Tell if the CPU checkpoint names a policy since kubelet last answered with its configuration."""
         confirmed = self._asked["kubelet"].confirmed_at
         return bool(self._cpus.policy) and confirmed is not None and confirmed < self._policy_changed_at
 

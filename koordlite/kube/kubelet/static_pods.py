@@ -47,7 +47,7 @@ class PodsOnNode:
 
 
 def is_static(pod: objects.PodObject, *, by_kubelet: bool) -> bool:
-    """Whether kubelet runs it from a file or a URL.
+    """True if kubelet runs it from a file or a URL.
 
     `by_kubelet` says that the pod comes from kubelet's /pods: there kubelet has written the source of each pod itself.
     Else it is one whose mirror `PodsOnNode` has believed.

@@ -1,1 +1,1 @@
-"""What the agent writes to the cluster."""
+"""Objects that the agent writes to the cluster."""

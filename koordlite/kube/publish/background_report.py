@@ -79,7 +79,7 @@ class BackgroundReport(BackgroundWriter, Generic[W]):
         self._asked = float("-inf")
 
     def wanted(self, seen: Snapshot) -> W:
-        """What the object is to say by this picture."""
+        """The object's target state by this picture."""
         raise NotImplementedError
 
     def fresh(self, wanted: W, owner: objects.NodeObject) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class BackgroundReport(BackgroundWriter, Generic[W]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What keeps the object from being written, for `status`."""
+        """Obstacles to writing the object, for `status`."""
         do = f"allow this identity to get, create, update and patch {self.resource}; it is tried again"
         return (Problem(f"{self.kind}/{self._name}", "content", "", self.error, do),) if self.error else ()
 

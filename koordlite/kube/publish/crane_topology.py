@@ -22,7 +22,7 @@ MERGE = "application/merge-patch+json"
 
 
 def topology(seen: Snapshot, *, parts: bool = False) -> TopologyObject:
-    """What the picture says of the node, without metadata; with `parts` also its sockets and cores.
+    """The node by the picture, without metadata; with `parts` also its sockets and cores.
 
     Crane's scheduler counts the CPUs that pods of other protocols have alone as not there. Source: crane-agent
     `BuildNodeResourceTopology`.
@@ -64,11 +64,11 @@ class CraneTopologyReport(BackgroundReport[TopologyObject]):
         self._parts = parts
 
     def wanted(self, seen: Snapshot) -> TopologyObject:
-        """As `topology`."""
+        """The object of `topology`."""
         return topology(seen, parts=self._parts)
 
     def fresh(self, wanted: TopologyObject, owner: objects.NodeObject) -> dict[str, Any]:
-        """As wanted, with its metadata."""
+        """The wanted object, with its metadata."""
         metadata = objects.ObjectMeta(name=owner.metadata.name, owner_references=(owner.as_owner,))
         whole = structs.replace(wanted, metadata=metadata)
         return {"apiVersion": crane.API_VERSION, "kind": crane.KIND, **msgspec.to_builtins(whole)}

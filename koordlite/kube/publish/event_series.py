@@ -1,4 +1,4 @@
-"""Which events are worth writing: the same again becomes a count, another text a new event, within bounds.
+"""Series of events: the same again becomes a count, another text a new event, within bounds.
 
 An API server accepts a later change of `series` alone: the note of an Event is immutable (events.k8s.io/v1).
 """
@@ -48,7 +48,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> tuple[str, ...]:
-        """What makes two of them one thing: all but the note."""
+        """Identity of an event: all but the note."""
         about = self.regarding
         return about.kind, about.namespace, about.name, about.uid, self.reason, self.action, self.type
 
@@ -65,7 +65,7 @@ class Series(msgspec.Struct):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """What is to be sent: the first of a series is created, later ones patch its count."""
+    """A request to send: the first of a series is created, later ones patch its count."""
 
     series: Series
     first: bool

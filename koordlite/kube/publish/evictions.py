@@ -26,7 +26,7 @@ FIRST_VERSION = "policy/v1"
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.client.access.Api`."""
+    """The part of `koordlite.kube.client.access.Api` that is used."""
 
     def request(self, *request: Any, **how: Any) -> Answer:
         """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
@@ -92,7 +92,7 @@ class EvictionClient:
         return self._version
 
     def _conflicting(self, path: str, name: str, uid: str, how: Mapping[str, Any]) -> Outcome | None:
-        """Whether the name belongs to another pod by now, or to none; None when it is still this one's.
+        """Tell if the name belongs to another pod by now, or to none; None when it is still this one's.
 
         The wording of a conflict differs between servers, so the pod is read."""
         try:

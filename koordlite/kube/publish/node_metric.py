@@ -47,7 +47,7 @@ def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
 
 
 def _predicted(seen: Snapshot) -> dict[str, Any]:
-    """What prod pods are not expected to use, and what they are expected to; null takes away what koordlet left."""
+    """Requests that prod pods are not expected to use, and those they are; null removes koordlet's."""
     if not has_node(seen):
         return dict.fromkeys(_PREDICTED)
     offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))
@@ -123,7 +123,7 @@ def _hosts(seen: Snapshot) -> Iterator[dict[str, Any]]:
 
 
 def _rest(whole: Use, parts: Sequence[Use]) -> Use:
-    """What is left to the system; samples of different moments may not add up."""
+    """The system's share; samples of different moments may not add up."""
     cpu, memory = sum(use.cpu for use in parts), sum(use.memory for use in parts)
     return Use(max(0, whole.cpu - cpu), max(0, whole.memory - memory))
 

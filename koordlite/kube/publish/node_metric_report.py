@@ -34,12 +34,12 @@ class _Held(msgspec.Struct):
 
     @property
     def ours(self) -> bool:
-        """Whether an agent made it: the one of Koordinator's manager has no owner."""
+        """True if an agent made it: the one of Koordinator's manager has no owner."""
         return any(owner.kind == "Node" for owner in self.metadata.owner_references or ())
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one report writes."""
+    """The content of one report."""
 
     status: Mapping[str, Any]
     spec: Mapping[str, Any] = msgspec.field(default_factory=dict)
@@ -67,7 +67,7 @@ class NodeMetricReport(BackgroundWriter):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What keeps the report from being written, for `status`."""
+        """Obstacles to writing the report, for `status`."""
         if not self.error:
             return ()
         do = "without it, schedulers and deschedulers do not know how full the node is; it is tried again"
@@ -88,7 +88,7 @@ class NodeMetricReport(BackgroundWriter):
             self.send(report)
 
     def report(self, seen: Snapshot, *, wall: float, node: objects.NodeObject | None) -> Report | None:
-        """What this picture is reported as; None while nothing has been measured."""
+        """The report of this picture; None while nothing has been measured."""
         status = node_metric.status(seen, wall=wall)
         if status is None:
             return None

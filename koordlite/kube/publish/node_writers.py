@@ -1,4 +1,4 @@
-"""Who else writes our fields of the Node, by name: the API server keeps for each field who wrote it last.
+"""Other writers of our fields of the Node, by name: the API server keeps for each field who wrote it last.
 
 Koordinator's manager reconciles every node, also those without koordlet. Two controllers that publish one resource undo
 each other's work for ever, and each sees only that its value did not stay.
@@ -65,7 +65,7 @@ def writers(raw: bytes, mine: Iterable[str]) -> tuple[Writer, ...]:
 
 
 def problem(node: str, writer: Writer) -> Problem:
-    """What to do about another writer."""
+    """A problem that says how to end the conflict with another writer."""
     when = f" at {writer.since}" if writer.since else ""
     why = f"{writer.name} wrote it last{when}; two controllers that write one field undo each other's work"
     return Problem(f"node/{node}", ", ".join(writer.fields), "", why, _cure(writer))

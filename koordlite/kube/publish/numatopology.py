@@ -22,7 +22,7 @@ from koordlite.model.wire.numatopology import (
 
 
 def spec(seen: Snapshot) -> NumatopologySpec:
-    """What the picture says of the node. Source: Volcano's resource-exporter.
+    """The node by the picture. Source: Volcano's resource-exporter.
 
     Free are all CPUs that no container has to itself, reserved ones among them, as in kubelet's shared pool.
     """
@@ -75,7 +75,7 @@ class NumatopologyReport(BackgroundReport[NumatopologySpec]):
     no_kind = "install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off"
 
     def wanted(self, seen: Snapshot) -> NumatopologySpec:
-        """As `spec`."""
+        """The object of `spec`."""
         return spec(seen)
 
     def fresh(self, wanted: NumatopologySpec, owner: objects.NodeObject) -> dict[str, Any]:

@@ -27,7 +27,7 @@ Refusal = InputError | ApiUnreachable
 
 
 class _Past(msgspec.Struct):
-    """What became of the last writes of one object."""
+    """Results of the last writes of one object."""
 
     written_at: float = float("-inf")
     failures: int = 0

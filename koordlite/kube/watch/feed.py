@@ -50,7 +50,7 @@ class Feed(Store[T]):
         self._hand_on(key, lambda: self._gone(key))
 
     def _hand_on(self, key: str, change: Callable[[], None]) -> None:
-        """What goes wrong with one object costs that object, and neither the others nor the watch."""
+        """Hand objects on: a fault with one costs that object, and neither the others nor the watch."""
         try:
             change()
         except Exception as error:  # noqa: BLE001 - whoever listens works on what strangers write

@@ -51,7 +51,7 @@ _NOT_THAT_VERSION = frozenset({400, 410, 422, 504})
 
 
 class Source(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """What is listed and watched."""
+    """A list that is watched."""
 
     name: str
     kind: str
@@ -90,7 +90,7 @@ class _Mark(msgspec.Struct):
 
 
 class View(msgspec.Struct, Generic[T], frozen=True):
-    """What is held at one moment."""
+    """The objects at one moment."""
 
     objects: Mapping[str, T]
     """By `namespace/name`, or by name."""
@@ -126,7 +126,7 @@ class Reflector(Generic[T]):
 
     @property
     def path(self) -> str:
-        """Where the objects are at present."""
+        """Path of the objects at present."""
         return self.source.paths[self._path_index]
 
     def ask(self, now: float) -> Ask:
@@ -226,7 +226,7 @@ class Reflector(Generic[T]):
             self.store.put(raw)
 
     def view(self, now: float) -> View[T]:
-        """What is held now, and how far it can be trusted."""
+        """The objects now, and how far they can be trusted."""
         confirmed = self._vouched(now)
         state = WatchState(
             name=self.source.name,
@@ -264,7 +264,7 @@ class Reflector(Generic[T]):
             self._fail(now, str(error), last=ABSENT_SECONDS)
 
     def _distrust(self, error: ApiError, *, watching: bool) -> None:
-        """What the refusal says about the version we came with."""
+        """Drop the resource version if the refusal is about it."""
         if watching and error.status not in _PATIENT:
             # Too old, or not a version of this server (it was restored from a backup): the newest list, not a cache's.
             self._version = self._list_from = ""
@@ -276,7 +276,7 @@ class Reflector(Generic[T]):
         self._pause_until = now + backoff.pause(self._failures, self._uniform, asked=asked, last=last)
 
     def _vouched(self, now: float) -> float | None:
-        """When the server last vouched for what is held."""
+        """Time when the server last vouched for the objects."""
         if self._watch_started is None:
             return self._confirmed_at
         return now if now - self._last_line_at <= VOUCH_SECONDS else self._last_line_at

@@ -1,4 +1,4 @@
-"""What an agent watches: its own Node and pods, one ConfigMap, and its own NodeResourceTopology."""
+"""Lists that an agent watches: its own Node and pods, one ConfigMap, and its own NodeResourceTopology."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topology(node_name: str) -> Source[objects.NRTObject]:
 
 
 def oenuma(namespace: str) -> Source[affinity.OenumaObject]:
-    """Which pods are to have which NUMA node; permission for this name is enough, and a cluster may do without."""
+    """NUMA nodes for pods; permission for this name is enough, and a cluster may do without."""
     return Source(
         name="oenuma",
         kind="oenuma",
@@ -58,7 +58,7 @@ def oenuma(namespace: str) -> Source[affinity.OenumaObject]:
 
 
 def whitelist(namespace: str) -> Source[affinity.WhitelistObject]:
-    """Which pods may be brought onto one NUMA node; as `oenuma`."""
+    """Pods that may be brought onto one NUMA node; as `oenuma`."""
     return Source(
         name="whitelist",
         kind="whitelist",

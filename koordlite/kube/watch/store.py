@@ -14,7 +14,7 @@ KEEPS = "fix the object; its last readable state counts"
 
 
 class Meta(msgspec.Struct, rename="camel"):
-    """What is read of an object before the rest of it."""
+    """The part of an object that is read before the rest."""
 
     name: str = ""
     namespace: str = ""
@@ -129,7 +129,7 @@ class Store(Generic[T]):
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether one resource version was given before the other; unknown (False) unless both are numbers."""
+    """Tell if one resource version was given before the other; unknown (False) unless both are numbers."""
     both = version.isascii() and version.isdigit() and than.isascii() and than.isdigit()
     # As texts: a number of thousands of digits, which no server gives, is none that Python reads.
     first, second = version.lstrip("0"), than.lstrip("0")

@@ -52,18 +52,18 @@ class Watching(Generic[T]):
         return self._listed.wait(seconds)
 
     def view(self) -> View[T]:
-        """What is held now; never waits for the network."""
+        """The objects now; never waits for the network."""
         with self._lock:
             return self._reflector.view(self._monotonic())
 
     def state(self) -> WatchState:
-        """How far what is held can be trusted."""
+        """Trust in the objects: age, errors, refusals."""
         with self._lock:
             return self._reflector.view(self._monotonic()).state
 
     @property
     def path(self) -> str:
-        """Where the objects are found."""
+        """Path of the objects."""
         return self._reflector.path
 
     def written(self, raw: bytes) -> None:
