@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import socket
 import ssl
@@ -19,6 +20,7 @@ import cyaml
 import pytest
 from apibench import CRD, until
 from apiserver import ApiServer
+from realnode import tree
 from self_signed import certificate
 
 from koordlite.model.quantity import Quantity
@@ -42,7 +44,9 @@ class Deployed:
         options = [option for option in container["command"] if option.startswith("--")]
         options = [f"{name}={given.get(name, value)}" for name, _, value in (each.partition("=") for each in options)]
         command = [sys.executable, "-m", "koordlite", "scheduler-extender", f"--kubeconfig={kubeconfig}"]
-        self.process = subprocess.Popen([*command, *(each.removesuffix("=") for each in options)])
+        self.group = _limited(self.most_bytes)
+        inside = ["sh", "-c", f'echo $$ > {self.group}/cgroup.procs && exec "$@"', "sh"] if self.group else []
+        self.process = subprocess.Popen([*inside, *command, *(each.removesuffix("=") for each in options)])
 
     def ready(self) -> bool:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._health, timeout=5)) as made:
@@ -75,6 +79,18 @@ class Deployed:
         assert self.post(BODY, certified=True, source="127.0.0.1") == 200
         return time.monotonic() - began
 
+    def killed(self) -> int:
+        """Processes that the kernel has killed for the memory limit of their group."""
+        words = (self.group / "memory.oom_control").read_text().split() if self.group else ["oom_kill", "0"]
+        return int(words[words.index("oom_kill") + 1])
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        if self.group:
+            until(lambda: not (self.group / "cgroup.procs").read_text(), 10.0)
+            self.group.rmdir()
+
     def peak_bytes(self) -> int:
         """The most that all processes of it ever had, together."""
         return sum(_peak_kib(pid) << 10 for pid in _family(self.process.pid))
@@ -91,8 +107,7 @@ def deployed(tmp_path: pathlib.Path) -> Iterator[Deployed]:
             until(made.ready, 60.0)
             yield made
         finally:
-            made.process.terminate()
-            made.process.wait(30)
+            made.stop()
 
 
 def test_large_bodies_and_idle_connections_take_no_more_memory_than_the_manifest_gives(deployed: Deployed) -> None:
@@ -114,6 +129,18 @@ def test_large_bodies_and_idle_connections_take_no_more_memory_than_the_manifest
             assert certified or slowest < 5.0
         deployed.judges()
     assert before < deployed.peak_bytes() < deployed.most_bytes, deployed.peak_bytes() >> 20
+    assert deployed.killed() == 0
+
+
+def _limited(most_bytes: int) -> pathlib.Path | None:
+    """A memory group (v1) with the limit of the manifest; None where there can be none: the peak is measured anyhow."""
+    version, points = tree.mounts()
+    if version != 1 or "memory" not in points or not os.access(points["memory"], os.W_OK):
+        return None
+    group = points["memory"] / f"{tree.PREFIX}memory-{os.getpid()}-{time.monotonic_ns()}"
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text(str(most_bytes))
+    return group
 
 
 def _family(pid: int) -> list[int]:

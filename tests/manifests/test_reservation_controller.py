@@ -204,6 +204,8 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "secret": {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
     "host-path": {"volumes": [_HOST]},
     "priority": {"priorityClassName": "system-node-critical"},
+    "number-of-a-priority": {"priority": 1_000_000_001},
+    "number-of-a-system-priority": {"priority": 2_000_001_000},
     "root": {"securityContext": {"runAsUser": 0}},
     "sysctls": {
         "securityContext": {"runAsNonRoot": True, "sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}
