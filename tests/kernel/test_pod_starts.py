@@ -23,6 +23,7 @@ SERVICE = Pod("service", "Burstable", "LS")
 FIRST = Pod("first", containers=("main", "side"), batch=(500, 64 * MiB))
 
 
+@pytest.mark.alone
 @pytest.mark.sliced
 def test_no_quota_is_refused(
     kubepods: Tree,

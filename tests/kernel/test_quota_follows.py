@@ -92,6 +92,7 @@ def test_measured_use_follows_the_quota(kubepods: Tree, agent: Command, tmp_path
     assert not command.refusals(command.report(tmp_path / "report"))
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_best_effort_recovers_step_by_step_when_the_service_goes_idle(
     kubepods: Tree, service: Load, agent: Command, tmp_path: pathlib.Path
