@@ -35,6 +35,7 @@ ON_THE_REAL_CLOCK = frozenset(
         "browser",
         "cli",
         "e2e",
+        "fuzz",
         "hostile",
         "http",
         "kernel",
