@@ -35,7 +35,6 @@ ON_THE_REAL_CLOCK = frozenset(
         "browser",
         "cli",
         "e2e",
-        "fuzz",
         "hostile",
         "http",
         "kernel",
