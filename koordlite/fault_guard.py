@@ -10,6 +10,7 @@ import types
 
 import msgspec
 
+from koordlite.model import isolation
 from koordlite.model.errors import Problem
 from koordlite.model.status import Faults
 
@@ -54,7 +55,7 @@ class FaultGuard:
         """True when the fault is survived. A reader of our output who has gone is no fault of ours."""
         if not self._limit or not isinstance(error, Exception) or isinstance(error, BrokenPipeError):
             return False
-        self._count(error, _place(at))
+        self._count(error, isolation.place(error))
         if self.state.in_a_row < self._limit:
             return True
         LOG.error("%d rounds in a row ended in a fault; the process ends, to be restarted", self.state.in_a_row)
@@ -83,7 +84,7 @@ class SubjectFaults:
     def note(self, subject: str, error: Exception) -> str:
         """Count it; returns why there is no result for `subject`."""
         self.total += 1
-        place = _place(error.__traceback__)
+        place = isolation.place(error)
         kind = type(error).__name__, place
         if kind not in self._told and len(self._told) < KINDS:
             self._told.add(kind)
@@ -93,10 +94,3 @@ class SubjectFaults:
     def problem(self, subject: str, error: Exception) -> Problem:
         """The same as something that its reader can act on."""
         return Problem(subject, "object", "", self.note(subject, error), "it is left out; report it with the log")
-
-
-def _place(at: types.TracebackType | None) -> str:
-    """Where it happened: the innermost line."""
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return f"{at.tb_frame.f_globals.get('__name__', '?')}:{at.tb_lineno}" if at else "unknown"

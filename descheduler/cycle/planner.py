@@ -43,6 +43,7 @@ from descheduler.framework import (
 from descheduler.history import past_evictions
 from descheduler.history.background import Requests, counted
 from descheduler.plan import EvictionPlan, Outcome, PluginAnswer, PodAnswer, Profile, Setup, Sightings
+from koordlite.model import isolation
 from koordlite.model.label_selectors import labels_match
 from koordlite.model.quantity import Quantity
 
@@ -389,11 +390,7 @@ def _nowhere(profile: Profile, plugin: Plugin) -> Note:
 
 
 def _fault(error: Exception) -> str:
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    place = f"{at.tb_frame.f_globals.get('__name__', '?')}:{at.tb_lineno}" if at else "unknown"
-    return f"a fault of the program itself: {type(error).__name__}: {error} at {place}"[:300]
+    return f"a fault of the program itself: {isolation.described(error)}"
 
 
 def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:

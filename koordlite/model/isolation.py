@@ -27,15 +27,20 @@ def each(subjects: Iterable[S], judge: Callable[[S], T], otherwise: Callable[[S,
 
 def described(error: BaseException) -> str:
     """Name the error and the line that raised it, for a report; texts of foreign origin in it are clipped."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    place = f" ({at.tb_frame.f_globals.get('__name__', '?')}:{at.tb_lineno})" if at else ""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error that cannot even be printed
         text = "its text cannot be printed"
-    return f"{type(error).__name__}: {text[:160]}{place}"
+    where = f" ({place(error)})" if error.__traceback__ else ""
+    return f"{type(error).__name__}: {text[:160]}{where}"
+
+
+def place(error: BaseException) -> str:
+    """The innermost line that raised it: `module:line`."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return f"{at.tb_frame.f_globals.get('__name__', '?')}:{at.tb_lineno}" if at else "unknown"
 
 
 def culprits(subjects: Sequence[S], error_of: Callable[[Sequence[S]], str]) -> list[tuple[S, str]]:

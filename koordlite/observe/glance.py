@@ -6,6 +6,7 @@ the reaction may take, and would put a sample of some hundredths of a second int
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
@@ -55,15 +56,17 @@ def with_fresh_limits(seen: Snapshot, cgroups: Cgroups, time: float) -> Snapshot
 
 
 def fresh_quotas(seen: Snapshot, cgroups: Cgroups, groups: Collection[str]) -> dict[str, Cgroup]:
-    """The groups above `groups` that `seen` shows, with the quotas they have now."""
+    """The groups above `groups` that `seen` shows, with the quotas they have now. On cgroup v2, which takes any quota
+    below any other, none."""
+    if cgroups.layout.version != 1:
+        return {}
     names = [group.split("/") for group in groups]
     above = {"/".join(parts[:depth]) for parts in names for depth in range(1, len(parts))} & seen.cgroups.keys()
-    present = {group: _state(cgroups, group, seen) for group in above}
-    return {
-        group: msgspec.structs.replace(seen.cgroups[group], quota_us=state.quota_us)
-        for group, state in present.items()
-        if state is not None
-    }
+    quotas = {}
+    for group in above:
+        with contextlib.suppress(OSError, ValueError):
+            quotas[group] = msgspec.structs.replace(seen.cgroups[group], quota_us=cgroups.quota_us(group))
+    return quotas
 
 
 def with_parents(groups: Collection[str]) -> frozenset[str]:

@@ -301,8 +301,8 @@ class Observer:
         """The picture of a round about new groups: `seen` with what is in `groups` and the groups around them now.
 
         Use, limits, settings and time stay those of `seen`: what is decided of the new groups is what was decided of
-        the others. Pods may be new. Only the quotas of the groups above are read again: cgroup v1 refuses a quota above
-        that of a group higher up, and the round that saw `seen` may have lowered it.
+        the others. Pods may be new. On cgroup v1 the quotas of the groups above are read again: it refuses a quota
+        above that of a group higher up, and the round that saw `seen` may have lowered it.
         """
         view = self._cluster.view()
         known = self._inputs.read(view, seen.topology, taken_at=seen.taken_at)

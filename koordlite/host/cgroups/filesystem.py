@@ -121,6 +121,10 @@ class Cgroups:
         except OSError:
             return None
 
+    def quota_us(self, group: str) -> int:
+        """The CPU quota in µs per period, -1 without a limit."""
+        return self._version.quota_us(self.read_raw(group, "cpu.quota"))
+
     def cpu_usage_ns(self, group: str) -> int:
         """CPU time the group and those below it have used, in nanoseconds."""
         return self._version.usage_ns(self.read_raw(group, "cpu.usage"))
