@@ -18,6 +18,7 @@ from koordlite.host.journal.journal import Journal, damaged
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
 from koordlite.model.errors import JournalError, KoordliteError
+from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import RunState
 from koordlite.model.place import Place
 from koordlite.model.settings import Mode
@@ -74,7 +75,7 @@ class Agent:
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()
         self._refused: Mapping[Place, str] = {}
-        self._remembered: dict[str, Mapping[str, float]] = {}
+        self._remembered: dict[str, Memory] = {}
         self._answers, self._early = strategies.Answers(), strategies.Answers()
         self._said: dict[str, str] = {}
         self._waker = Waker(host)

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from koordlite.model.change import Change
+from koordlite.model.memory import Memory
 
 Verdict = Literal["set", "shrink", "grow", "hold", "release", "evict", "skip", "refuse"]
 """set: a value; shrink/grow: a limit tighter/looser; hold: nothing to do; release: give back; evict: pods have to go;
@@ -52,7 +53,7 @@ class Decision(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
     strategy: str = ""
     """Filled in by `strategies.decide_all`."""
-    remember: Mapping[str, float] | None = None
+    remember: Memory | None = None
     """What this strategy wants to find in `Snapshot.remembered` next time; None leaves what is there. The last
     decision of a strategy that says something wins."""
     outcome: CPULimit | Lacking | None = None

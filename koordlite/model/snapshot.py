@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from koordlite.model.errors import Problem
+from koordlite.model.memory import Memory
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.affinity import AffinityState
@@ -38,6 +39,7 @@ from koordlite.model.status import WatchState
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 
+M = TypeVar("M", bound=Memory)
 OF_OUR_REPORTS = frozenset({"placement", "topology write"})
 """Ages of what the agent itself has written, and no inputs: that they grow is no fault."""
 
@@ -111,7 +113,7 @@ class Snapshot:
     """By group of containers with a promise; some seconds old."""
     memory_held: Mapping[str, MemoryHeld] = dataclasses.field(default_factory=dict)
     """By group, of those for which a strategy asks (`memory_held`), at this instant."""
-    remembered: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    remembered: Mapping[str, Memory] = dataclasses.field(default_factory=dict)
     """By strategy name: the last `Decision.remember`."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction the cluster accepted in this run, and when, by `time`: they take a while to go."""
@@ -162,3 +164,9 @@ def gives_way(seen: Snapshot, pod: Pod) -> bool:
     if place is None:
         return pod.kube_qos is KubeQoS.BEST_EFFORT
     return place.group.startswith(f"{seen.layout.besteffort}/")
+
+
+def recalled(seen: Snapshot, strategy: str, kind: type[M]) -> M:
+    """What the strategy wanted to find (`Decision.remember`); at first an empty memory of this kind."""
+    memory = seen.remembered.get(strategy)
+    return memory if isinstance(memory, kind) else kind()

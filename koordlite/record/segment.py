@@ -21,7 +21,7 @@ from koordlite.record import difference
 from koordlite.record.moment import Damage, Moment, RecordError
 
 MARK = b"koordlite-record"
-VERSION = 2
+VERSION = 3
 """1 was a format of our own, deflated."""
 _NUMBER_BYTES = 4
 FRAME_HEAD_BYTES = 2 * _NUMBER_BYTES

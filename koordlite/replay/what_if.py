@@ -21,6 +21,7 @@ from koordlite.changes.published import NodeResourceChange, ZoneResourceChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup, Found
 from koordlite.model.picture.published import Published
 from koordlite.model.place import Place
@@ -56,7 +57,7 @@ class Course:
         self._held: dict[Place, CPUSet | int] = {}
         """Places in cgroups that hold a value of ours."""
         self._found: dict[Place, Found] = {}
-        self._remembered: dict[str, Mapping[str, float]] = {}
+        self._remembered: dict[str, Memory] = {}
         self._amounts: dict[str, int | None] = {}
         self._synced: dict[Place, float] = {}
         self._evicted: set[str] = set()

@@ -7,7 +7,7 @@ Source: Koordinator strategy CPUBurst.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,11 +15,11 @@ from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import ceilings
 from koordlite.formulas.cpu import burst
-from koordlite.formulas.cpu.burst import Move, State
-from koordlite.formulas.cpu.burst_tokens import Ledger
+from koordlite.formulas.cpu.burst import Ledger, Move, State, Tokens
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.keys import CPU_BURST
+from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
@@ -28,7 +28,7 @@ from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO, CPUBurst
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, recalled
 
 NAME = "cpuBurst"
 WINDOW_SECONDS = 5
@@ -54,6 +54,13 @@ class Config(StrategySettings):
     annotations_may_raise: bool = False
     """Whether the annotation of a pod may ask for more than the node's settings, as in Koordinator; otherwise it only
     lowers them."""
+
+
+class BurstMemory(Memory, frozen=True):
+    """What is left to each container."""
+
+    tokens: Mapping[str, Tokens] = msgspec.field(default_factory=dict)
+    """By group."""
 
 
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
@@ -118,7 +125,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield from _without_burst(seen, config)
         return
     state, evidence = _node(seen)
-    ledger = Ledger(seen.remembered.get(NAME, {}), seen.time)
+    ledger = Ledger(recalled(seen, NAME, BurstMemory).tokens, seen.time)
     # Only kernels with group identity take a burst above the quota.
     anolis = _has(seen, "cpu.bvt_warp_ns")
     for pod in _sharing(seen):
@@ -130,13 +137,14 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
             yield from _not_bursting(seen, pod, asked)
     if not _has(seen, "cpu.burst"):
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
-    yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=ledger.remember())
+    memory = BurstMemory(tokens=ledger.tokens)
+    yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=memory)
 
 
 def _without_burst(seen: Snapshot, config: Config) -> Iterator[Decision]:
     for pod in _sharing(seen):
         yield from _not_bursting(seen, pod, _asked(seen, pod, config))
-    yield Decision("node", "hold", "BurstOff", remember={})
+    yield Decision("node", "hold", "BurstOff", remember=BurstMemory())
 
 
 class _Asked(msgspec.Struct, frozen=True):

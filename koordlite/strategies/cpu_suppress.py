@@ -20,14 +20,15 @@ from koordlite.formulas.cpu.contention import Guidance, Guided, Service
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
+from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way
+from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
 from koordlite.strategies.shared import be_budget, be_cpus, usable_cpus
-from koordlite.strategies.shared.be_budget import Evidence, Memory
+from koordlite.strategies.shared.be_budget import Evidence
 
 UNLIMITED = -1
 MOST_OWED_SECONDS = 0.5
@@ -83,15 +84,49 @@ class Budget(msgspec.Struct, frozen=True):
         return self.followed_milli + self.repaid_milli
 
 
+class SuppressMemory(Memory, frozen=True, kw_only=True):
+    """What one round leaves for the next."""
+
+    followed_milli: int | None = None
+    """The budget that is followed."""
+    shrunk_at: float | None = None
+    """When a falling budget last took CPU away, by `Snapshot.time`."""
+    node_gone_at: float | None = None
+    """Since when the Node has been missing."""
+    ticked_at: float | None = None
+    """When the last tick judged, by `Snapshot.time`."""
+    limited_at: float | None = None
+    """Since when the limit of the last round has been in force."""
+    limit_milli: int | None = None
+    """The limit of the last round."""
+    allowed_milli_seconds: int = 0
+    """CPU time that rounds between two ticks have left to best effort, from the last tick to `limited_at`."""
+    owed_milli_seconds: int = 0
+    """CPU time that the limit owes to best effort (`suppress.owed_milli_seconds`), as of the last tick."""
+    guidance: Guidance = Guidance()
+    """Under the policy `guided`."""
+
+    def age_since_shrink(self, now: float) -> float:
+        """Seconds since CPU was taken away; infinite if it never was, or if the clock has started again."""
+        return now - self.shrunk_at if self.shrunk_at is not None and now >= self.shrunk_at else float("inf")
+
+    def allowed_since_tick(self, now: float, limit_milli: int) -> int | None:
+        """CPU time in millicore seconds that the limit has left to best effort since the last tick; None when the
+        limit in force is not the one that the last round decided, or the clock has started again."""
+        if self.limited_at is None or now < self.limited_at or self.limit_milli != limit_milli:
+            return None
+        return self.allowed_milli_seconds + round(limit_milli * (now - self.limited_at))
+
+
 def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """The last limit stays for a while: the Node may come back. Where nothing is limited, nothing is released."""
     off = _off(seen, config)
     if off:
         yield off
         return
-    memory = Memory.of(seen.remembered.get(NAME, {}))
+    memory = recalled(seen, NAME, SuppressMemory)
     gone_at = memory.node_gone_at if memory.node_gone_at is not None else seen.time
-    keep = msgspec.structs.replace(memory, node_gone_at=gone_at).kept()
+    keep = msgspec.structs.replace(memory, node_gone_at=gone_at)
     age, root = seen.time - gone_at, seen.layout.besteffort
     limited = any(f"{place.part('cgroup')}/".startswith(f"{root}/") for place in seen.ours)
     if age <= config.hold_seconds or not limited:
@@ -110,7 +145,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     if off or used is None:
         yield off or _without_usage(seen, config)
         return
-    memory = Memory.of(seen.remembered.get(NAME, {}))
+    memory = recalled(seen, NAME, SuppressMemory)
     budget_milli, evidence = be_budget.budget(seen, used)
     followed_milli = _followed(seen, config, memory, budget_milli)
     owed = _owed(seen, config, memory, followed_milli)
@@ -128,7 +163,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
         decisions = [decision, _full_set(seen, config, "PolicyIsQuota", {})]
         if decision.reason != "NoWaitSignal":
             budget = msgspec.structs.replace(budget, owed_milli_seconds=0, repaid_milli=0)
-        yield from _remembering(seen, memory, budget, decisions, _kept(guidance))
+        yield from _remembering(seen, memory, budget, decisions, guidance)
         return
     elif seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
         decisions = [_by_quota(seen, evidence, budget), _full_set(seen, config, "PolicyIsQuota", {})]
@@ -172,7 +207,7 @@ def _off(seen: Snapshot, config: Config) -> Decision | None:
     if seen.layout.besteffort not in seen.cgroups:
         return Decision("besteffort", "skip", "NoBestEffortGroup", {"group": seen.layout.besteffort})
     if not seen.slo.threshold.enable:
-        return msgspec.structs.replace(_release(seen, config, "Disabled", {}), remember={})
+        return msgspec.structs.replace(_release(seen, config, "Disabled", {}), remember=SuppressMemory())
     return None
 
 
@@ -182,10 +217,10 @@ def _without_usage(seen: Snapshot, config: Config) -> Decision:
     if age <= config.hold_seconds:
         return Decision("besteffort", "hold", "NoMetrics", {"ageSeconds": round(age)})
     evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
-    return msgspec.structs.replace(_release(seen, config, "NoMetricsReleased", evidence), remember={})
+    return msgspec.structs.replace(_release(seen, config, "NoMetricsReleased", evidence), remember=SuppressMemory())
 
 
-def _followed(seen: NodeSnapshot, config: Config, memory: Memory, budget_milli: int) -> int:
+def _followed(seen: NodeSnapshot, config: Config, memory: SuppressMemory, budget_milli: int) -> int:
     """The budget the limit is to follow: the last one while nothing much has changed, or a spike is not long past."""
     return suppress.followed_budget(
         budget_milli=budget_milli,
@@ -195,7 +230,7 @@ def _followed(seen: NodeSnapshot, config: Config, memory: Memory, budget_milli: 
     )
 
 
-def _owed(seen: NodeSnapshot, config: Config, memory: Memory, followed_milli: int) -> int:
+def _owed(seen: NodeSnapshot, config: Config, memory: SuppressMemory, followed_milli: int) -> int:
     """What the limit owes to best effort. Between two ticks it stays: use over some hundredths of a second says nothing
     about the time since the last tick."""
     if seen.woken or memory.ticked_at is None:
@@ -238,10 +273,10 @@ def _follows_by_quota(seen: Snapshot) -> bool:
 
 def _remembering(
     seen: Snapshot,
-    memory: Memory,
+    memory: SuppressMemory,
     budget: Budget,
     decisions: Sequence[Decision],
-    more: Mapping[str, float] | None = None,
+    guidance: Guidance | None = None,
 ) -> Iterator[Decision]:
     """The decisions with what the next round has to know of all of them: between two ticks only those that shrink are
     carried out, and under the policy cpuset that may be the quota beside the set."""
@@ -249,7 +284,7 @@ def _remembering(
     fell = memory.followed_milli is not None and budget.followed_milli < memory.followed_milli
     spike = fell and any(decision.verdict == "shrink" for decision in decisions)
     ended = memory.allowed_since_tick(seen.time, limit.present_milli) if seen.woken and limit else None
-    kept = Memory(
+    remember = SuppressMemory(
         followed_milli=memory.followed_milli if seen.woken else budget.followed_milli,
         shrunk_at=seen.time if spike else memory.shrunk_at,
         ticked_at=memory.ticked_at if seen.woken else seen.time,
@@ -257,8 +292,8 @@ def _remembering(
         limit_milli=limit.limit_milli if limit else None,
         allowed_milli_seconds=ended or 0,
         owed_milli_seconds=budget.owed_milli_seconds,
+        guidance=guidance or Guidance(),
     )
-    remember = {**kept.kept(), **(more or {})}
     for number, decision in enumerate(decisions):
         limits = number == 0 or isinstance(decision.outcome, CPULimit)
         yield msgspec.structs.replace(decision, remember=remember) if limits else decision
@@ -414,8 +449,8 @@ _GUIDED = {"calm": "ServicesDoNotWait", "learning": "WaitCauseUnknown", "caused"
 
 def _guided(seen: NodeSnapshot, config: Config, evidence: Evidence, budget: Budget) -> tuple[Decision, Guidance]:
     """A quota as high as services allow; the formula's when it is not known what they wait."""
-    root, remembered = seen.layout.besteffort, seen.remembered.get(NAME, {})
-    guidance = _guidance(remembered)
+    root = seen.layout.besteffort
+    guidance = recalled(seen, NAME, SuppressMemory).guidance
     services = {pod.uid: pod for pod in seen.pods if pod.uid in seen.places and not gives_way(seen, pod)}
     waits = {
         uid: wait for uid, wait in seen.cpu_waits.items() if uid in services and seen.time - wait.until <= STALE_SECONDS
@@ -467,21 +502,6 @@ def _blame(guided: Guided, services: Mapping[str, Pod]) -> Evidence:
     if own is not None:
         blame["own_percent"] = round(100 * own, 1)
     return blame | {"slower_percent": round(100 * guided.slower, 1)}
-
-
-_OWN = "own/"
-
-
-def _guidance(remembered: Mapping[str, float]) -> Guidance:
-    own = {name.removeprefix(_OWN): value for name, value in remembered.items() if name.startswith(_OWN)}
-    times = {name: remembered[name] for name in Guidance.__struct_fields__ if name in remembered}
-    return Guidance(own=own, **times)
-
-
-def _kept(guidance: Guidance) -> dict[str, float]:
-    times = msgspec.structs.asdict(guidance)
-    own = {f"{_OWN}{uid}": share for uid, share in times.pop("own").items()}
-    return {**{name: value for name, value in times.items() if value is not None}, **own}
 
 
 def _quota_beside_set(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:

@@ -16,12 +16,14 @@ from koordlite.formulas.topology.affinity import Outcome, Tie
 from koordlite.model import cpuset, keys
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
+from koordlite.model.memory import Memory
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import affinity, talking
 from koordlite.strategies.shared import affinity_files as files
+from koordlite.strategies.shared.affinity import AffinityMemory
 from koordlite.strategies.shared.affinity_placing import ENDED, RENAMED, Placing, Rule
 from koordlite.strategies.shared.talking import Thresholds
 
@@ -75,7 +77,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         return
     if why:
         verdict: Verdict = "hold" if why == "closed" else "refuse"
-        yield Decision(SUBJECT, verdict, _WHY_NOT[why], remember=_same(seen, {}))
+        yield Decision(SUBJECT, verdict, _WHY_NOT[why], remember=_same(seen, AffinityMemory()))
         yield from _released(seen, {}, {})
         return
     yield from _Answer(seen, config).decisions()
@@ -278,10 +280,10 @@ _WHY = {
 }
 
 
-def _same(seen: Snapshot, remember: dict[str, float]) -> Mapping[str, float]:
-    """What is remembered already, where that is equal: what did not change stays the same object."""
+def _same(seen: Snapshot, memory: AffinityMemory) -> Memory:
+    """The memory there is already, where that is equal: what did not change stays the same object."""
     before = seen.remembered.get(NAME)
-    return before if before is not None and before == remember else remember
+    return before if before == memory and before is not None else memory
 
 
 _TALKS = "{percent} of {whose} connections ({connections} of {total}) are with {partner}"

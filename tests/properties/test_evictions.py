@@ -28,6 +28,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
+from koordlite.strategies.shared.evict_past import EvictionMemory
 
 RULES: dict[Any, Any] = {
     cpu_evict: cpu_evict.Config(be_cpu_evict=True, cpu_allocatable_evict=True, cpu_evict=True),
@@ -106,7 +107,7 @@ def pictures(draw: st.DrawFn) -> Snapshot:
         resctrl=Resctrl(),
         published=Published({}, {}),
         windows={1: usage},
-        remembered={"cpuEvict": {"started": 0.0}, "memoryEvict": {"started": 0.0}},
+        remembered=dict.fromkeys(("cpuEvict", "memoryEvict"), EvictionMemory(started=0.0)),
         ages=dict.fromkeys(LIMITS, 0.0),
     )
 

@@ -24,6 +24,8 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.ports import ClusterView
 from koordlite.record import codec, difference, schema
 from koordlite.record.moment import Damage, Moment, RecordError
+from koordlite.strategies.cpu_suppress import SuppressMemory
+from koordlite.strategies.shared.evict_past import EvictionMemory
 
 NUMBERS = st.integers(min_value=-(2**70), max_value=2**70)
 FLOATS = st.floats(allow_nan=False)
@@ -35,6 +37,9 @@ CHANGES = st.one_of(
     st.builds(CgroupChange, TEXT, st.just("cpu.quota"), NUMBERS),
     st.builds(EvictPod, TEXT, TEXT, TEXT, TEXT),
 )
+MEMORIES = st.builds(SuppressMemory, followed_milli=NUMBERS, shrunk_at=FLOATS) | st.builds(
+    EvictionMemory, started=FLOATS, asked=st.dictionaries(TEXT, FLOATS, max_size=2)
+)
 DECISIONS = st.builds(
     Decision,
     subject=TEXT,
@@ -43,7 +48,7 @@ DECISIONS = st.builds(
     evidence=st.dictionaries(TEXT, st.one_of(NUMBERS, FLOATS, TEXT), max_size=3),
     changes=st.lists(CHANGES, max_size=3).map(tuple),
     strategy=st.sampled_from(["cpuSuppress", "memoryEvict"]),
-    remember=st.none() | st.dictionaries(TEXT, FLOATS, max_size=2),
+    remember=st.none() | MEMORIES,
 )
 VALUES = st.one_of(
     st.tuples(st.just(tuple[Decision, ...]), st.lists(DECISIONS, max_size=4).map(tuple)),

@@ -135,7 +135,7 @@ def _content(writer: _Keeping, moment: Moment) -> bytes:
     [
         (b"", "is no record"),
         (b"#!/bin/sh\n", "is no record"),
-        (segment.MARK + b"\x09" + b"x" * 50, "format 9, a later one; this koordlite reads format 2"),
+        (segment.MARK + b"\x09" + b"x" * 50, "format 9, a later one; this koordlite reads format 3"),
         (segment.MARK + b"\x01" + b"x" * 50, "format 1, an older one; .* read it with the version that wrote it"),
     ],
     ids=["an empty file", "a script", "a later format", "an older format"],

@@ -17,6 +17,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import Answers, Strategy
+from koordlite.strategies.cpu_suppress import SuppressMemory
 
 
 class Counted:
@@ -97,7 +98,7 @@ def test_kept_answers_are_those_that_would_be_given(build: Any, data: st.DataObj
         "cgroups": [build.best_effort(), build.best_effort("0-3"), build.best_effort("0-7", 100_000)],
         "slo": [build.suppression(), build.suppression(False), build.suppression(cpu_suppress_policy="cfsQuota")],
         "ours": [frozenset(), frozenset({changes.parse("kubepods/besteffort/cpu.quota")})],
-        "remembered": [{}, {"cpuSuppress": {"followed_milli": 3000.0}}],
+        "remembered": [{}, {"cpuSuppress": SuppressMemory(followed_milli=3000)}],
     }
     answers, seen = Answers(), build.snapshot()
     for _ in range(8):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.formulas.cpu import burst
-from koordlite.formulas.cpu.burst_tokens import Ledger
+from koordlite.formulas.cpu.burst import Ledger
 from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
@@ -189,11 +189,10 @@ def test_tokens_stay_within_the_capacity(uses: list[tuple[int, float]], period: 
 def test_tokens_outlive_the_tick_and_end_with_their_container() -> None:
     ledger = Ledger({}, now=0.0)
     ledger.allows("g", period_seconds=100, percent=200, usage_percent=0)
-    kept = ledger.remember()
-    later = Ledger(kept, now=10.0)
+    later = Ledger(ledger.tokens, now=10.0)
     later.allows("g", period_seconds=100, percent=200, usage_percent=40)
-    assert later.remember()["g:left"] == kept["g:left"] + 60 * 10
-    assert Ledger(kept, now=201.0).remember() == {}
+    assert later.tokens["g"].left == ledger.tokens["g"].left + 60 * 10
+    assert not Ledger(ledger.tokens, now=201.0).tokens
 
 
 @given(

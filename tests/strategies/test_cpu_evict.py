@@ -18,6 +18,7 @@ from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_evict
+from koordlite.strategies.shared.evict_past import EvictionMemory
 
 SATISFACTION = {"cpu_evict_be_satisfaction_lower_percent": 30, "cpu_evict_be_satisfaction_upper_percent": 40}
 REQUESTS = {
@@ -27,7 +28,7 @@ REQUESTS = {
 }
 USE = {"cpu_evict_threshold_percent": 80, "cpu_evict_lower_percent": 60, "evict_enabled_priority_threshold": 5999}
 MAY_GO = {keys.EVICTION_ENABLED: "true"}
-WARM = {"started": 0.0}
+WARM = EvictionMemory(started=0.0)
 
 
 def batch(name: str, milli: int, priority: int | None = 5500, **more: Any) -> Pod:
@@ -214,7 +215,7 @@ def test_a_cool_down_follows_the_start_and_an_accepted_eviction(build: Any) -> N
     starting = dataclasses.replace(seen, remembered={})
     assert words(decide(starting, "cpu_evict")) == {"evict": "CoolingDown"}
     asked = decide(seen, "cpu_evict")
-    kept = {"cpuEvict": asked[-1].remember or {}}
+    kept = {"cpuEvict": asked[-1].remember or EvictionMemory()}
     refused = dataclasses.replace(seen, time=seen.time + 1, remembered=kept)
     assert evicted(decide(refused, "cpu_evict")) == ["a", "b"]
     accepted = dataclasses.replace(refused, evicted={"a": seen.time})
@@ -301,7 +302,7 @@ def after(
     seen: Snapshot, decisions: list[Decision], *, accepted: tuple[str, ...], refused: tuple[str, ...]
 ) -> Snapshot:
     """The next picture, a second later, with what the cluster answered."""
-    kept = {"cpuEvict": decisions[-1].remember or {}}
+    kept = {"cpuEvict": decisions[-1].remember or EvictionMemory()}
     gone = {**seen.evicted, **dict.fromkeys(accepted, seen.time)}
     refusals = {**seen.refused_evictions, **dict.fromkeys(refused, "budget used up")}
     return dataclasses.replace(seen, time=seen.time + 1, remembered=kept, evicted=gone, refused_evictions=refusals)

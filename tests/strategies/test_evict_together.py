@@ -16,6 +16,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_evict, memory_evict
+from koordlite.strategies.shared.evict_past import EvictionMemory
 
 CAPACITY = {"cpu": Quantity.of(8), "memory": Quantity.of(100)}
 
@@ -48,7 +49,7 @@ def pressed(build: Any) -> Snapshot:
         windows={1: usage},
         slo=build.suppression(**threshold),
         node=Node(name="n", capacity=CAPACITY, allocatable=CAPACITY),
-        remembered={"cpuEvict": {"started": 0.0}},
+        remembered={"cpuEvict": EvictionMemory(started=0.0)},
     )
     return picture
 

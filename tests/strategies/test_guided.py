@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from koordlite.formulas.cpu.contention import Guidance
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.picture.usage import CPUWait
 from koordlite.model.slo.settings import Threshold
 from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.report.sentence import sentence
 from koordlite.strategies import cpu_suppress, discover
+from koordlite.strategies.cpu_suppress import SuppressMemory
 
 RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
 BE = "kubepods/besteffort"
@@ -82,7 +84,7 @@ def test_a_service_that_waits_is_first_watched_at_the_formulas_limit(build: Any,
 def test_a_service_that_waits_more_than_by_itself_takes_half_of_what_is_above_the_formula(
     build: Any, picture: Any
 ) -> None:
-    learned = {"own/web": 0.1, "learned_at": 900.0, "known_at": 999.0}
+    learned = SuppressMemory(guidance=Guidance(own={"web": 0.1}, learned_at=900.0, known_at=999.0))
     decision = decide(picture(cpu_waits={"web": wait(0.3)}, remembered={"cpuSuppress": learned}))
     assert (decision.verdict, decision.reason) == ("shrink", "ServicesWait")
     assert build.changes([decision]) == {QUOTA: str((784_000 + 420_000) // 2)}
@@ -149,8 +151,8 @@ def test_a_surge_wakes_nobody_while_the_kernel_arbitrates(picture: Any) -> None:
 
 def test_nothing_is_owed_for_what_services_took(picture: Any) -> None:
     decision = decide(picture(cpu_waits={"web": wait(0.0)}))
-    assert decision.remember
-    assert decision.remember["owed_milli_seconds"] == 0
+    assert isinstance(decision.remember, SuppressMemory)
+    assert decision.remember.owed_milli_seconds == 0
 
 
 def test_a_change_of_policy_leaves_nothing_of_it_behind(picture: Any) -> None:
@@ -160,7 +162,8 @@ def test_a_change_of_policy_leaves_nothing_of_it_behind(picture: Any) -> None:
     )
     decision, _ = RULE.answer(quota, cpu_suppress.Config())
     assert decision.reason == "BECPUBudget"
-    assert not {name for name in decision.remember or () if name.startswith("own/") or name == "known_at"}
+    assert isinstance(decision.remember, SuppressMemory)
+    assert decision.remember.guidance == Guidance()
 
 
 def _threshold(picture: Any, policy: str) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from koordlite.changes.eviction import KillContainer
 from koordlite.model import keys
 from koordlite.model.decision import Decision
+from koordlite.model.memory import Memory
 from koordlite.model.node import Node
 from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
 from koordlite.model.picture.usage import Usage, Use
@@ -21,6 +22,7 @@ from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import memory_evict
+from koordlite.strategies.shared.evict_past import EvictionMemory
 
 GIB = 2**30
 THRESHOLDS = {
@@ -139,7 +141,7 @@ def test_a_memory_eviction_needs_no_warm_up_and_cools_down_for_four_seconds(buil
     seen = picture(build, (batch("a"), batch("b")), 99, {"a": 30, "b": 1})
     asked = decide(seen, "be_memory_evict")
     assert evicted(asked) == ["a"]
-    kept = {"memoryEvict": asked[-1].remember or {}}
+    kept = {"memoryEvict": asked[-1].remember or EvictionMemory()}
     for later, gone in ((3.9, []), (4.0, [])):
         after = dataclasses.replace(seen, time=seen.time + later, remembered=kept, evicted={"a": seen.time})
         decisions = decide(after, "be_memory_evict")
@@ -151,7 +153,7 @@ def test_a_pod_that_will_not_go_counts_for_two_minutes_only(build: Any) -> None:
     seen = picture(build, (batch("stuck", deleting=True), batch("b")), 80, {"stuck": 20, "b": 10})
     first = decide(seen, "be_memory_evict")
     assert evicted(first) == []
-    kept = {"memoryEvict": first[-1].remember or {}}
+    kept = {"memoryEvict": first[-1].remember or EvictionMemory()}
     later = dataclasses.replace(seen, time=seen.time + 120, remembered=kept)
     assert evicted(decide(later, "be_memory_evict")) == ["b"]
 
@@ -186,7 +188,7 @@ def _rounds(build: Any, seconds: int, *, refused: bool, **more: Any) -> list[lis
     cgroups = {place.containers["main"]: Cgroup() for place in places.values()}
     more = {"version": 2, "node": 80, "last": 10, **more}
     layout = Layout(more["version"], "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort")
-    remembered: dict[str, dict[str, float]] = {}
+    remembered: dict[str, Memory] = {}
     found = []
     for second in range(seconds):
         fixed = {"places": places, "cgroups": cgroups, "layout": layout}
@@ -238,10 +240,10 @@ def test_nobody_dies(build: Any, more: dict[str, Any]) -> None:
 
 
 def test_a_pod_that_leaves_starts_the_wait_again(build: Any) -> None:
-    remembered = {"memoryEvict": {"stuck/BEMemoryEvict": 0.0}}
+    remembered = {"memoryEvict": EvictionMemory(stuck={"BEMemoryEvict": 0.0})}
     pods = (batch("a"), batch("b", deleting=True))
     seen = picture(build, pods, 80, {"a": 6, "b": 1}, remembered=remembered, refused_evictions={"a": "x"}, time=100.0)
     seen = dataclasses.replace(seen, layout=msgspec.structs.replace(seen.layout, version=2))
     found = decide(seen, "be_memory_evict", mode="enforce", be_memory_last_resort_seconds=10)
     assert _killed(found) == []
-    assert not any(name.startswith("stuck/") for d in found for name in d.remember or {})
+    assert not any(d.remember.stuck for d in found if isinstance(d.remember, EvictionMemory))

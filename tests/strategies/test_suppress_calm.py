@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.memory import Memory
 from koordlite.model.node import Node, ResolvedReservation
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
 from koordlite.strategies import cpu_suppress, discover
+from koordlite.strategies.cpu_suppress import SuppressMemory
 
 RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
 
@@ -50,7 +52,7 @@ class Loop:
         usage = self._build.used(used_milli, web=used_milli or 0)
         seen = dataclasses.replace(self._seen, usage=usage, time=self._seen.time + after, **part)
         decisions = [d for d in RULE.answer(seen, self._config) if d.verdict == "shrink" or not seen.woken]
-        remembered: dict[str, Mapping[str, float]] = dict(seen.remembered)
+        remembered: dict[str, Memory] = dict(seen.remembered)
         for decision in decisions:
             if decision.remember is not None:
                 remembered["cpuSuppress"] = decision.remember
@@ -182,7 +184,7 @@ def test_a_forbidden_cpu_is_left_at_once_while_the_budget_is_steady(build: Any) 
 def test_switched_off_and_on_again_it_starts_anew(build: Any) -> None:
     loop = Loop(build, 8)
     loop.tick(1200)
-    assert loop.tick(1200, slo=build.suppression(enable=False)).remember == {}
+    assert loop.tick(1200, slo=build.suppression(enable=False)).remember == SuppressMemory()
 
 
 # ── what bursts take is given back ──

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -157,3 +157,24 @@ def spend(tokens: Tokens, *, usage_percent: int, now: float) -> Tokens:
 def expired(tokens: Tokens, now: float) -> bool:
     """Not counted for more than two periods: the container is gone. Source: Koordinator `Recycle`."""
     return now - tokens.time > 2 * tokens.period_seconds
+
+
+class Ledger:
+    """The tokens of all containers in one tick, by group."""
+
+    def __init__(self, tokens: Mapping[str, Tokens], now: float) -> None:
+        self._now = now
+        self.tokens = {group: each for group, each in tokens.items() if not expired(each, now)}
+
+    def allows(self, group: str, *, period_seconds: int, percent: int, usage_percent: int) -> bool:
+        """Whether the container may have a raised quota at this moment; counts the time since it was asked last.
+
+        A period below 0 has no end, a percentage below 100 no beginning. Other settings than last time start over.
+        """
+        if percent < FULL_PERCENT or period_seconds < 0:
+            return percent >= FULL_PERCENT
+        tokens = self.tokens.get(group)
+        if tokens is None or tokens.capacity != capacity(period_seconds=period_seconds, percent=percent):
+            tokens = first_tokens(group, period_seconds=period_seconds, percent=percent, time=self._now)
+        self.tokens[group] = spend(tokens, usage_percent=usage_percent, now=self._now)
+        return self.tokens[group].allowed

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.memory import Memory
 from koordlite.model.place import Place
 
 
@@ -95,7 +96,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     ours: frozenset[Place] = frozenset()
     found: Mapping[Place, Found] = msgspec.field(default_factory=dict)
     last_sync: Mapping[Place, float] = msgspec.field(default_factory=dict)
-    remembered: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    remembered: Mapping[str, Memory] = msgspec.field(default_factory=dict)
     refused_writes: Mapping[Place, str] = msgspec.field(default_factory=dict)
     evicted: Mapping[str, float] = msgspec.field(default_factory=dict)
     refused_evictions: Mapping[str, str] = msgspec.field(default_factory=dict)

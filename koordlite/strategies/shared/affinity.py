@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.formulas.cpu import pools
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 
 NAME = "numaAffinity"
-NODE = "node/"
-"""How what it remembers of a pod's NUMA node begins."""
+
+
+class AffinityMemory(Memory, frozen=True, kw_only=True):
+    """What one look leaves for the next; pods by uid."""
+
+    round: int = 0
+    """Counts of connections so far."""
+    streaks: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """In how many counts in a row two pods (`UID/UID`) have belonged together."""
+    nodes: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """The NUMA nodes of placed pods."""
+    alone: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """In how many counts in a row a placed pod had no partner on its NUMA node."""
+    left: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """At which count a pod was released."""
 
 
 def ls_pools(seen: Snapshot) -> pools.Pools:
@@ -40,9 +56,9 @@ def placed(seen: Snapshot) -> Mapping[str, int]:
     The first round of a run remembers nothing: then it is what the files hold. Only this strategy narrows the set of
     such a pod to one NUMA node.
     """
-    remembered = seen.remembered.get(NAME)
-    if remembered is not None:
-        return {key.removeprefix(NODE): int(node) for key, node in remembered.items() if key.startswith(NODE)}
+    memory = seen.remembered.get(NAME)
+    if isinstance(memory, AffinityMemory):
+        return memory.nodes
     if not seen.affinity.enforced or len(ls_pools(seen)) < 2:
         return {}
     found = ((pod.uid, _by_files(seen, seen.places[pod.uid])) for pod in seen.pods if pod.uid in seen.places)

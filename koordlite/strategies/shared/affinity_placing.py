@@ -10,11 +10,11 @@ from koordlite.formulas.topology import affinity as rules
 from koordlite.formulas.topology.affinity import Member, Outcome, Room, Tie
 from koordlite.model import cpuset
 from koordlite.model.pod.values import Pod
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, recalled
 from koordlite.strategies.shared import affinity, affinity_files, talking, usable_cpus
+from koordlite.strategies.shared.affinity import AffinityMemory
 from koordlite.strategies.shared.talking import Thresholds
 
-_ALONE, _LEFT = "alone/", "left/"
 _NAMED = "Oenuma/"
 """Stands for the NUMA node that the resource Oenuma names, where a tie wants a partner."""
 ENDED, RENAMED = "ended", "renamed"
@@ -34,7 +34,7 @@ class Placing:
 
     def __init__(self, seen: Snapshot, rule: Rule) -> None:
         self.seen, self._rule = seen, rule
-        self._remembered = seen.remembered.get(affinity.NAME, {})
+        self._memory = recalled(seen, affinity.NAME, AffinityMemory)
         self.pods = {pod.uid: pod for pod in seen.pods if pod.active and pod.uid in seen.places}
         """Those that live in a group, by uid."""
         self.fixed = {uid: why for uid, pod in self.pods.items() if (why := affinity.fixed(seen, pod))}
@@ -42,7 +42,7 @@ class Placing:
         before = affinity.placed(seen).items()
         self.before = {uid: node for uid, node in before if uid in self.pods and uid not in self.fixed}
         """NUMA node by uid, as it was when the picture was taken."""
-        self.ties = talking.found(seen, self.pods, self._remembered, rule.thresholds)
+        self.ties = talking.found(seen, self.pods, self._memory, rule.thresholds)
         wanted = seen.affinity.numa_nodes
         self.named = {uid: wanted[p.key] for uid, p in self.pods.items() if p.key in wanted and uid not in self.fixed}
         """NUMA node by uid, of pods that Oenuma names."""
@@ -69,22 +69,20 @@ class Placing:
 
     def rests(self, uid: str) -> bool:
         """Whether it was released a short while ago."""
-        left = self._remembered.get(f"{_LEFT}{uid}")
+        left = self._memory.left.get(uid)
         return left is not None and self._rounds - left < self._rule.rest_rounds
 
-    def remember(self) -> dict[str, float]:
+    def remember(self) -> AffinityMemory:
         """What the next look has to know."""
-        left = {uid: float(self._rounds) for uid, why in self.leaving.items() if why != RENAMED}
-        keys = (key.removeprefix(_LEFT) for key in self._remembered if key.startswith(_LEFT))
-        resting = {uid: self._remembered[f"{_LEFT}{uid}"] for uid in keys if uid in self.pods and self.rests(uid)}
-        alone = {uid: rounds for uid, rounds in self.alone.items() if rounds and uid in self.after}
-        return {
-            talking.ROUND: float(self._rounds),
-            **self.ties.streaks,
-            **{f"{affinity.NODE}{uid}": float(node) for uid, node in self.after.items()},
-            **{f"{_ALONE}{uid}": float(rounds) for uid, rounds in alone.items()},
-            **{f"{_LEFT}{uid}": at for uid, at in {**resting, **left}.items()},
-        }
+        left = {uid: self._rounds for uid, why in self.leaving.items() if why != RENAMED}
+        resting = {uid: at for uid, at in self._memory.left.items() if uid in self.pods and self.rests(uid)}
+        return AffinityMemory(
+            round=self._rounds,
+            streaks=self.ties.streaks,
+            nodes=self.after,
+            alone={uid: rounds for uid, rounds in self.alone.items() if rounds and uid in self.after},
+            left=resting | left,
+        )
 
     def _place(self) -> None:
         self.tied = {
@@ -116,7 +114,7 @@ class Placing:
             self.alone[uid] = most
         else:
             looked = self.ties.new_round and counted is not None and uid in counted.totals
-            self.alone[uid] = int(self._remembered.get(f"{_ALONE}{uid}", 0)) + looked
+            self.alone[uid] = self._memory.alone.get(uid, 0) + looked
         if self.alone[uid] >= most:
             self.leaving[uid] = ENDED
         return self.alone[uid] < most

@@ -1,10 +1,6 @@
-"""What suppression knows of a node: the terms of the budget, and what it remembers from tick to tick."""
+"""The terms of the budget that best effort has on a node."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-
-import msgspec
 
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.cpu import suppress
@@ -12,47 +8,6 @@ from koordlite.model.picture.usage import Use
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way
 
 Evidence = dict[str, int | float | str]
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round leaves for the next; a flat mapping on the way (`Decision.remember`)."""
-
-    followed_milli: int | None = None
-    """The budget that is followed."""
-    shrunk_at: float | None = None
-    """When a falling budget last took CPU away, by `Snapshot.time`."""
-    node_gone_at: float | None = None
-    """Since when the Node has been missing."""
-    ticked_at: float | None = None
-    """When the last tick judged, by `Snapshot.time`."""
-    limited_at: float | None = None
-    """Since when the limit of the last round has been in force."""
-    limit_milli: int | None = None
-    """The limit of the last round."""
-    allowed_milli_seconds: int = 0
-    """CPU time that rounds between two ticks have left to best effort, from the last tick to `limited_at`."""
-    owed_milli_seconds: int = 0
-    """CPU time that the limit owes to best effort (`suppress.owed_milli_seconds`), as of the last tick."""
-
-    @classmethod
-    def of(cls, kept: Mapping[str, float]) -> Memory:
-        """From what was remembered; what is missing has its default."""
-        return msgspec.convert(dict(kept), cls, strict=False)
-
-    def kept(self) -> dict[str, float]:
-        """As it is remembered."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
-
-    def age_since_shrink(self, now: float) -> float:
-        """Seconds since CPU was taken away; infinite if it never was, or if the clock has started again."""
-        return now - self.shrunk_at if self.shrunk_at is not None and now >= self.shrunk_at else float("inf")
-
-    def allowed_since_tick(self, now: float, limit_milli: int) -> int | None:
-        """CPU time in millicore seconds that the limit has left to best effort since the last tick; None when the
-        limit in force is not the one that the last round decided, or the clock has started again."""
-        if self.limited_at is None or now < self.limited_at or self.limit_milli != limit_milli:
-            return None
-        return self.allowed_milli_seconds + round(limit_milli * (now - self.limited_at))
 
 
 def budget(seen: NodeSnapshot, used: Use) -> tuple[int, Evidence]:

@@ -1,7 +1,4 @@
-"""What an eviction strategy knows of the rounds before: when pods went, what it asked for, since when something lacks.
-
-All of it is a flat mapping of numbers (`Decision.remember`), so that it can be shown and kept.
-"""
+"""The rounds before, for an eviction strategy: when pods went, what it asked for, since when something lacks."""
 
 from __future__ import annotations
 
@@ -10,10 +7,29 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.memory import Memory
+from koordlite.model.snapshot import Snapshot, recalled
 
-_STARTED, _EVICTED, _GRANTED = "started", "evicted", "granted"
-_ASKED, _LEAVING, _LACKING = "asked/", "leaving/", "lacking/"
+
+class EvictionMemory(Memory, frozen=True, kw_only=True):
+    """What one round leaves for the next; times by `Snapshot.time`, pods by uid."""
+
+    started: float | None = None
+    """When the strategy first judged."""
+    evicted: float | None = None
+    """When the cluster last accepted an eviction this strategy had asked for."""
+    granted: int = 0
+    """See `Past.granted`."""
+    asked: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Pods whose eviction the last round asked for, and when."""
+    leaving: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Pods that are being deleted, and since when."""
+    lacking: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Resources without any allocatable, and since when."""
+    stuck: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Rules whose evictions come to nothing, by feature, and since when."""
+    killed: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Pods whose containers were killed, and when."""
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -48,53 +64,52 @@ class Past(msgspec.Struct, frozen=True):
         times = {**self.leaving, **dict.fromkeys(self.asked, self.time), **seen.evicted}
         return frozenset(uid for uid, at in times.items() if uid in known and self.time - at < LEAVING_SECONDS)
 
-    def remember(self, asked: Iterable[str] = ()) -> dict[str, float]:
+    def remember(self, asked: Iterable[str] = ()) -> EvictionMemory:
         """For the next round; `asked` are the pods whose eviction is asked for in this one."""
-        found = {_STARTED: self.started, **({} if self.evicted is None else {_EVICTED: self.evicted})}
-        found |= {f"{_ASKED}{uid}": self.time for uid in asked}
-        found |= {_GRANTED: self.granted} if self.granted else {}
-        found |= {f"{_LEAVING}{uid}": at for uid, at in self.leaving.items()}
-        return found | {f"{_LACKING}{name}": at for name, at in self.lacking.items()}
+        return EvictionMemory(
+            started=self.started,
+            evicted=self.evicted,
+            granted=self.granted,
+            asked=dict.fromkeys(asked, self.time),
+            leaving=self.leaving,
+            lacking=self.lacking,
+        )
 
 
 def past(seen: Snapshot, strategy: str, resources: Iterable[str], *, asked: Collection[str] = ()) -> Past:
     """What `strategy` remembers, brought up to the present. `resources` are those whose allocatable matters to it."""
-    before = seen.remembered.get(strategy, {})
+    before = recalled(seen, strategy, EvictionMemory)
     allocatable = seen.node.allocatable if seen.node else {}
     lacking = [name for name in resources if name not in allocatable or allocatable[name].nano <= 0]
     return Past(
         time=seen.time,
-        started=before.get(_STARTED, seen.time),
+        started=seen.time if before.started is None else before.started,
         evicted=_last_eviction(seen, before),
         asked=asked,
         granted=_granted(seen, before),
-        leaving={p.uid: before.get(f"{_LEAVING}{p.uid}", seen.time) for p in seen.pods if p.deleting and p.active},
-        lacking={name: before.get(f"{_LACKING}{name}", seen.time) for name in lacking},
+        leaving={p.uid: before.leaving.get(p.uid, seen.time) for p in seen.pods if p.deleting and p.active},
+        lacking={name: before.lacking.get(name, seen.time) for name in lacking},
     )
 
 
-def _last_eviction(seen: Snapshot, before: Mapping[str, float]) -> float | None:
+def _last_eviction(seen: Snapshot, before: EvictionMemory) -> float | None:
     """Only what was accepted since starts the cool-down, not what was asked for."""
-    known = [before[_EVICTED]] if _EVICTED in before else []
+    known = [] if before.evicted is None else [before.evicted]
     return max([*known, *_accepted(seen, before).values()], default=None)
 
 
-def _granted(seen: Snapshot, before: Mapping[str, float]) -> int:
+def _granted(seen: Snapshot, before: EvictionMemory) -> int:
     """Accepted evictions of the round so far, as long as its last ones were refused in part."""
     accepted = _accepted(seen, before)
-    refused = [uid for uid in _asked(before) if uid in seen.refused_evictions and uid not in accepted]
-    return int(before.get(_GRANTED, 0)) + len(accepted) if refused else 0
+    refused = [uid for uid in before.asked if uid in seen.refused_evictions and uid not in accepted]
+    return before.granted + len(accepted) if refused else 0
 
 
-def _accepted(seen: Snapshot, before: Mapping[str, float]) -> dict[str, float]:
+def _accepted(seen: Snapshot, before: EvictionMemory) -> dict[str, float]:
     """Pods asked for in the round before whose eviction was accepted since, and when."""
-    return {uid: seen.evicted[uid] for uid, at in _asked(before).items() if seen.evicted.get(uid, -1.0) >= at}
+    return {uid: seen.evicted[uid] for uid, at in before.asked.items() if seen.evicted.get(uid, -1.0) >= at}
 
 
-def unanswered(seen: Snapshot, before: Mapping[str, float]) -> frozenset[str]:
+def unanswered(seen: Snapshot, before: EvictionMemory) -> frozenset[str]:
     """Pods asked for in the round before that the cluster has not let go."""
-    return frozenset(_asked(before)) - frozenset(_accepted(seen, before))
-
-
-def _asked(before: Mapping[str, float]) -> dict[str, float]:
-    return {key.removeprefix(_ASKED): at for key, at in before.items() if key.startswith(_ASKED)}
+    return frozenset(before.asked) - frozenset(_accepted(seen, before))

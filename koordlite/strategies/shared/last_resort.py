@@ -18,13 +18,13 @@ from koordlite.model.pod import eviction
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings
-from koordlite.model.snapshot import Snapshot, gives_way
+from koordlite.model.snapshot import Snapshot, gives_way, recalled
 from koordlite.strategies.shared import evict_past
 from koordlite.strategies.shared.evict import Evidence, Rule
+from koordlite.strategies.shared.evict_past import EvictionMemory
 
 KILLED_SECONDS = 60.0
 """A pod whose containers were killed is left alone for so long: kubelet starts them again, and later each time."""
-_STUCK, _KILLED = "stuck/", "killed/"
 
 
 class LastResort(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,34 +50,29 @@ def added(
     elif seen.layout.version == 1:
         yield from (*found, Decision("evict/last-resort", "skip", "LastResortImpossible"))
     else:
-        this = _Round(seen, rules, allowed, seen.remembered.get(allowed.strategy, {}))
+        this = _Round(seen, rules, allowed, recalled(seen, allowed.strategy, EvictionMemory))
         dying = dict(this.dying())
         subjects = {decision.subject for decision in dying.values()}
-        memory = this.memory | {f"{_KILLED}{uid}": seen.time for uid in dying}
-        yield from _remembering([decision for decision in found if decision.subject not in subjects], memory)
+        killed = {**this.killed, **dict.fromkeys(dying, seen.time)}
+        staying = [decision for decision in found if decision.subject not in subjects]
+        yield from _remembering(staying, this.stuck, killed)
         yield from dying.values()
 
 
 class _Round:
     """One look at what evictions have come to."""
 
-    def __init__(
-        self, seen: Snapshot, rules: Mapping[str, Rule], allowed: LastResort, before: Mapping[str, float]
-    ) -> None:
+    def __init__(self, seen: Snapshot, rules: Mapping[str, Rule], allowed: LastResort, before: EvictionMemory) -> None:
         self._seen, self._rules, self._allowed, self._before = seen, rules, allowed, before
         since = {name: self._stuck_since(name) for name, seconds in allowed.seconds.items() if seconds > 0}
-        self._stuck = {name: at for name, at in since.items() if at is not None}
-        recent = (item for item in before.items() if item[0].startswith(_KILLED))
-        self._killed = {name: at for name, at in recent if seen.time - at < KILLED_SECONDS}
-
-    @property
-    def memory(self) -> dict[str, float]:
-        """Since when evictions fail, by rule, and when pods were killed."""
-        return {f"{_STUCK}{feature}": at for feature, at in self._stuck.items()} | self._killed
+        self.stuck = {name: at for name, at in since.items() if at is not None}
+        """Since when evictions fail, by rule."""
+        self.killed = {uid: at for uid, at in before.killed.items() if seen.time - at < KILLED_SECONDS}
+        """When pods were killed, by uid."""
 
     def _stuck_since(self, feature: str) -> float | None:
         """Since when evictions for the rule come to nothing; None when they do not, or nothing has to go."""
-        seen, known, rule = self._seen, self._before.get(f"{_STUCK}{feature}"), self._rules.get(feature)
+        seen, known, rule = self._seen, self._before.stuck.get(feature), self._rules.get(feature)
         if rule is None:
             return known
         past = evict_past.past(seen, self._allowed.strategy, eviction.promised("memory"))
@@ -90,9 +85,9 @@ class _Round:
         """By uid, the pods whose containers are killed now: of the first rule that has waited for long enough. What
         that changes has to be seen before another one is served."""
         time, cooling = self._seen.time, self._allowed.cool_down_seconds
-        if any(time - at < cooling for at in self._killed.values()):
+        if any(time - at < cooling for at in self.killed.values()):
             return
-        for feature, since in self._stuck.items():
+        for feature, since in self.stuck.items():
             rule = self._rules.get(feature)
             if rule and rule.task and time - since >= self._allowed.seconds[feature]:
                 yield from self._for(rule, rule.task, time - since)
@@ -106,7 +101,7 @@ class _Round:
             pod = pods.get(uid)
             if missing <= 0 or left <= 0:
                 return
-            if pod and releases and f"{_KILLED}{uid}" not in self._killed and _may_die(self._seen, pod):
+            if pod and releases and uid not in self.killed and _may_die(self._seen, pod):
                 yield uid, _killed(self._seen, pod, task, rule.cause, waited)
                 missing, left = missing - releases, left - 1
 
@@ -135,12 +130,15 @@ def _killed(seen: Snapshot, pod: Pod, task: Task, cause: str, waited: float) -> 
     return Decision(f"pod/{pod.key}", "evict", "LastResort", evidence, changes)
 
 
-def _remembering(found: Sequence[Decision], memory: Mapping[str, float]) -> Iterator[Decision]:
+def _remembering(
+    found: Sequence[Decision], stuck: Mapping[str, float], killed: Mapping[str, float]
+) -> Iterator[Decision]:
     """The round's own memory with that of the last resort: the last decision that remembers wins."""
     last = max((index for index, each in enumerate(found) if each.remember is not None), default=len(found) - 1)
     for index, each in enumerate(found):
         if index == last:
-            yield msgspec.structs.replace(each, remember={**(each.remember or {}), **memory})
+            memory = each.remember if isinstance(each.remember, EvictionMemory) else EvictionMemory()
+            yield msgspec.structs.replace(each, remember=msgspec.structs.replace(memory, stuck=stuck, killed=killed))
         else:
             yield each
 

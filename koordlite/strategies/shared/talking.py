@@ -13,8 +13,8 @@ from koordlite.formulas.topology.affinity import Tie
 from koordlite.model import keys
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared.affinity import AffinityMemory
 
-ROUND, STREAK = "round", "streak/"
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 
 
@@ -39,18 +39,18 @@ class Ties(msgspec.Struct, frozen=True):
     """Above it, but between namespaces."""
     partners: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     """By uid: with whom it still talks enough to stay where it is."""
-    streaks: Mapping[str, float] = msgspec.field(default_factory=dict)
+    streaks: Mapping[str, int] = msgspec.field(default_factory=dict)
     """What is to be remembered of them."""
     new_round: bool = False
     """There was a count since the last look."""
 
 
-def found(seen: Snapshot, pods: Mapping[str, Pod], remembered: Mapping[str, float], limits: Thresholds) -> Ties:
-    """The ties between `pods`, given what was remembered of the last look."""
+def found(seen: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory, limits: Thresholds) -> Ties:
+    """The ties between `pods`, given what the last look left."""
     rounds = seen.affinity.connections.rounds if seen.affinity.connections else 0
-    new_round = rounds != remembered.get(ROUND, 0)
+    new_round = rounds != memory.round
     lasting, partners = list(_declared(pods)), defaultdict[str, set[str]](set)
-    pending, foreign, streaks = [], [], dict[str, float]()
+    pending, foreign, streaks = [], [], dict[str, int]()
     for tie in _measured(seen, pods):
         alike = limits.across_namespaces or pods[tie.first].namespace == pods[tie.second].namespace
         if alike and tie.percent >= limits.stay_percent:
@@ -61,12 +61,12 @@ def found(seen: Snapshot, pods: Mapping[str, Pod], remembered: Mapping[str, floa
         if not alike:
             foreign.append(tie)
             continue
-        key = f"{STREAK}{tie.first}/{tie.second}"
-        lasted = streaks[key] = min(remembered.get(key, 0) + new_round, limits.rounds)
+        key = f"{tie.first}/{tie.second}"
+        lasted = streaks[key] = min(memory.streaks.get(key, 0) + new_round, limits.rounds)
         if lasted >= limits.rounds:
             lasting.append(tie)
         else:
-            pending.append((tie, int(lasted)))
+            pending.append((tie, lasted))
     for tie in lasting:
         partners[tie.first].add(tie.second)
         partners[tie.second].add(tie.first)

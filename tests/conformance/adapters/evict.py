@@ -27,6 +27,7 @@ from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
 from koordlite.strategies.shared import evict_past, evict_requests
+from koordlite.strategies.shared.evict_past import EvictionMemory
 from tests.conformance.adapters import adapter, shapes
 
 NO_BOUND = 1000
@@ -269,8 +270,11 @@ def _seen(given: Any, used: dict[str, float]) -> Snapshot:
 
 
 def _snapshot(given: Any, *, usage: Usage, windows: dict[int, Usage]) -> Snapshot:
-    started = {"started": 0.0, **{f"lacking/{name}": 0.0 for name in keys.PROMISED_RESOURCES}}
-    started |= {} if given.get("cooldownElapsed", True) else {"evicted": NOW}
+    memory = EvictionMemory(
+        started=0.0,
+        evicted=None if given.get("cooldownElapsed", True) else NOW,
+        lacking=dict.fromkeys(keys.PROMISED_RESOURCES, 0.0),
+    )
     return Snapshot(
         time=NOW,
         taken_at="",
@@ -290,5 +294,5 @@ def _snapshot(given: Any, *, usage: Usage, windows: dict[int, Usage]) -> Snapsho
         published=Published({}, {}),
         windows=windows,
         interval_seconds=given.get("metricCollectIntervalSeconds") or 1,
-        remembered={"cpuEvict": started, "memoryEvict": started},
+        remembered={"cpuEvict": memory, "memoryEvict": memory},
     )

@@ -1,0 +1,10 @@
+"""What strategies keep from one round to the next."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What a strategy keeps; each that keeps something has a kind of its own. Everything in it has a default: what the
+    strategy knows at first."""
