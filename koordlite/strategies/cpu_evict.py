@@ -18,8 +18,7 @@ from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict, evict_requests
-from koordlite.strategies.shared.evict import Evidence, Rule
-from koordlite.strategies.shared.evict_past import Past
+from koordlite.strategies.shared.evict import Evidence, Past, Rule
 
 NAME = "cpuEvict"
 NEW_CONTAINERS = "none"

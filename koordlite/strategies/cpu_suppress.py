@@ -1,8 +1,7 @@
 """Hold best-effort pods inside the CPU that everything else leaves free: by cpuset, by quota, or as services wait.
 
-The formula is `formulas.cpu.suppress.be_cpu_budget`; `shared.be_budget` finds its terms. This file decides what follows
-from it: which CPUs or how much quota, when to wait, and when to give everything back. Source: Koordinator
-`suppressBECPU`; what differs is in docs/compatibility.md.
+The formula is `formulas.cpu.suppress.be_cpu_budget`. From it follows which CPUs or how much quota, when to wait, and
+when to give everything back. Source: Koordinator `suppressBECPU`; what differs is in docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import msgspec
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import measured
+from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.cpu import contention, cpu_select, pools, reaction, suppress
 from koordlite.formulas.cpu.contention import Guidance, Guided, Service
 from koordlite.model import cpuset
@@ -22,13 +22,13 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
+from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
-from koordlite.strategies.shared import be_budget, be_cpus, usable_cpus
-from koordlite.strategies.shared.be_budget import Evidence
+from koordlite.strategies.shared import usable_cpus
 
 UNLIMITED = -1
 MOST_OWED_SECONDS = 0.5
@@ -63,6 +63,9 @@ class Config(StrategySettings):
     follow_promises: bool = False
     """Keep best-effort containers on the CPUs or NUMA nodes that the scheduler promised to their pods, as far as these
     are among the CPUs of best effort. Koordinator's gate BECPUManager, which gives up the limit for it."""
+
+
+Evidence = dict[str, int | float | str]
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -146,7 +149,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
         yield off or _without_usage(seen, config)
         return
     memory = recalled(seen, NAME, SuppressMemory)
-    budget_milli, evidence = be_budget.budget(seen, used)
+    budget_milli, evidence = _budget(seen, used)
     followed_milli = _followed(seen, config, memory, budget_milli)
     owed = _owed(seen, config, memory, followed_milli)
     unit_milli = 1 if _follows_by_quota(seen) else 1000
@@ -156,7 +159,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
         evidence["followed_milli"] = budget.followed_milli
     if repaid_milli:
         evidence["repaid_milli"] = repaid_milli
-    if not be_cpus.allowed(seen):
+    if not _be_cpus(seen):
         decisions = [_least(seen, evidence, budget)]
     elif seen.slo.threshold.cpu_suppress_policy == "guided":
         decision, guidance = _guided(seen, config, evidence, budget)
@@ -220,6 +223,58 @@ def _without_usage(seen: Snapshot, config: Config) -> Decision:
     return msgspec.structs.replace(_release(seen, config, "NoMetricsReleased", evidence), remember=SuppressMemory())
 
 
+def _budget(seen: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
+    """The result of `suppress.be_cpu_budget` in millicores, and its terms under the formula's names.
+
+    The Node must have capacity; `used` is its last sample. Source: Koordinator `calculateBESuppressCPU`;
+    who gives way is decided by the cgroup, not by the label (docs/compatibility.md, suppress-by-cgroup).
+    """
+    capacity, threshold = seen.node.capacity_milli, seen.slo.threshold
+    minimum = threshold.cpu_suppress_min_percent
+    system = _system_milli(seen, used)
+    parts = {"prod_milli": _prod_milli(seen), "host_milli": _host_milli(seen), "system_milli": system}
+    budget_milli = suppress.be_cpu_budget(
+        capacity_milli=capacity,
+        threshold_percent=threshold.cpu_suppress_threshold_percent,
+        min_percent=minimum,
+        **parts,
+    )
+    return budget_milli, {
+        "capacity_milli": capacity,
+        "threshold_percent": threshold.cpu_suppress_threshold_percent,
+        **parts,
+        **({} if minimum is None else {"min_percent": minimum}),
+    }
+
+
+def _prod_milli(seen: Snapshot) -> int:
+    best_effort = {pod.uid for pod in seen.pods if gives_way(seen, pod)}
+    return sum(use.cpu for uid, use in seen.usage.pods.items() if uid not in best_effort)
+
+
+def _host_milli(seen: Snapshot) -> int:
+    used = seen.usage.host_apps
+    return sum(used[a.name].cpu for a in seen.slo.host_applications if a.name in used and not a.is_best_effort)
+
+
+def _system_milli(seen: NodeSnapshot, used: Use) -> int:
+    return suppress.system_use(
+        node_milli=used.cpu,
+        pods_milli=sum(use.cpu for use in seen.usage.pods.values()),
+        host_apps_milli=sum(use.cpu for use in seen.usage.host_apps.values()),
+        reserved_milli=_reserved_milli(seen),
+    )
+
+
+def _reserved_milli(seen: NodeSnapshot) -> int:
+    """CPU kept back by kubelet or by the annotation, whichever is more."""
+    by_kubelet = reservation.from_kubelet(
+        capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node)
+    )
+    kept = reservation.larger(by_kubelet, seen.reserved.resources)
+    return kept["cpu"].milli if "cpu" in kept else 0
+
+
 def _followed(seen: NodeSnapshot, config: Config, memory: SuppressMemory, budget_milli: int) -> int:
     """The budget the limit is to follow: the last one while nothing much has changed, or a spike is not long past."""
     return suppress.followed_budget(
@@ -252,14 +307,14 @@ def _present_and_entitled(seen: NodeSnapshot, config: Config, followed_milli: in
     """What holds best effort at present, and what would if the limit were where the budget is: in millicores."""
     root = seen.cgroups[seen.layout.besteffort]
     quota_us = UNLIMITED if root.quota_us is None else root.quota_us
-    if not be_cpus.allowed(seen):
+    if not _be_cpus(seen):
         return 0, 0
     if _follows_by_quota(seen):
         cpus = target = len(_usable(root))
         wanted_us = suppress.quota_target(budget_milli=followed_milli, current_us=UNLIMITED, capacity_milli=0)
     else:
         cpus, target = len(_held(seen, config)), max(-(-followed_milli // 1000), suppress.MIN_CPUS)
-        target, wanted_us = min(target, len(be_cpus.allowed(seen))), None
+        target, wanted_us = min(target, len(_be_cpus(seen))), None
     present = measured.be_limit_milli(cpus=cpus, quota_us=quota_us, period_us=root.period_us)
     entitled_us = quota_us if wanted_us is None else wanted_us
     return present, measured.be_limit_milli(cpus=target, quota_us=entitled_us, period_us=root.period_us)
@@ -268,7 +323,7 @@ def _present_and_entitled(seen: NodeSnapshot, config: Config, followed_milli: in
 def _follows_by_quota(seen: Snapshot) -> bool:
     """Whether the quota follows the budget: by the policy, or beside a set that cannot be any narrower."""
     by_policy = seen.slo.threshold.cpu_suppress_policy in ("cfsQuota", "guided")
-    return by_policy or 0 < len(be_cpus.allowed(seen)) <= suppress.MIN_CPUS
+    return by_policy or 0 < len(_be_cpus(seen)) <= suppress.MIN_CPUS
 
 
 def _remembering(
@@ -329,7 +384,7 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budge
         ),
         cpus=cpus,
         lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
-        forbidden=be_cpus.forbidden(seen),
+        forbidden=_forbidden(seen),
         held=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
@@ -345,7 +400,7 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budge
 def _least(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
     """No CPU may be given to best effort, and an empty set is no set: it keeps its set, and almost no time on it."""
     root = seen.cgroups[seen.layout.besteffort]
-    evidence = {**evidence, "forbidden": str(be_cpus.forbidden(seen)), "cpuset": str(_usable(root))}
+    evidence = {**evidence, "forbidden": str(_forbidden(seen)), "cpuset": str(_usable(root))}
     if root.quota_us is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
     least, count = suppress.MIN_QUOTA_US, len(_usable(root))
@@ -357,11 +412,41 @@ def _least(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
     return Decision("besteffort", "shrink", "NoCPULeftForBestEffort", evidence, changes, outcome=limit)
 
 
+def _forbidden(seen: Snapshot) -> CPUSet:
+    """Reserved CPUs, CPUs of SYSTEM pods alone, of LSE pods, and those a pod has alone from kubelet or by Crane's
+    annotations."""
+    return cpuset.union([_owned(seen), seen.system_qos.exclusive_cpus, seen.reserved.cpus])
+
+
+def _owned(seen: Snapshot) -> CPUSet:
+    lse = [pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSE]
+    return cpuset.union([*lse, seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)])
+
+
+def _be_cpus(seen: Snapshot) -> CPUSet:
+    """What best effort gets when nothing limits it."""
+    return cpu_select.be_full_set(
+        cpus=usable_cpus.pod_cpus(seen),
+        reserved=seen.reserved.cpus,
+        system_exclusive=seen.system_qos.exclusive_cpus,
+        lse=_owned(seen),
+    )
+
+
+def _above_containers(seen: Snapshot) -> CPUSet:
+    """The set of pods and of their QoS group under kubelet's static policy.
+
+    Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that where a
+    group above has fewer CPUs, and the container does not start; so these groups keep what kubelet's top group has.
+    """
+    return usable_cpus.pod_cpuset(seen) if seen.layout.version == 1 else _be_cpus(seen)
+
+
 def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
     """The groups that differ. Under kubelet's static policy only containers are narrowed."""
     wanted = dict.fromkeys(_tree(seen), target)
     if seen.kubelet.cpu_manager_policy == "static":
-        wanted = {group: target if _is_container(seen, group) else be_cpus.above_containers(seen) for group in wanted}
+        wanted = {group: target if _is_container(seen, group) else _above_containers(seen) for group in wanted}
     wanted |= {group: promise & target or target for group, promise in _promises(seen, config).items()}
     return tuple(
         CgroupChange(group, "cpuset.cpus", value)
@@ -509,7 +594,7 @@ def _quota_beside_set(seen: NodeSnapshot, evidence: Evidence, budget: Budget) ->
 
     It is lifted when it has grown to all those CPUs.
     """
-    allowed = be_cpus.allowed(seen)
+    allowed = _be_cpus(seen)
     if _follows_by_quota(seen):
         found = _by_quota(seen, evidence, budget)
         quota_us = _wanted_quota(seen, budget)
@@ -547,7 +632,7 @@ def _release(seen: Snapshot, config: Config, reason: str, evidence: Evidence) ->
 
 
 def _full_set(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
-    allowed = be_cpus.allowed(seen)
+    allowed = _be_cpus(seen)
     changes = _set_changes(seen, config, allowed) if allowed else ()
     numbers = {**evidence, "cpuset": str(allowed)}
     return Decision("besteffort/cpuset", "release" if changes else "hold", reason, numbers, changes)

@@ -12,8 +12,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict, evict_requests, last_resort
-from koordlite.strategies.shared.evict import Evidence, Rule
-from koordlite.strategies.shared.evict_past import Past
+from koordlite.strategies.shared.evict import Evidence, Past, Rule
 from koordlite.strategies.shared.last_resort import LastResort
 
 NAME = "memoryEvict"

@@ -21,11 +21,10 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies.shared import affinity, talking
+from koordlite.strategies.shared import affinity, affinity_placing
 from koordlite.strategies.shared import affinity_files as files
 from koordlite.strategies.shared.affinity import AffinityMemory
-from koordlite.strategies.shared.affinity_placing import ENDED, RENAMED, Placing, Rule
-from koordlite.strategies.shared.talking import Thresholds
+from koordlite.strategies.shared.affinity_placing import ENDED, RENAMED, Placing, Rule, Thresholds
 
 NAME = affinity.NAME
 SUBJECT = "affinity"
@@ -186,7 +185,7 @@ class _Answer:
 
     def _not_placed(self) -> Iterator[Decision]:
         """Why pods that belong with others are not with them."""
-        _, words = talking.groups(self.pods.values())
+        _, words = affinity_placing.groups(self.pods.values())
         answered = {*self.placing.after, *self.placing.leaving, *words}
         for uid, word in words.items():
             refused: Numbers = {"annotation": keys.NUMA_GROUP, "word": word}

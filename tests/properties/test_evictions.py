@@ -28,7 +28,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
-from koordlite.strategies.shared.evict_past import EvictionMemory
+from koordlite.strategies.shared.evict import EvictionMemory
 
 RULES: dict[Any, Any] = {
     cpu_evict: cpu_evict.Config(be_cpu_evict=True, cpu_allocatable_evict=True, cpu_evict=True),

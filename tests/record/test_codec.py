@@ -25,7 +25,7 @@ from koordlite.ports import ClusterView
 from koordlite.record import codec, difference, schema
 from koordlite.record.moment import Damage, Moment, RecordError
 from koordlite.strategies.cpu_suppress import SuppressMemory
-from koordlite.strategies.shared.evict_past import EvictionMemory
+from koordlite.strategies.shared.evict import EvictionMemory
 
 NUMBERS = st.integers(min_value=-(2**70), max_value=2**70)
 FLOATS = st.floats(allow_nan=False)

@@ -18,7 +18,7 @@ from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_evict
-from koordlite.strategies.shared.evict_past import EvictionMemory
+from koordlite.strategies.shared.evict import EvictionMemory
 
 SATISFACTION = {"cpu_evict_be_satisfaction_lower_percent": 30, "cpu_evict_be_satisfaction_upper_percent": 40}
 REQUESTS = {

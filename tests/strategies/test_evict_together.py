@@ -16,7 +16,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_evict, memory_evict
-from koordlite.strategies.shared.evict_past import EvictionMemory
+from koordlite.strategies.shared.evict import EvictionMemory
 
 CAPACITY = {"cpu": Quantity.of(8), "memory": Quantity.of(100)}
 

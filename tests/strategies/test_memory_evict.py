@@ -22,7 +22,7 @@ from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import memory_evict
-from koordlite.strategies.shared.evict_past import EvictionMemory
+from koordlite.strategies.shared.evict import EvictionMemory
 
 GIB = 2**30
 THRESHOLDS = {

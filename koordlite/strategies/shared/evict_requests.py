@@ -19,8 +19,7 @@ from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict
-from koordlite.strategies.shared.evict import Evidence, Rule
-from koordlite.strategies.shared.evict_past import Past
+from koordlite.strategies.shared.evict import Evidence, Past, Rule
 
 Formula = Callable[..., int]
 _FORMULAS: Mapping[str, Formula] = {

@@ -19,9 +19,8 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings
 from koordlite.model.snapshot import Snapshot, gives_way, recalled
-from koordlite.strategies.shared import evict_past
-from koordlite.strategies.shared.evict import Evidence, Rule
-from koordlite.strategies.shared.evict_past import EvictionMemory
+from koordlite.strategies.shared import evict
+from koordlite.strategies.shared.evict import EvictionMemory, Evidence, Rule
 
 KILLED_SECONDS = 60.0
 """A pod whose containers were killed is left alone for so long: kubelet starts them again, and later each time."""
@@ -75,10 +74,10 @@ class _Round:
         seen, known, rule = self._seen, self._before.stuck.get(feature), self._rules.get(feature)
         if rule is None:
             return known
-        past = evict_past.past(seen, self._allowed.strategy, eviction.promised("memory"))
+        past = evict.rounds_before(seen, self._allowed.strategy, eviction.promised("memory"))
         if rule.task is None or past.going(seen):
             return None
-        failed = evict_past.unanswered(seen, self._before) | seen.refused_evictions.keys()
+        failed = evict.unanswered(seen, self._before) | seen.refused_evictions.keys()
         return seen.time if known is None and failed & set(rule.task.candidates) else known
 
     def dying(self) -> Iterator[tuple[str, Decision]]:

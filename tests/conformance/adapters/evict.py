@@ -26,8 +26,8 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
-from koordlite.strategies.shared import evict_past, evict_requests
-from koordlite.strategies.shared.evict_past import EvictionMemory
+from koordlite.strategies.shared import evict, evict_requests
+from koordlite.strategies.shared.evict import EvictionMemory
 from tests.conformance.adapters import adapter, shapes
 
 NO_BOUND = 1000
@@ -138,7 +138,7 @@ def by_requested_memory(given: Any, expect: Any) -> tuple[Any, Any]:
 def _by_requests(given: Any, expect: Any, *, strategy: str, resource: str) -> tuple[Any, Any]:
     """The rule by itself: whether its configuration contradicts itself is asked elsewhere."""
     seen = _seen(given, {})
-    past = evict_past.past(seen, strategy, eviction.promised(resource))
+    past = evict.rounds_before(seen, strategy, eviction.promised(resource))
     task = evict_requests.rule(seen, past, _limits(given["thresholdStrategy"], resource)).task
     release = dict(task.to_release) if task else {}
     released = task.contributions if task else {}
