@@ -1,0 +1,41 @@
+"""A plugin of NRI, the Node Resource Interface of containerd and CRI-O, in Python. See README.md.
+
+`Plugin` registers with the runtime and answers its calls by a `Handler`, always in time. The library depends on
+nothing but the standard library.
+"""
+
+from koordlite.nri.messages import (
+    Container,
+    ContainerAdjustment,
+    LinuxContainer,
+    LinuxContainerAdjustment,
+    LinuxCPU,
+    LinuxMemory,
+    LinuxPodSandbox,
+    LinuxRdt,
+    LinuxResources,
+    PodSandbox,
+)
+from koordlite.nri.plugin import NOTHING, SOCKET, Answer, Handler, NRIError, Outcome, Plugin
+from koordlite.nri.ttrpc import ProtocolError
+
+__all__ = [
+    "NOTHING",
+    "SOCKET",
+    "Answer",
+    "Container",
+    "ContainerAdjustment",
+    "Handler",
+    "LinuxCPU",
+    "LinuxContainer",
+    "LinuxContainerAdjustment",
+    "LinuxMemory",
+    "LinuxPodSandbox",
+    "LinuxRdt",
+    "LinuxResources",
+    "NRIError",
+    "Outcome",
+    "Plugin",
+    "PodSandbox",
+    "ProtocolError",
+]
