@@ -44,7 +44,8 @@ def exchange(name: str) -> list[dict[str, Any]]:
 class Runtime:
     """Listens, and speaks with one plugin at a time."""
 
-    def __init__(self, folder: pathlib.Path, *, timeout_ms: int = 2000) -> None:
+    def __init__(self, folder: pathlib.Path, *, timeout_ms: int = 60_000) -> None:
+        """`timeout_ms` is what it tells the plugin: long, unless the test is about lateness."""
         self.path = str(folder / "nri.sock")
         self.timeout_ms = timeout_ms
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
