@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither of them writes")
     commandline.add_output(resctrl)
     _machine(resctrl)
+    _kubelet(commands.add_parser("kubelet", help="what another CPU manager policy would do to each pod; read-only"))
     scheduler_options.add_commands(commands)
     _numa(commands.add_parser("numa", help="why a pod is or is not aligned to NUMA nodes, with the numbers"))
     _numa_exporter(
@@ -328,6 +329,21 @@ def _pause(command: argparse.ArgumentParser) -> None:
     _state(command)
 
 
+def _kubelet(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("plan",), help="print the change, its commands and the way back")
+    command.add_argument("--policy", choices=("static", "none"), help="cpuManagerPolicy (default: as it is)")
+    command.add_argument(
+        "--reserved-cpus", metavar="LIST", help="reservedSystemCPUs, such as 0-1,16-17 (default: as it is)"
+    )
+    command.add_argument(
+        "--options",
+        metavar="NAME=VALUE,…",
+        help="cpuManagerPolicyOptions, such as full-pcpus-only=true (default: as they are)",
+    )
+    commandline.add_output(command)
+    _machine(command)
+
+
 def _numa(command: argparse.ArgumentParser) -> None:
     """`numa explain NS/POD` is `explain numa NS/POD`."""
     command.add_argument("action", choices=("explain",), help="is the pod aligned, and which causes keep it from that")
@@ -367,6 +383,7 @@ _PLACES = {
     "restore": "undo:undo",
     "adopt": "adopt:adopt",
     "resctrl": "resctrl_command:resctrl",
+    "kubelet": "kubelet_command:kubelet",
     "check-config": "check:check_config",
     "check-node": "check:check_node",
     "profile": "profile:profile",

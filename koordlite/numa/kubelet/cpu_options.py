@@ -12,7 +12,7 @@ import msgspec
 from koordlite.model.reading.go_words import STRICT_RESERVATION, parse_bool
 from koordlite.numa.kubelet.machine import Machine
 
-_NAMES = {
+NAMES = {
     "full-pcpus-only": "full_cores",
     "distribute-cpus-across-numa": "across_numa",
     "align-by-socket": "by_socket",
@@ -47,7 +47,7 @@ class CPUOptions(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> CPUOptions:
         """The options as kubelet reads them; ValueError for what kubelet refuses to start with."""
-        unknown = [name for name in options if name not in _NAMES]
+        unknown = [name for name in options if name not in NAMES]
         if unknown:
             raise ValueError(f"unknown CPU Manager Policy option: {unknown[0]!r}")
         try:
@@ -57,7 +57,7 @@ class CPUOptions(msgspec.Struct, frozen=True):
         for one, other in _NOT_TOGETHER:
             if values.get(one) and values.get(other):
                 raise ValueError(f"static policy options {one} and {other} can not be used at the same time")
-        return cls(**{_NAMES[name]: value for name, value in values.items()})
+        return cls(**{NAMES[name]: value for name, value in values.items()})
 
     def check(self, machine: Machine, topology_policy: str) -> None:
         """ValueError where kubelet does not start with these options on this machine."""

@@ -1,0 +1,235 @@
+"""What another CPU manager configuration does to a node: pod by pod, and the checkpoint in the way of it.
+
+Source: kubelet 1.36, `cm/cpumanager`: `NewManager`, `validateState` of the static policy, `restoreState`. A kubelet
+that restarts admits the pods of its node again, the oldest first; a refused one ends with phase Failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from koordlite.model import keys
+from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.values import Pod
+from koordlite.model.topology import Topology
+from koordlite.model.wire import objects
+from koordlite.numa.kubelet.admit import admit
+from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
+from koordlite.numa.kubelet.cpu_options import CPUOptions
+from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.kubelet.node import NodeState, empty_node
+from koordlite.numa.kubelet.requests import of_pod
+
+Outcome = Literal["gets own CPUs", "keeps its CPUs", "gets other CPUs", "loses its own CPUs", "shared", "refused"]
+Policy = Literal["none", "static"]
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """The part of kubelet's configuration that is to change."""
+
+    policy: Policy = "none"
+    reserved: CPUSet = EMPTY
+    """`reservedSystemCPUs`; empty for an amount only (`systemReserved` + `kubeReserved`)."""
+    options: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """`cpuManagerPolicyOptions` as they are written."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What `cpu_manager_state` says."""
+
+    policy: str
+    cpus: CPUState
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a restart with the other configuration does to a pod that is still on the node."""
+
+    pod: str
+    outcome: Outcome
+    before: CPUSet
+    """CPUs it has alone; empty for one that shares."""
+    after: CPUSet
+    reason: str = ""
+    """Of the refusal, as in the pod's status."""
+    message: str = ""
+    remains: str = ""
+    """Why draining leaves it where it is: `DaemonSet` or `static pod`."""
+    unowned: bool = False
+    """Nothing makes it again once it is deleted."""
+    local_data: bool = False
+    """It has an emptyDir, whose content goes with it."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The change as a whole."""
+
+    effects: tuple[Effect, ...]
+    """In the order in which kubelet admits the pods."""
+    obstacle: str
+    """Kubelet's words when it finds the checkpoint; empty where it takes it over."""
+    reserved: CPUSet
+    """CPUs that no container gets alone."""
+    shared_before: CPUSet
+    shared_after: CPUSet
+    allocatable_milli_before: int
+    allocatable_milli_after: int
+    drain: tuple[str, ...]
+    """`namespace/name` of the pods that leave, first to last: best-effort work first, the highest priority last."""
+
+
+def change(
+    kubelet: Kubelet,
+    target: Configuration,
+    topology: Topology,
+    pods: Iterable[objects.PodObject],
+    checkpoint: Checkpoint | None,
+) -> Change:
+    """Plan the change from what kubelet does at present. ValueError, in its words, where it would not start."""
+    machine = Machine(topology.cpus)
+    policy = _static(kubelet, target, machine)
+    present = checkpoint or Checkpoint(
+        kubelet.cpu_manager_policy or "none",
+        CPUState(
+            topology.cpuset - union(own.cpus for own in kubelet.pod_cpus) - _strictly(kubelet),
+            {own.uid: own.containers for own in kubelet.pod_cpus},
+        ),
+    )
+    stays = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+    stays.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name))
+    read = {pod.metadata.uid: pod_reader.from_wire(pod) for pod in stays}
+    obstacle = _obstacle(present, target.policy, policy, machine)
+    node = _node(kubelet, policy, topology, CPUState(EMPTY) if obstacle else present.cpus)
+    # A list replaces the amounts.
+    milli_after = len(target.reserved) * 1000 or _reserved_milli(kubelet)
+    milli_before = len(kubelet.listed_reserved_cpus) * 1000 or _reserved_milli(kubelet)
+    allocatable = len(machine.all) * 1000 - milli_after
+    effects, used = list[Effect](), 0
+    before = {own.uid: own.cpus for own in kubelet.pod_cpus}
+    for obj in stays:
+        pod = read[obj.metadata.uid]
+        old, request = before.get(pod.uid, EMPTY), pod.request_milli()
+        answer = admit(node, of_pod(obj)) if node else None
+        changes: dict[str, object]
+        if used + request > allocatable:
+            amounts = f"requested: {request}, used: {used}, capacity: {allocatable}"
+            wrong = f"Node didn't have enough resource: cpu, {amounts}"
+            changes = {"outcome": "refused", "reason": "OutOfcpu", "message": wrong}
+        elif answer and not answer.admitted:
+            changes = {"outcome": "refused", "reason": answer.reason, "message": answer.message}
+        else:
+            used += request
+            new = union(given.cpus for given in answer.given) if answer else EMPTY
+            node = answer.node if answer else None
+            changes = {"outcome": _outcome(old, new), "after": new}
+        effects.append(msgspec.structs.replace(_undisturbed(obj, pod, old), **changes))
+    own_before = union(before.values())
+    return Change(
+        tuple(effects),
+        obstacle,
+        policy.reserved if policy else EMPTY,
+        topology.cpuset - own_before - _strictly(kubelet),
+        node.cpus.shared if node else topology.cpuset,
+        len(machine.all) * 1000 - milli_before,
+        allocatable,
+        _drain_order(read.values(), effects),
+    )
+
+
+def _static(kubelet: Kubelet, target: Configuration, machine: Machine) -> StaticPolicy | None:
+    if not target.reserved <= machine.all:
+        outside = target.reserved - machine.all
+        raise ValueError(f"CPUs {outside} are not on this machine, which has {machine.all}")
+    if target.policy == "none":
+        return None
+    options = CPUOptions.parse(target.options)
+    options.check(machine, kubelet.topology_manager_policy or "none")
+    count = len(target.reserved) or -(-_reserved_milli(kubelet) // 1000)
+    if not count:
+        raise ValueError("the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero")
+    if count >= len(machine.all):
+        raise ValueError(f"{count} of {len(machine.all)} CPUs would be reserved, and none left for containers")
+    if target.reserved:
+        return StaticPolicy(machine, target.reserved, options)
+    return StaticPolicy.reserving(machine, count, options)
+
+
+def _node(kubelet: Kubelet, policy: StaticPolicy | None, topology: Topology, state: CPUState) -> NodeState | None:
+    if policy is None:
+        return None
+    words: tuple[Literal["best-effort", "restricted", "single-numa-node"], ...]
+    words = "best-effort", "restricted", "single-numa-node"
+    node = empty_node(
+        topology,
+        policy=next((word for word in words if word == kubelet.topology_manager_policy), "none"),
+        scope="pod" if kubelet.topology_manager_scope == "pod" else "container",
+        reserved=policy.reserved,
+        cpu_options=policy.options,
+    )
+    return msgspec.structs.replace(node, cpus=state) if state.shared or state.assigned else node
+
+
+def _obstacle(present: Checkpoint, word: Policy, policy: StaticPolicy | None, machine: Machine) -> str:
+    if present.policy and present.policy != word:
+        return f'configured policy "{word}" differs from state checkpoint policy "{present.policy}"'
+    shared, assigned = present.cpus.shared, present.cpus.assigned
+    if policy is None or not (shared or assigned):
+        return ""
+    total = shared | union(cpus for own in assigned.values() for cpus in own.values())
+    strict = policy.options.strict_reservation
+    expected = machine.all - policy.reserved if strict else machine.all
+    why = ""
+    if not shared:
+        why = "default cpuset cannot be empty"
+    elif strict and shared & policy.reserved:
+        both = shared & policy.reserved
+        why = f'some of strictly reserved cpus: "{both}" are present in defaultCpuSet: "{shared}"'
+    elif not strict and not policy.reserved <= shared:
+        why = f'not all reserved cpus: "{policy.reserved}" are present in defaultCpuSet: "{shared}"'
+    elif total != expected:
+        why = f'current set of available CPUs "{expected}" doesn\'t match with CPUs in state "{total}"'
+    return why
+
+
+def _undisturbed(obj: objects.PodObject, pod: Pod, own: CPUSet) -> Effect:
+    """The pod as it is at present, before kubelet is asked."""
+    owners = {owner.kind for owner in obj.metadata.owner_references or ()}
+    static = keys.CONFIG_MIRROR in pod.annotations or "Node" in owners
+    return Effect(
+        pod.key,
+        "shared",
+        own,
+        EMPTY,
+        remains="static pod" if static else "DaemonSet" if "DaemonSet" in owners else "",
+        unowned=not owners and not static,
+        local_data=any(volume.empty_dir is not None for volume in obj.spec.volumes or ()),
+    )
+
+
+def _outcome(old: CPUSet, new: CPUSet) -> Outcome:
+    if not new:
+        return "loses its own CPUs" if old else "shared"
+    if not old:
+        return "gets own CPUs"
+    return "keeps its CPUs" if old == new else "gets other CPUs"
+
+
+def _drain_order(pods: Iterable[Pod], effects: Iterable[Effect]) -> tuple[str, ...]:
+    remaining = {effect.pod for effect in effects if effect.remains}
+    leaving = [pod for pod in pods if pod.key not in remaining]
+    return tuple(
+        pod.key for pod in sorted(leaving, key=lambda pod: (not pod.is_best_effort, pod.priority_value, pod.key))
+    )
+
+
+def _reserved_milli(kubelet: Kubelet) -> int:
+    return kubelet.reserved["cpu"].milli if "cpu" in kubelet.reserved else 0
+
+
+def _strictly(kubelet: Kubelet) -> CPUSet:
+    """CPUs that containers are kept off at present."""
+    return kubelet.reserved_cpus if CPUOptions.parse(kubelet.cpu_manager_options).strict_reservation else EMPTY
