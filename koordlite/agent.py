@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +16,7 @@ from koordlite.apply import Applier, Watching, log_refused, log_restored
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
+from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal, damaged
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
@@ -23,7 +26,7 @@ from koordlite.model.picture.groups import RunState
 from koordlite.model.place import Place
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import AppliedStep, FreshUse, Pause
+from koordlite.model.status import AppliedStep, FreshUse, NRIState, Pause
 from koordlite.observe import Observer, prediction, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster, News
@@ -32,6 +35,9 @@ from koordlite.report import health
 from koordlite.report import tick as ticks
 from koordlite.report.tick import Tick
 from koordlite.wake import Waker
+
+if TYPE_CHECKING:
+    from koordlite.creation import Creation
 
 LOG = logging.getLogger(__name__)
 _WHOLE = ("node", "pods", "kubelet pods", "config")
@@ -78,6 +84,13 @@ class Agent:
         self._remembered: dict[str, Memory] = {}
         self._answers, self._early = strategies.Answers(), strategies.Answers()
         self._said: dict[str, str] = {}
+        self.creation: Creation | None = None
+        """Answers a runtime that asks by NRI; None while that is off."""
+        if settings.agent.nri != "off":
+            from koordlite.creation import Creation
+
+            creation = self.creation = Creation(host, journal, settings.agent.nri)
+            self._observer.names = lambda: creation.names
         self._waker = Waker(host)
         self._guard = FaultGuard(limit=0)
         self._pauses = Pauses(journal.folder if journal else None)
@@ -151,11 +164,18 @@ class Agent:
         self._waker.service_counters = self._observer.service_counters
         self._waker.news = self._cluster.take_news if isinstance(self._cluster, News) else None
         try:
-            self._loop(on_tick, seconds)
+            with self._answering():
+                self._loop(on_tick, seconds)
         finally:
             self._waker.close()
             if self._settings.agent.on_stop == "restore":
                 self.put_back()
+
+    def _answering(self) -> contextlib.AbstractContextManager[None]:
+        """Answer the runtime of a real machine, in a thread of its own, while the block runs."""
+        if self.creation is None or not isinstance(self._host.files, RealFiles):
+            return contextlib.nullcontext()
+        return self.creation.serving(self._settings.agent.nri_socket, self._settings.agent.nri_index)
 
     def react(self, use: FreshUse) -> Tick | None:
         """A round before its time on the last picture with the CPU use of `use`: best effort may only shrink.
@@ -184,6 +204,7 @@ class Agent:
         if before is None or before.still or last is None or self.paused:
             return None
         seen = self._observer.observe_new(before.seen, groups, self._recall)
+        self._show(seen)
         fresh = reflex.new_groups(before.seen, seen, groups)
         sight, asking = reflex.sights(seen, fresh), reflex.asked(self._enforced)
         found = strategies.in_turn(
@@ -239,6 +260,7 @@ class Agent:
             return
         self._waker.watch(None, None)
         self.judged = None
+        self._show(None)
         faults = self._guard.state
         tick = dataclasses.replace(self._blind(faults.why, 0.0), faults=faults, problems=(faults.problem("agent"),))
         with self._guard:
@@ -255,6 +277,7 @@ class Agent:
             self._say("picture", f"no picture of the node: {error}")
             self._waker.watch(None, None)
             self.judged = None
+            self._show(None)
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self._said.pop("picture", None)
         still = self._stands_still(seen)
@@ -265,9 +288,11 @@ class Agent:
         # Before our own writes: the picture shows what stood there then.
         foreign = self._applier.foreign_writes(seen)
         applied, because = self._apply(made, seen)
+        applied = (*(self.creation.take() if self.creation else ()), *applied)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
         judged = self._moment(seen, decisions, applied)
         self.judged = msgspec.structs.replace(judged, still=still, released=released)
+        self._show(None if still and self.paused is None else seen)
         tick = self._report(seen, decisions, applied, began, because)
         problems = (
             *seen.problems,
@@ -280,6 +305,11 @@ class Agent:
         self._attend(seen, decisions, applied)
         return tick
 
+    def _show(self, seen: Snapshot | None) -> None:
+        """Let a runtime that asks by NRI be answered by this picture; None: by none."""
+        if self.creation is not None:
+            self.creation.publish(seen, self._modes_in_force, self._settings.strategies)
+
     def _report(
         self,
         seen: Snapshot,
@@ -289,6 +319,7 @@ class Agent:
         because: str,
     ) -> Tick:
         stale_seconds = self._settings.agent.stale_seconds
+        nri = self.creation.state if self.creation else NRIState()
         tick = ticks.build(
             seen,
             decisions,
@@ -301,9 +332,10 @@ class Agent:
             because=because
             or self._unjournaled
             or self._unreleased
-            or health.degradation(seen, decisions, self._waker.state, stale_seconds),
+            or health.degradation(seen, decisions, self._waker.state, stale_seconds)
+            or health.without_nri(nri),
         )
-        tick = dataclasses.replace(tick, faults=self._guard.past)
+        tick = dataclasses.replace(tick, faults=self._guard.past, nri=nri)
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
 
     def _stands_still(self, seen: Snapshot) -> bool:

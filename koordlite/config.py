@@ -16,7 +16,13 @@ from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reading import documented, strict
 from koordlite.model.settings import MetricsSettings, Mode, StrategySettings, bounded
-from koordlite.model.status import ReactionSetting
+from koordlite.model.status import NRISetting, ReactionSetting
+
+
+def _two_digits(text: str) -> None:
+    """ValueError for what no runtime takes as the index of a plugin."""
+    if len(text) != 2 or not (text.isascii() and text.isdigit()):
+        raise ValueError("two digits are needed, 50 for example")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,14 @@ class Agent:
     half the time."""
     reaction_band_percent: float = bounded(5.0, ge=1, le=50)
     """Percent of the node by which the use of all others must exceed what the last decision assumed."""
+    nri: NRISetting = "off"
+    """Whether the runtime asks the agent before it creates a container (NRI of containerd 1.7 or newer, and CRI-O), so
+    that its first process starts with the values. off, auto (while there is a runtime that asks), or required: degraded
+    while there is none. What a strategy that observes would set is only counted."""
+    nri_socket: str = "/var/run/nri/nri.sock"
+    """Where the runtime listens for plugins."""
+    nri_index: str = dataclasses.field(default="50", metadata={"check": _two_digits})
+    """Place among the runtime's plugins, two digits: those with lower ones are asked before."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

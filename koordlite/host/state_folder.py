@@ -67,6 +67,20 @@ def replace(path: Path, content: bytes) -> None:
     _flush_folder(path.parent)
 
 
+def append(path: Path, content: bytes) -> None:
+    """Add to a file of ours, flushed; it is made if need be. OSError as of `open_or_make`, and of the disk."""
+    made = not path.exists()
+    fd = _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        _check_owner(os.fstat(fd), path, {os.geteuid()})
+        _write_all(fd, content)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    if made:
+        _flush_folder(path.parent)
+
+
 def _opened(path: Path, flags: int) -> int:
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -22,6 +23,8 @@ class AppliedStep(msgspec.Struct, frozen=True):
     """The refusal: errno name and the kernel's own words; empty when it went well."""
     seconds: float = 0.0
     """How long the write took."""
+    origin: str = ""
+    """Who wrote it in our name: `at creation by NRI`; empty when we did."""
 
 
 class ForeignWrite(msgspec.Struct, frozen=True):
@@ -172,6 +175,30 @@ class RequestHistogram(msgspec.Struct, frozen=True):
         return RequestHistogram(
             tuple(n + (seconds <= b) for n, b in zip(self.counts, bounds, strict=True)), self.seconds + seconds
         )
+
+
+NRISetting = Literal["off", "auto", "required"]
+
+
+class NRIState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent answers a runtime that asks before it creates a container."""
+
+    setting: NRISetting = "off"
+    runtime: str = ""
+    """Name and version of the runtime that asks; empty while none does."""
+    why: str = ""
+    """Why none does."""
+    answers: Mapping[tuple[str, str], int] = msgspec.field(default_factory=dict)
+    """By method and outcome: answered, late, busy, unreadable, fault."""
+    results: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """By what became of a question: adjusted, wouldAdjust, asItIs, noPicture, unknownGroup, noJournal, withdrawn."""
+    latency: Mapping[str, RequestHistogram] = msgspec.field(default_factory=dict)
+    """By method, up to the answer."""
+
+    @property
+    def missing(self) -> str:
+        """Why it is not there although it is required; empty when it is."""
+        return self.why or "not connected yet" if self.setting == "required" and not self.runtime else ""
 
 
 class WatchState(msgspec.Struct, frozen=True, kw_only=True):

@@ -126,6 +126,8 @@ class Observer:
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
         self._writer_at_start: tuple[OtherWriter | None] | None = None
+        self.names: Callable[[], Mapping[str, str]] = dict
+        """Containers by group, where the runtime itself says so."""
 
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
@@ -309,7 +311,7 @@ class Observer:
         run = recall(seen.time, {pod.uid for pod in known.pods})
         folders = {*groups, *(group.rpartition("/")[0] for group in groups)}
         pods = self._places.look_again(folders, known.pods)
-        named = recognized.names(self._host, known.pods, pods, groups)
+        named = recognized.names(self._host, known.pods, pods, groups, told=self.names())
         if named:
             self._places.recognize(named)
             pods = self._places.look_again((), known.pods)

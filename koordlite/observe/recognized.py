@@ -10,8 +10,18 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.values import Pod
 
 
-def names(host: Host, pods: Iterable[Pod], places: Mapping[str, PodGroups], groups: Collection[str]) -> dict[str, str]:
-    """Container by group, of those of `groups`, and of the groups below pods in `groups`, that no status names."""
+def names(
+    host: Host,
+    pods: Iterable[Pod],
+    places: Mapping[str, PodGroups],
+    groups: Collection[str],
+    *,
+    told: Mapping[str, str],
+) -> dict[str, str]:
+    """Container by group, of those of `groups`, and of the groups below pods in `groups`, that no status names.
+
+    What the runtime has `told` goes before what mounts say, which are made only later.
+    """
     parents = {group.rpartition("/")[0] for group in groups}
     asked = (
         (pod.uid, group)
@@ -20,5 +30,5 @@ def names(host: Host, pods: Iterable[Pod], places: Mapping[str, PodGroups], grou
         for group in place.sandboxes
         if group in groups or place.group in groups
     )
-    found = ((group, container_name.of_group(host, group, uid)) for uid, group in asked)
+    found = ((group, told.get(group) or container_name.of_group(host, group, uid)) for uid, group in asked)
     return {group: name for group, name in found if name}

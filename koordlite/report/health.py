@@ -13,7 +13,7 @@ import msgspec
 from koordlite.changes import eviction
 from koordlite.model.decision import Decision, Lacking
 from koordlite.model.snapshot import OF_OUR_REPORTS, Snapshot
-from koordlite.model.status import AppliedStep, Faults, Reaction
+from koordlite.model.status import AppliedStep, Faults, NRIState, Reaction
 from koordlite.report.tick import Tick
 
 LATE_PERIODS = 3
@@ -76,6 +76,11 @@ def degradation(snapshot: Snapshot, decisions: Iterable[Decision], reaction: Rea
     lacking, stale = "; ".join(_lacking(decisions)), _stale(snapshot.ages, stale_seconds)
     blind = f"agent.reaction is required, and not possible: {reaction.why}" if reaction.missing else ""
     return lacking or stale or blind
+
+
+def without_nri(nri: NRIState) -> str:
+    """Say that no runtime asks by NRI where one has to; empty otherwise."""
+    return f"agent.nri is required, and no runtime asks: {nri.missing}" if nri.missing else ""
 
 
 def _lacking(decisions: Iterable[Decision]) -> list[str]:

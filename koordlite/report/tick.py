@@ -12,7 +12,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.picture.usage import Pressure, Use
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, Pause, Reaction, WatchState
+from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction, WatchState
 from koordlite.report import present
 from koordlite.report.present import CPUCell, OwnedUse
 
@@ -86,6 +86,8 @@ class Tick:
     """A round before its time, because of a surge of latency-sensitive use."""
     reaction: Reaction = dataclasses.field(default_factory=Reaction)
     """The reaction between two ticks."""
+    nri: NRIState = dataclasses.field(default_factory=NRIState)
+    """What a runtime that asks by NRI was answered."""
     unrestored: int = 0
     """Places that an earlier run changed, and that this one could not put back when it started."""
     faults: Faults = dataclasses.field(default_factory=Faults)

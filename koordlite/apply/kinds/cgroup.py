@@ -28,6 +28,8 @@ from koordlite.model.status import AppliedStep
 
 _LISTS = ("cpuset.cpus", "cpuset.mems")
 _QUOTA = "cpu.quota"
+_CREATION_SECONDS = 600.0
+"""How long after NRI has set a container's values its group may not be there yet: hooks run in between."""
 _RELEASE_SECONDS = (0.002, 0.006, 0.012)
 """Pauses between tries of a quota that a removed group may be in the way of."""
 _SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager", "numaAffinity")
@@ -108,8 +110,11 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         return Found(host.cgroups.decode(entry.field, entry.raw), entry.strategy)
 
     def has_ended(self, entry: FileEntry, host: Host, seen: Snapshot) -> bool:
-        """With its group. A file that is there but cannot be read is not gone."""
+        """With its group. A file that is there but cannot be read is not gone, and a runtime may still be about to make
+        the group."""
         if entry.group in seen.cgroups or entry.field not in FIELDS:
+            return False
+        if entry.at_creation and host.clock.wall() - entry.found_at < _CREATION_SECONDS:
             return False
         try:
             host.cgroups.read_raw(entry.group, entry.field)

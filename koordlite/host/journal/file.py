@@ -22,11 +22,14 @@ from koordlite.model.place import Place
 NAME = "journal.json"
 DAMAGED = "journal-damaged.txt"
 """Entries that could not be read, as they were found."""
+AHEAD = "journal-ahead.txt"
+"""Entries that were added since the journal was last replaced: one line each, of boot, checksum and entry. Where an
+answer cannot wait for the whole file to be written, a line is flushed before it."""
 _VERSION = 1
 _RESCTRL = "resctrl/"
 
 
-class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
+class FileEntry(Entry, frozen=True, kw_only=True, tag="file", omit_defaults=True):
     """A kernel file and the bytes found in it. For one resource of a schemata file, the line of that resource."""
 
     path: str
@@ -38,12 +41,31 @@ class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
     found_at: float
     """Seconds since the epoch."""
     strategy: str = ""
+    at_creation: bool = False
+    """The runtime was asked to make the group with a value of ours: `text` is what it would have written."""
 
     @classmethod
-    def of(cls, *, path: str, group: str, field: str, raw: bytes, found_at: float, strategy: str = "") -> FileEntry:
+    def of(
+        cls,
+        *,
+        path: str,
+        group: str,
+        field: str,
+        raw: bytes,
+        found_at: float,
+        strategy: str = "",
+        at_creation: bool = False,
+    ) -> FileEntry:
         """An entry for the bytes `raw`."""
-        text = raw.decode("latin-1")
-        return cls(path=sys.intern(path), group=group, field=field, text=text, found_at=found_at, strategy=strategy)
+        return cls(
+            path=sys.intern(path),
+            group=group,
+            field=field,
+            text=raw.decode("latin-1"),
+            found_at=found_at,
+            strategy=strategy,
+            at_creation=at_creation,
+        )
 
     @property
     def raw(self) -> bytes:
@@ -128,6 +150,44 @@ def boot_of(path: Path) -> str:
 
 
 def _content(path: Path) -> Content | None:
+    """The journal, and what was added to it since it was replaced. What it lists already it keeps."""
+    whole, added = _whole(path), _ahead(path.with_name(AHEAD))
+    if added is None or (whole is not None and whole.boot_id != added.boot_id):
+        return whole
+    if whole is None:
+        return added
+    known = {entry.place for entry in whole.entries}
+    fresh = tuple(entry for entry in added.entries if entry.place not in known)
+    return Content(whole.boot_id, (*whole.entries, *fresh), (*whole.damaged, *added.damaged))
+
+
+def _ahead(path: Path) -> Content | None:
+    """The entries of the newest boot in the file; None when there are none. A last line without its end was cut off
+    before anybody was answered, and so means nothing."""
+    try:
+        *lines, _cut = state_folder.read(path).split(b"\n")
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise JournalDenied(f"{path} cannot be read: {error}; ask as its owner, most often root") from error
+    except OSError as error:
+        raise JournalError(f"{path}, which belongs to the undo journal, cannot be read: {error}; {_HELP}") from error
+    boot, entries, damaged = "", dict[Place, Entry](), list[Damage]()
+    for number, line in enumerate(lines, 1):
+        of, _, rest = line.partition(b" ")
+        checksum, _, raw = rest.partition(b" ")
+        if of.decode(errors="replace") != boot:
+            boot, entries, damaged = of.decode(errors="replace"), {}, []
+        try:
+            entry = _entry(raw, (checksum.decode(errors="replace"),))
+        except UNREADABLE as error:
+            damaged.append(Damage(number, str(error), line))
+            continue
+        entries.setdefault(entry.place, entry)
+    return Content(boot, tuple(entries.values()), tuple(damaged)) if boot else None
+
+
+def _whole(path: Path) -> Content | None:
     try:
         head, lines = _lines(state_folder.read(path))
     except FileNotFoundError:
@@ -213,6 +273,15 @@ def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
     lines = _LINES.encode_lines(entries).splitlines()
     checksums = msgspec.json.encode([_checksum(line) for line in lines])
     state_folder.replace(path, b'%s,"entries":[\n%s\n],"crc":%s}\n' % (head, b",\n".join(lines), checksums))
+    # What was added is in `entries`. A crash before this leaves lines that are known already.
+    path.with_name(AHEAD).unlink(missing_ok=True)
+
+
+def add(path: Path, boot_id: str, entries: Sequence[Entry]) -> None:
+    """Keep entries beside the journal without writing it anew, flushed to disk."""
+    lines = _LINES.encode_lines(entries).splitlines()
+    content = b"".join(b"%s %s %s\n" % (boot_id.encode(), _checksum(line).encode(), line) for line in lines)
+    state_folder.append(path.with_name(AHEAD), content)
 
 
 def keep_damaged(path: Path, damaged: Sequence[Damage]) -> None:

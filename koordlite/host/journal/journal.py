@@ -1,12 +1,14 @@
 """The undo journal: what was there before our first write, on disk before that write happens.
 
 One JSON file, replaced as a whole and flushed to disk, so that at any moment it is either the old or the new one.
-An entry is made once for a place and stays until the place was restored. Only one agent may hold the folder.
+An entry is made once for a place and stays until the place was restored. Only one agent may hold the folder. Within
+it, two threads may note what they are about to change.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -31,11 +33,13 @@ class Journal:
     def __init__(self, path: Path, lock: Lock, boot_id: str, content: Content | None) -> None:
         self._path = path
         self._lock = lock
+        self._changing = threading.RLock()
         self._boot_id = boot_id
         self._entries = {entry.place: entry for entry in content.entries} if content else {}
         self.damaged = content.damaged if content else ()
         """Entries that cannot be read. They are kept beside the journal when it is next written."""
         self._to_keep = self.damaged
+        self._is_of_this_boot = content is None or file.boot_of(path) == boot_id
         self.was_missing = content is None
         """No earlier run has written it, or it is lost; one of which everything was restored is empty, not missing."""
 
@@ -83,15 +87,41 @@ class Journal:
         One flushed write for the whole batch. JournalError when the disk refuses: then nothing may be overwritten.
         The places `gone` do not exist any more: they are dropped by the same write, and stay where there is none.
         """
-        fresh = {entry.place: entry for entry in reversed(tuple(entries)) if entry.place not in self._entries}
-        if fresh:
-            self._replace({**self._without(gone), **dict(reversed(fresh.items()))})
+        with self._changing:
+            fresh = {entry.place: entry for entry in reversed(tuple(entries)) if entry.place not in self._entries}
+            if fresh:
+                self._replace({**self._without(gone), **dict(reversed(fresh.items()))})
+
+    def add(self, entries: Iterable[Entry]) -> frozenset[Place]:
+        """As `record`, in the time that one small file takes, however many entries there are; the places that were not
+        listed before."""
+        with self._changing:
+            fresh = {entry.place: entry for entry in entries if entry.place not in self._entries}
+            if fresh:
+                if not self._is_of_this_boot:
+                    self._replace({**self._entries, **fresh})
+                    return frozenset(fresh)
+                try:
+                    file.add(self._path, self._boot_id, tuple(fresh.values()))
+                except OSError as error:
+                    raise JournalError(f"nothing can be added to the undo journal {self._path}: {error}") from error
+                self._entries = {**self._entries, **fresh}
+            return frozenset(fresh)
+
+    def amend(self, entries: Iterable[Entry]) -> None:
+        """Put these in place of the entries of the same places: their owner has changed what would stand there without
+        us. Places that are not listed stay so."""
+        with self._changing:
+            changed = {e.place: e for e in entries if e.place in self._entries and self._entries[e.place] != e}
+            if changed:
+                self._replace({**self._entries, **changed})
 
     def forget(self, places: Iterable[Place]) -> None:
         """Drop places that were restored; those that are not in the journal are ignored."""
-        gone = [place for place in places if place in self._entries]
-        if gone:
-            self._replace(self._without(gone))
+        with self._changing:
+            gone = [place for place in places if place in self._entries]
+            if gone:
+                self._replace(self._without(gone))
 
     def close(self) -> None:
         """Let another agent have the folder; the entries stay on disk."""
@@ -120,7 +150,7 @@ class Journal:
             raise JournalError(
                 f"the undo journal {self._path} cannot be written: {error}; it stays as it is"
             ) from error
-        self._entries = entries
+        self._entries, self._is_of_this_boot = entries, True
 
 
 def read(folder: str | os.PathLike[str], *, boot_id: str | None = None) -> tuple[Entry, ...]:

@@ -1,0 +1,525 @@
+"""Values before the first process: what the agent answers a runtime that asks by NRI how to create a container.
+
+The answer is that of a round about new groups (`agent.begin`): the same rules judge the last picture, to which the
+container is added with the values that its runtime would give it. What cannot be said for sure is left out, and the
+next round corrects it: a container must never fail, or wait, because of us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from koordlite import nri, plan, reflex, strategies
+from koordlite.apply import inherited
+from koordlite.changes import cgroup
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.resctrl import GROUP, TasksChange
+from koordlite.changes.system import OOMScoreChange
+from koordlite.host.bundle import Host
+from koordlite.host.journal.journal import FileEntry, Journal
+from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, CgroupField
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.decision import Decision
+from koordlite.model.errors import JournalError
+from koordlite.model.picture.groups import Cgroup, PodGroups, Process
+from koordlite.model.place import Place
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import StrategySettings
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status import AppliedStep, NRISetting, NRIState, RequestHistogram
+from koordlite.model.wire import objects
+from koordlite.nri import Answer, Container, LinuxResources, PodSandbox
+from koordlite.threads import Worker
+
+LOG = logging.getLogger(__name__)
+
+STALE_SECONDS = 15.0
+"""Older pictures are not judged: the agent hangs, or is still."""
+LEAST_MEMORY = 16 << 20
+"""Below that a runtime's own first process may not fit, and the container would not start."""
+LEAST_QUOTA_US = 1000
+"""The kernel's own bound; a lower one fails the start."""
+UNLIMITED = -1
+_ORIGIN = "at creation by NRI"
+_FIELDS: tuple[CgroupField, ...] = ("cpuset.cpus", "cpu.quota", "cpu.shares", "memory.limit")
+"""What NRI can set of a group on both versions of cgroups; a round writes the rest."""
+_MOST_NAMES = 10_000
+_LEAVE_SECONDS = 2.0
+"""How long a stop waits for the thread that answers."""
+_NEW_TID = 0
+"""No thread of user space has this number: it stands for the container's first one."""
+
+
+class _Basis(msgspec.Struct, frozen=True):
+    """What the last round knew, for the thread that answers."""
+
+    seen: Snapshot
+    modes: Mapping[str, str]
+    """Those in force: a pause makes every rule observe."""
+    settings: Mapping[str, StrategySettings]
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """A container, and what it would be without us."""
+
+    pod: PodSandbox
+    container: Container
+    group: str
+    present: Cgroup
+    oom_score: int | None = None
+
+
+class _Verdict(msgspec.Struct):
+    """What the rules would have of one container, by place or name."""
+
+    values: dict[CgroupField, CPUSet | int] = msgspec.field(default_factory=dict)
+    owners: dict[CgroupField, str] = msgspec.field(default_factory=dict)
+    oom_score: int | None = None
+    rdt: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.values and self.oom_score is None and not self.rdt
+
+
+class Creation(nri.Handler):
+    """Answers the runtime in its own thread; the agent's thread gives it pictures and takes what was set."""
+
+    def __init__(self, host: Host, journal: Journal | None, setting: NRISetting) -> None:
+        """Without a journal nothing is set, and what would have been is counted."""
+        self._host, self._journal = host, journal
+        self._basis: _Basis | None = None
+        self._answers = strategies.Answers()
+        self._lock = threading.Lock()
+        self._set: dict[Place, AppliedStep] = {}
+        self._names: dict[str, str] = {}
+        self._state = NRIState(setting=setting)
+        self._runtime = "containerd"
+
+    # ── the agent's side ──
+
+    def publish(
+        self, seen: Snapshot | None, modes: Mapping[str, str], settings: Mapping[str, StrategySettings]
+    ) -> None:
+        """Judge by this picture from now on; None: there is none, and nothing is set."""
+        self._basis = None if seen is None else _Basis(seen, modes, settings)
+
+    @contextlib.contextmanager
+    def serving(self, path: str, index: str) -> Iterator[None]:
+        """Answer whoever listens at `path`, in a thread of its own, while the block runs."""
+        plugin = nri.Plugin(self, name="koordlite", index=index, path=path)
+        worker = Worker("nri", lambda: plugin.run(worker.beat))
+        worker.start()
+        try:
+            yield
+        finally:
+            plugin.stop()
+            worker.join(_LEAVE_SECONDS)
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The container of each group, as the runtime names it, before the pod's status does."""
+        return self._names
+
+    @property
+    def state(self) -> NRIState:
+        """What reports state."""
+        return self._state
+
+    def take(self) -> tuple[AppliedStep, ...]:
+        """What was set since this was asked last."""
+        with self._lock:
+            taken, self._set = tuple(self._set.values()), {}
+        return taken
+
+    # ── the runtime's side ──
+
+    def connection(self, runtime: str, why: str) -> None:
+        """Log when it comes up or changes."""
+        before = self._state
+        if (runtime, why) != (before.runtime, before.why):
+            if runtime:
+                LOG.info("NRI: %s asks before it creates containers", runtime)
+            else:
+                LOG.warning("NRI: no runtime asks before it creates containers: %s", why)
+        if runtime:
+            self._runtime = "cri-o" if "cri-o" in runtime.lower() else "containerd"
+        with self._lock:
+            self._state = msgspec.structs.replace(self._state, runtime=runtime, why=why)
+
+    def answered(self, method: str, outcome: nri.Outcome, seconds: float) -> None:
+        """Count it."""
+        with self._lock:
+            state, kind = self._state, (method, outcome)
+            answers = {**state.answers, kind: state.answers.get(kind, 0) + 1}
+            latency = {**state.latency, method: state.latency.get(method, RequestHistogram()).plus(seconds)}
+            self._state = msgspec.structs.replace(state, answers=answers, latency=latency)
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        """Learn the names of what is there; their values are the next round's."""
+        by_id = {pod.id: pod for pod in pods}
+        names = {}
+        for container in containers[:_MOST_NAMES]:
+            pod = by_id.get(container.pod_sandbox_id)
+            group = self._group(pod, container) if pod else None
+            if group:
+                names[group] = container.name
+        self._names = names
+
+    def started(self, pod: PodSandbox, container: Container) -> None:
+        """Learn its name."""
+        self._note_name(self._group(pod, container), container)
+
+    def remove(self, pod: PodSandbox, container: Container) -> None:
+        """Forget what was set where the group has gone, or never came to be."""
+        group = self._group(pod, container)
+        if group is None:
+            return
+        self._names = {each: name for each, name in self._names.items() if each != group}
+        if self._journal is not None and not self._host.cgroups.exists(group):
+            self._journal.forget(cgroup.places_of(group))
+
+    def create(self, pod: PodSandbox, container: Container) -> Answer:
+        """The values of a round, as far as NRI can set them."""
+        group = self._group(pod, container)
+        if group is None:
+            return self._left("unknownGroup")
+        self._note_name(group, container)
+        basis, asked = self._basis, container.linux
+        if basis is None or self._host.clock.monotonic() - basis.seen.time > STALE_SECONDS:
+            return self._left("noPicture")
+        resources = (asked and asked.resources) or LinuxResources()
+        present = self._initial(group, resources)
+        question = _Question(pod, container, group, present, asked.oom_score_adj if asked else None)
+        enforced, observed = self._judged(basis, question)
+        verdict = self._settable(basis.seen, group, enforced, present)
+        if verdict.is_empty:
+            if not self._settable(basis.seen, group, observed, present).is_empty:
+                return self._left("wouldAdjust")
+            return self._left("asItIs")
+        adjust = nri.ContainerAdjustment(
+            linux=nri.LinuxContainerAdjustment(
+                resources=_resources(verdict),
+                oom_score_adj=verdict.oom_score,
+                rdt=nri.LinuxRdt(clos_id=verdict.rdt) if verdict.rdt else None,
+            )
+        )
+        return self._ours(group, verdict, present, lambda withdraw: Answer(adjust=adjust, withdraw=withdraw))
+
+    def update(self, pod: PodSandbox, container: Container, resources: LinuxResources) -> Answer:
+        """What we hold of what kubelet changes; its value is what would stand there without us from now on."""
+        group, basis = self._group(pod, container), self._basis
+        if group is None or basis is None or self._host.clock.monotonic() - basis.seen.time > STALE_SECONDS:
+            return self._left("noPicture" if group else "unknownGroup")
+        named = self._named(group, resources)
+        try:
+            before = self._host.cgroups.state(group, ("cpu.shares", "memory.limit"))
+        except (OSError, ValueError):
+            return self._left("unknownGroup")
+        present = msgspec.structs.replace(
+            before,
+            cpuset=cast(CPUSet | None, named.get("cpuset.cpus", before.cpuset)),
+            quota_us=cast(int | None, named.get("cpu.quota", before.quota_us)),
+            values={**before.values, **{k: cast(int, v) for k, v in named.items() if k in before.values}},
+        )
+        enforced, observed = self._judged(basis, _Question(pod, container, group, present))
+        verdict = self._settable(basis.seen, group, enforced, present)
+        verdict.values = {field: value for field, value in verdict.values.items() if field in named}
+        verdict.oom_score, verdict.rdt = None, ""  # Fixed at creation.
+        if self._journal is not None:
+            self._journal.amend(self._entries(group, named, {}, _recorded(self._journal, group)))
+        if verdict.is_empty:
+            would = self._settable(basis.seen, group, observed, present).values.keys() & named.keys()
+            return self._left("wouldAdjust" if would else "asItIs")
+        return self._ours(
+            group,
+            verdict,
+            present,
+            lambda withdraw: Answer(resources=_resources(verdict), withdraw=withdraw),
+        )
+
+    # ── the judgement ──
+
+    def _judged(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
+        """What the rules decide of the container, those that are enforced and those that observe."""
+        seen = self._with(basis.seen, question)
+        if seen is None:
+            return [], []
+        sight = reflex.sights(seen, (question.group,))
+        asking = reflex.asked([name for name, mode in basis.modes.items() if mode != "off"])
+        decisions = strategies.in_turn(
+            basis.settings,
+            lambda rule, asked: (
+                self._answers.of(rule, sight(rule), basis.settings, asked) if rule.name in asking else ()
+            ),
+        )
+        enforced = [d for d in decisions if basis.modes.get(d.strategy) == "enforce"]
+        observed = [d for d in decisions if basis.modes.get(d.strategy) == "observe"]
+        return enforced, observed
+
+    def _with(self, seen: Snapshot, question: _Question) -> Snapshot | None:
+        """The picture with the container in it; None when its pod is not what the picture says."""
+        pod, container, group = question.pod, question.container, question.group
+        oom = question.oom_score
+        known = next((each for each in seen.pods if each.uid == pod.uid), None)
+        parent = group.rpartition("/")[0]
+        if known is not None and not any(each.name == container.name for each in known.containers):
+            return None  # Another pod of this uid, or an ephemeral container.
+        judged = known or _from_runtime(pod, container, self._kube_qos(parent))
+        if judged is None:
+            return None
+        place = seen.places.get(judged.uid) or PodGroups(parent, {})
+        if place.group != parent:
+            return None
+        others = tuple(each for each in place.sandboxes if each != group)
+        place = PodGroups(parent, {**place.containers, container.name: group}, others)
+        cgroups = {**seen.cgroups, group: question.present}
+        if parent not in cgroups:
+            try:
+                cgroups[parent] = self._host.cgroups.state(parent, ("cpu.shares", "memory.limit"))
+            except (OSError, ValueError):
+                return None
+        threads = {**seen.resctrl.threads, group: (_NEW_TID,)}
+        return dataclasses.replace(
+            seen,
+            pods=seen.pods if known else (*seen.pods, judged),
+            places={**seen.places, judged.uid: place},
+            cgroups=cgroups,
+            oom_scores={**seen.oom_scores, group: () if oom is None else (Process(_NEW_TID, 0, oom),)},
+            resctrl=dataclasses.replace(seen.resctrl, threads=threads),
+        )
+
+    def _settable(self, seen: Snapshot, group: str, decisions: Sequence[Decision], present: Cgroup) -> _Verdict:
+        """What of the decisions the runtime can be asked for without risk to the container's start."""
+        verdict = _Verdict()
+        made = plan.make(reflex.about(decisions, (group,)), {**seen.cgroups, group: present})
+        for change in made.steps:
+            if isinstance(change, CgroupChange) and change.field in _FIELDS and not change.gives_back:
+                verdict.values[change.field] = change.value  # A set comes twice: widened, then as it is to be.
+                verdict.owners[change.field] = made.owners[change.place]
+        verdict.values = {
+            field: value
+            for field, value in verdict.values.items()
+            if cgroup.present(present, field) not in (None, value) and self._is_safe(seen, group, field, value)
+        }
+        for change in (change for decision in decisions for change in decision.changes):
+            if isinstance(change, OOMScoreChange) and change.pid == _NEW_TID and not change.gives_back:
+                verdict.oom_score = change.value
+            elif isinstance(change, TasksChange) and _NEW_TID in change.tids and "/" not in change.group:
+                # Only a group of ours: with it the class ends, and so its threads are back where they would be.
+                is_there = change.group in seen.resctrl.groups and GROUP.place(change.group) in seen.ours
+                verdict.rdt = change.group if is_there else ""
+        return verdict
+
+    def _is_safe(self, seen: Snapshot, group: str, field: CgroupField, value: CPUSet | int) -> bool:
+        """Whether no kernel refuses the value in a new group below those that are there, now and in a moment."""
+        above = [group.rpartition("/")[0]]
+        while above[-1] not in (seen.layout.kubepods, ""):
+            above.append(above[-1].rpartition("/")[0])
+        if field == "cpuset.cpus":
+            # Best effort's set moves every second, and a group that names none has that of the group above.
+            if group.startswith(f"{seen.layout.besteffort}/") or not value:
+                return False
+            cpus = cast(CPUSet, value)
+            return seen.layout.version == 2 or all(not cpus - each and cpus != each for each in self._sets(above[:1]))
+        if field == "cpu.quota":
+            if seen.layout.version == 2 or value == UNLIMITED:
+                return value == UNLIMITED or cast(int, value) >= LEAST_QUOTA_US
+            quotas = [self._host.cgroups.state(each).quota_us for each in above if self._host.cgroups.exists(each)]
+            return cast(int, value) >= LEAST_QUOTA_US and all(
+                quota in (None, UNLIMITED) or quota >= cast(int, value) for quota in quotas
+            )
+        if field == "cpu.shares":
+            return MIN_SHARES <= cast(int, value) <= MAX_SHARES
+        # With the limit the runtime sets that of memory and swap, which nobody would put back.
+        return cast(int, value) >= LEAST_MEMORY and not self._counts_swap(seen)
+
+    def _sets(self, groups: Iterable[str]) -> list[CPUSet]:
+        raw = [self._host.cgroups.read_present(each, "cpuset.cpus") for each in groups]
+        return [cast(CPUSet, self._host.cgroups.decode("cpuset.cpus", each)) for each in raw if each is not None]
+
+    def _counts_swap(self, seen: Snapshot) -> bool:
+        """Whether the kernel has a limit of memory and swap together that follows the limit of memory."""
+        limit = self._host.cgroups.path(seen.layout.kubepods, "memory.limit")
+        name = "memory.memsw.limit_in_bytes" if seen.layout.version == 1 else "memory.swap.max"
+        try:
+            self._host.files.read(f"{limit.rpartition('/')[0]}/{name}")
+        except OSError:
+            return False
+        return True
+
+    # ── what is ours then ──
+
+    def _ours(
+        self, group: str, verdict: _Verdict, present: Cgroup, answer: Callable[[Callable[[], None]], Answer]
+    ) -> Answer:
+        """The answer, once the journal on disk says what the container would have had."""
+        if self._journal is None:
+            return self._left("wouldAdjust")
+        originals = {f: v for f in verdict.values if (v := cgroup.present(present, f)) is not None}
+        try:
+            added = self._journal.add(self._entries(group, originals, verdict.owners, {}))
+        except JournalError as error:
+            LOG.error("NRI: nothing is set: %s", error)
+            return self._left("noJournal")
+        steps = {
+            place: AppliedStep(place, change.describe(), origin=_ORIGIN)
+            for field, value in verdict.values.items()
+            for change in (CgroupChange(group, field, value),)
+            for place in (change.place,)
+        }
+        with self._lock:
+            self._set |= steps
+        self._count("adjusted")
+        journal = self._journal
+
+        def withdraw() -> None:
+            with self._lock:
+                self._set = {place: step for place, step in self._set.items() if place not in steps}
+            journal.forget(added)
+            self._count("withdrawn")
+
+        return answer(withdraw)
+
+    def _entries(
+        self,
+        group: str,
+        originals: Mapping[CgroupField, CPUSet | int],
+        owners: Mapping[CgroupField, str],
+        recorded: Mapping[CgroupField, FileEntry],
+    ) -> list[FileEntry]:
+        """What would stand in the group without us; what is recorded keeps its strategy and its time."""
+        cgroups, wall, found = self._host.cgroups, self._host.clock.wall(), []
+        for field, value in originals.items():
+            raw, before = cgroups.encode(field, value), recorded.get(field)
+            if field == inherited.FIELD and self._journal is not None:
+                raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place, inherited.Lately())
+            if before is not None:
+                found.append(msgspec.structs.replace(before, text=raw.decode("latin-1")))
+                continue
+            path, owner = cgroups.path(group, field), owners.get(field, "")
+            entry = FileEntry.of(
+                path=path, group=group, field=field, raw=raw, found_at=wall, strategy=owner, at_creation=True
+            )
+            found.append(entry)
+        return found
+
+    # ── what the runtime says ──
+
+    def _group(self, pod: PodSandbox, container: Container) -> str | None:
+        """The container's group below the cgroup root; None where it is none of kubelet's."""
+        asked = container.linux.cgroups_path if container.linux else ""
+        parent = pod.linux.cgroup_parent.strip("/") if pod.linux else ""
+        cgroups = self._host.cgroups
+        for qos in KubeQoS:
+            try:
+                pod_group = cgroups.pod_group(pod.uid, qos)
+                group = cgroups.container_group(pod_group, f"{self._runtime}://{container.id}") or ""
+            except ValueError:
+                return None
+            if cgroups.layout.driver == "systemd":
+                slice_, name = pod_group.rpartition("/")[2], group.rpartition("/")[2].removesuffix(".scope")
+                prefix, _, _ = name.partition(f"-{container.id}")
+                if parent.rpartition("/")[2] == slice_ and asked == f"{slice_}:{prefix}:{container.id}":
+                    return group
+            elif parent == pod_group and asked.strip("/") == group:
+                return group
+        return None
+
+    def _kube_qos(self, parent: str) -> KubeQoS:
+        layout = self._host.cgroups.layout
+        classes = {layout.besteffort: KubeQoS.BEST_EFFORT, layout.burstable: KubeQoS.BURSTABLE}
+        return classes.get(parent.rpartition("/")[0], KubeQoS.GUARANTEED)
+
+    def _initial(self, group: str, asked: LinuxResources) -> Cgroup:
+        """The group as the runtime would make it. A set that is not named is that of the group above."""
+        cpu, parent = asked.cpu or nri.LinuxCPU(), group.rpartition("/")[0]
+        is_v1 = self._host.cgroups.layout.version == 1
+        above = next(iter(self._sets([parent])), EMPTY)
+        cpus = CPUSet.parse(cpu.cpus) if cpu.cpus else above if is_v1 else EMPTY
+        limit = asked.memory.limit if asked.memory else None
+        values = {"memory.limit": limit or UNLIMITED}
+        if cpu.shares:
+            values["cpu.shares"] = cast(int, self._host.cgroups.settled("cpu.shares", cpu.shares))
+        return Cgroup(
+            cpuset=cpus,
+            effective=cpus or None,
+            quota_us=cpu.quota or UNLIMITED,
+            period_us=cpu.period or Cgroup().period_us,
+            values=values,
+        )
+
+    def _named(self, group: str, asked: LinuxResources) -> dict[CgroupField, CPUSet | int]:
+        """What an update names; 0 is not named."""
+        cpu, memory = asked.cpu or nri.LinuxCPU(), asked.memory or nri.LinuxMemory()
+        found: dict[CgroupField, CPUSet | int | None] = {
+            "cpuset.cpus": CPUSet.parse(cpu.cpus) if cpu.cpus else None,
+            "cpu.quota": cpu.quota,
+            "cpu.shares": cpu.shares,
+            "memory.limit": memory.limit,
+        }
+        return {field: value for field, value in found.items() if value}
+
+    def _note_name(self, group: str | None, container: Container) -> None:
+        if group is not None and len(self._names) < _MOST_NAMES:
+            self._names = {**self._names, group: container.name}
+
+    def _left(self, why: str) -> Answer:
+        self._count(why)
+        return nri.NOTHING
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            state = self._state
+            results = {**state.results, what: state.results.get(what, 0) + 1}
+            self._state = msgspec.structs.replace(state, results=results)
+
+
+def _resources(verdict: _Verdict) -> LinuxResources | None:
+    values = verdict.values
+    if not values:
+        return None
+    cpu = {"shares": values.get("cpu.shares"), "quota": values.get("cpu.quota")}
+    cpus, limit = values.get("cpuset.cpus"), values.get("memory.limit")
+    has_cpu = cpus is not None or any(value is not None for value in cpu.values())
+    return LinuxResources(
+        cpu=nri.LinuxCPU(
+            shares=cast(int | None, cpu["shares"]), quota=cast(int | None, cpu["quota"]), cpus=str(cpus or "")
+        )
+        if has_cpu
+        else None,
+        memory=nri.LinuxMemory(limit=cast(int, limit)) if limit is not None else None,
+    )
+
+
+def _recorded(journal: Journal, group: str) -> dict[CgroupField, FileEntry]:
+    entries = ((field, journal.by_place.get(cgroup.PLACE.place(group, field))) for field in _FIELDS)
+    return {field: entry for field, entry in entries if isinstance(entry, FileEntry)}
+
+
+def _from_runtime(pod: PodSandbox, container: Container, kube_qos: KubeQoS) -> Pod | None:
+    """The pod by what the runtime says of it: its class, labels and annotations, but no requests. None where CPUs are
+    promised to it: whether it gets them depends on the other pods."""
+    read = pod_reader.from_wire(
+        objects.PodObject(
+            metadata=objects.ObjectMeta(
+                name=pod.name,
+                namespace=pod.namespace,
+                uid=pod.uid,
+                labels=dict(pod.labels),
+                annotations=dict(pod.annotations),
+            ),
+            spec=objects.PodSpec(containers=(objects.Container(name=container.name),)),
+            status=objects.PodStatus(phase="Pending", qos_class=str(kube_qos)),
+        )
+    )
+    return None if read.resource_status.cpuset or read.crane.zones else read

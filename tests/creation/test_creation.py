@@ -1,0 +1,222 @@
+"""What the agent answers a runtime that asks before it creates a container, on emulated nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import slices
+from emulated import BOOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordlite.host.journal import file
+from koordlite.host.journal.journal import FileEntry, Journal, read
+from koordlite.model.errors import JournalError
+from koordlite.nri import NOTHING, LinuxCPU, LinuxResources
+from tests.creation.asking import FIELDS, Asking
+
+SHAPES = ("small", "intel-2s-ht", "amd-ccd", "arm") if slices.WHOLE else ("small", "intel-2s-ht")
+
+
+@pytest.fixture(params=["intel-2s-ht", "small"])
+def asking(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Asking]:
+    asking = Asking(request.param, tmp_path)
+    yield asking
+    asking.close()
+
+
+def test_a_batch_container_is_created_with_its_shares_and_quota(asking: Asking) -> None:
+    """batch-cpu 500 is 512 shares; the quota as the pod's limit says."""
+    asking.begin("BE", batch_cpu="500", memory="64Mi")
+    asking.agent.begin(frozenset())
+    answer = asking.ask()
+    assert answer.adjust and answer.adjust.linux and answer.adjust.linux.resources
+    cpu = answer.adjust.linux.resources.cpu
+    assert cpu is not None and cpu.shares == 512
+    assert asking.creation.state.results == {"adjusted": 1}
+
+
+def test_the_journal_has_what_the_container_would_have_had_before_the_answer_is_out(asking: Asking) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.agent.begin(frozenset())
+    before = asking.cgroups.read_raw(asking.container, "cpu.shares")
+    asking.creation.create(*asking.messages())
+    (entry,) = (e for e in read(asking.node.state, boot_id=BOOT) if e.place.part("cgroup") == asking.container)
+    assert isinstance(entry, FileEntry)
+    assert (entry.field, entry.at_creation, entry.strategy) == ("cpu.shares", True, "batchResource")
+    assert entry.raw.strip() == before.strip()
+
+
+_PODS = st.sampled_from(
+    [
+        ("BE", {"batch_cpu": "500", "memory": "64Mi"}),
+        ("BE", {"batch_cpu": "2500"}),
+        ("LS", {"request": "500m"}),
+        ("LSR", {"request": "1", "guaranteed": True}),
+        ("LSR", {"request": "1", "guaranteed": True, "status": '{"cpuset":"1"}'}),
+        ("", {"request": "300m"}),
+    ]
+)
+_EVENTS = st.lists(st.sampled_from(["create", "look", "tick", "withdraw", "crash", "update", "remove"]), max_size=6)
+
+
+@pytest.mark.sliced
+@given(
+    shape=st.sampled_from(SHAPES),
+    pod=_PODS,
+    events=_EVENTS,
+    policy=st.sampled_from(["cpuset", "cfsQuota"]),
+    resctrl=st.booleans(),
+)
+@settings(max_examples=slices.amount(200, 8), deadline=None)
+def test_in_any_order_of_events_the_end_is_that_of_a_node_without_nri(
+    shape: str, pod: tuple[str, dict[str, Any]], events: list[str], policy: str, resctrl: bool
+) -> None:
+    """Creation before, between and after rounds, unheard answers, updates of kubelet, kill -9: the same values
+    stand in the end, and the same come back."""
+    ends = []
+    for nri in ("auto", "off"):
+        with tempfile.TemporaryDirectory() as folder:
+            asking = Asking(shape, Path(folder), nri=nri, policy=policy, resctrl=resctrl)
+            try:
+                asking.begin(pod[0], **pod[1])
+                before = asking.values
+                for event in events:
+                    _happen(asking, event, with_nri=nri == "auto")
+                asking.node.ticks(asking.agent, 3)
+                end = asking.values
+                asking.agent.put_back()
+                ends.append((end, {f: v for f, v in asking.values.items() if f != "cpuset.cpus"}, before))
+                assert not asking.journal.entries
+            finally:
+                asking.close()
+    with_nri, without = ends
+    assert with_nri == without
+
+
+def _happen(asking: Asking, event: str, *, with_nri: bool) -> None:
+    if event == "look":
+        asking.agent.begin(frozenset([asking.pod, asking.container]))
+    elif event == "tick":
+        asking.node.ticks(asking.agent, 1)
+    elif event == "crash":
+        asking.journal.close()
+        asking.journal = asking.node.journal()
+        asking.agent = asking.node.agent(asking.journal, nri="auto" if with_nri else "off")
+        asking.agent.take_over()
+        asking.node.ticks(asking.agent, 1)
+    elif with_nri and event in ("create", "withdraw"):
+        if any(e.place.part("cgroup") == asking.container for e in asking.journal.entries):
+            return  # A container is created once, and before any round has seen its group.
+        asking.hide()
+        if event == "create":
+            asking.ask()
+        else:
+            asking.creation.create(*asking.messages()).withdraw()
+    elif with_nri and event == "update":
+        if "besteffort" in asking.container:
+            asked = LinuxResources(cpu=LinuxCPU(shares=2))  # What kubelet has always asked for.
+            asking.make(asking.creation.update(*asking.messages(), asked).resources)
+    elif with_nri and event == "remove":
+        asking.creation.remove(*asking.messages())  # Of an earlier container of this name; the group is there.
+
+
+def test_an_answer_that_is_not_heard_is_not_ours(asking: Asking) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.agent.begin(frozenset())
+    answer = asking.creation.create(*asking.messages())
+    assert answer.adjust is not None
+    answer.withdraw()
+    assert not [e for e in asking.journal.entries if e.place.part("cgroup") == asking.container]
+    assert asking.creation.take() == ()
+    assert asking.creation.state.results == {"adjusted": 1, "withdrawn": 1}
+
+
+def test_a_node_that_observes_says_what_it_would_set(tmp_path: Path) -> None:
+    asking = Asking("small", tmp_path, mode="observe")
+    asking.begin("BE", batch_cpu="500")
+    asking.node.ticks(asking.agent, 1)
+    asking.hide()
+    assert asking.creation.create(*asking.messages()) is NOTHING
+    assert asking.creation.state.results == {"wouldAdjust": 1}
+    asking.close()
+
+
+def test_without_a_picture_nothing_is_set(asking: Asking) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.creation.publish(None, {}, {})
+    assert asking.creation.create(*asking.messages()) is NOTHING
+    asking.node.ticks(asking.agent, 1)
+    asking.node.sandbox.advance(60.0)
+    assert asking.creation.create(*asking.messages()) is NOTHING
+    assert asking.creation.state.results == {"noPicture": 2}
+
+
+@pytest.mark.parametrize("what", ["path", "parent", "uid"])
+def test_a_group_that_is_not_kubelets_is_left_alone(asking: Asking, what: str) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.hide()
+    pod, container = asking.messages()
+    assert container.linux is not None and pod.linux is not None
+    if what == "path":
+        linux = dataclasses.replace(container.linux, cgroups_path="/system.slice/x")
+        container = dataclasses.replace(container, linux=linux)
+    elif what == "parent":
+        pod = dataclasses.replace(pod, linux=dataclasses.replace(pod.linux, cgroup_parent="/../../etc"))
+    else:
+        pod = dataclasses.replace(pod, uid="../../etc")
+    assert asking.creation.create(pod, container) is NOTHING
+    assert asking.creation.state.results == {"unknownGroup": 1}
+
+
+def test_a_disk_that_refuses_the_journal_sets_nothing(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.node.ticks(asking.agent, 1)
+    asking.hide()
+    asking.journal.forget([e.place for e in asking.journal.entries if e.place.part("cgroup") == asking.container])
+
+    def full(_self: Journal, _entries: object) -> object:
+        raise JournalError("no space left on device")
+
+    monkeypatch.setattr(Journal, "add", full)
+    pod, container = asking.messages()
+    assert container.linux is not None
+    resources = LinuxResources(cpu=LinuxCPU(shares=2))
+    container = dataclasses.replace(container, linux=dataclasses.replace(container.linux, resources=resources))
+    assert asking.creation.create(pod, container) is NOTHING
+    assert asking.creation.state.results == {"noJournal": 1}
+
+
+def test_what_was_set_is_told_as_set_at_creation(asking: Asking) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.node.ticks(asking.agent, 1)
+    asking.hide()
+    pod, container = asking.messages()
+    assert container.linux is not None
+    resources = LinuxResources(cpu=LinuxCPU(shares=2))
+    container = dataclasses.replace(container, linux=dataclasses.replace(container.linux, resources=resources))
+    asking.creation.create(pod, container)
+    tick = asking.agent.tick()
+    (step,) = [s for s in tick.applied if s.origin]
+    assert (str(step.place), step.value, step.origin) == (f"{asking.container}/cpu.shares", "512", "at creation by NRI")
+    assert tick.nri.results["adjusted"] == 1
+
+
+def test_kubelets_update_becomes_what_a_restore_gives_back(asking: Asking) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.node.ticks(asking.agent, 1)
+    pod, container = asking.messages()
+    answer = asking.creation.update(pod, container, LinuxResources(cpu=LinuxCPU(shares=700, quota=0)))
+    assert answer.resources == LinuxResources(cpu=LinuxCPU(shares=512))
+    asking.agent.put_back()
+    assert asking.values["cpu.shares"] in (700, asking.cgroups.settled("cpu.shares", 700))
+
+
+def test_fields_and_file_are_what_they_are_called() -> None:
+    assert set(FIELDS) == {"cpu.shares", "cpu.quota", "memory.limit", "cpuset.cpus"}
+    assert file.AHEAD == "journal-ahead.txt"
