@@ -6,13 +6,13 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import cranepods
 import msgspec
 import pytest
 from cranepods import ONLY_CRANE, WITH_POOLS
 from emulated import Emulated
+from hooked_files import HookedFiles
 
 from koordlite import config
 from koordlite.agent import Agent
@@ -196,17 +196,15 @@ def test_a_set_that_crane_agent_left_narrow_is_widened(tmp_path: Path, version: 
     assert node.changed(found) == []
 
 
-class Beside:
+class Beside(HookedFiles):
     """The files of a node, and some more."""
 
     def __init__(self, files: Files, more: Mapping[str, bytes]) -> None:
-        self._files, self._more = files, more
+        super().__init__(files)
+        self._more = more
 
     def read(self, path: str) -> bytes:
         return self._more[path] if path in self._more else self._files.read(path)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
 
 
 def test_a_foreign_write_is_counted_and_put_right(tmp_path: Path) -> None:

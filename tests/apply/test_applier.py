@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from emulated import Emulated
+from hooked_files import HookedFiles, refusing
 
 from koordlite import apply, plan
 from koordlite.apply import Applier
@@ -66,7 +67,7 @@ def entries_on_disk(node: Emulated) -> set[str]:
 # ── the journal comes first ──
 
 
-def test_every_value_is_on_disk_before_its_first_write(emulate: Make, wrap: Any) -> None:
+def test_every_value_is_on_disk_before_its_first_write(emulate: Make) -> None:
     node = emulate("small")
     missing: list[str] = []
 
@@ -76,7 +77,7 @@ def test_every_value_is_on_disk_before_its_first_write(emulate: Make, wrap: Any)
             missing.append(place)
 
     with node.journal() as journal:
-        agent = node.agent(journal, files=wrap.Watched(node.sandbox.files, before))
+        agent = node.agent(journal, files=HookedFiles(node.sandbox.files, before))
         ticks = node.ticks(agent, 3)
     assert any(tick.applied for tick in ticks)
     assert missing == []
@@ -133,10 +134,10 @@ def test_what_cannot_be_read_is_not_written_and_the_rest_is(emulate: Make) -> No
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EBUSY, errno.EINVAL])
-def test_a_refusal_keeps_the_kernels_words_and_does_not_stop_the_rest(emulate: Make, wrap: Any, code: int) -> None:
+def test_a_refusal_keeps_the_kernels_words_and_does_not_stop_the_rest(emulate: Make, code: int) -> None:
     node = emulate("small")
     with node.journal() as journal:
-        bench = Bench(node, journal, wrap.Watched(node.sandbox.files, wrap.refusing("cpu.cfs_quota_us", code)))
+        bench = Bench(node, journal, HookedFiles(node.sandbox.files, refusing("cpu.cfs_quota_us", code)))
         steps = bench.take(HALF, NodeResourceChange("kubernetes.io/batch-cpu", 7))
     assert not steps[QUOTA].ok
     assert steps[QUOTA].error.startswith(errno.errorcode[code])
@@ -258,11 +259,11 @@ def test_undo_list_shows_what_stands_there_and_what_comes_back(emulate: Make) ->
     assert ("node/kubernetes.io/batch-cpu", "ours", "(removed)") in listed
 
 
-def test_what_cannot_be_restored_stays_in_the_journal(emulate: Make, wrap: Any) -> None:
+def test_what_cannot_be_restored_stays_in_the_journal(emulate: Make) -> None:
     node = emulate("small")
     with node.journal() as journal:
         Bench(node, journal).take(HALF, CgroupChange(BE, "cpuset.cpus", CPUSet.parse("0-3")))
-        files = wrap.Watched(node.sandbox.files, wrap.refusing("cpu.cfs_quota_us", errno.EBUSY))
+        files = HookedFiles(node.sandbox.files, refusing("cpu.cfs_quota_us", errno.EBUSY))
         steps = {str(s.place): s for s in apply.restore(node.host(files), journal)}
         assert not steps[QUOTA].ok
         assert "EBUSY" in steps[QUOTA].error

@@ -11,6 +11,7 @@ import cranepods
 import pytest
 import slices
 from emulated import Emulated
+from hooked_files import HookedFiles, Killed
 
 from koordlite.apply import restore
 from koordlite.host import crane_promises, state_folder
@@ -22,18 +23,18 @@ Step = Callable[..., None]
 FIXED = ("first", "second", "third")
 
 
-def step_counter(wrap: Any, kill_at: int) -> Step:
+def step_counter(kill_at: int) -> Step:
     """Counts every change of a file, of the journal and of the promises; dies at number `kill_at`."""
     number = itertools.count()
 
     def step(*_: object) -> None:
         if next(number) == kill_at:
-            raise wrap.Killed
+            raise Killed
 
     return step
 
 
-def run(node: Emulated, wrap: Any, step: Step, monkeypatch: pytest.MonkeyPatch) -> bool:
+def run(node: Emulated, step: Step, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Pods come and go; says whether the run was killed."""
     store, replace = file.store, state_folder.replace
 
@@ -50,7 +51,7 @@ def run(node: Emulated, wrap: Any, step: Step, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patch, node.journal() as journal:
         patch.setattr(file, "store", stored)
         patch.setattr(crane_promises.state_folder, "replace", replaced)
-        agent = cranepods.agent(node, journal, files=wrap.Watched(node.sandbox.files, step))
+        agent = cranepods.agent(node, journal, files=HookedFiles(node.sandbox.files, step))
         try:
             node.ticks(agent, 1)
             cranepods.pod(node, "second", 2, {0: 2})
@@ -58,7 +59,7 @@ def run(node: Emulated, wrap: Any, step: Step, monkeypatch: pytest.MonkeyPatch) 
             node.remove("first")
             cranepods.pod(node, "third", {"one": 1, "two": 1}, {0: 1, 1: 1}, policy="immovable")
             node.ticks(agent, 1)
-        except wrap.Killed:
+        except Killed:
             return True
     return False
 
@@ -94,14 +95,14 @@ def start(tmp_path: Path, kill_at: int, version: int) -> Emulated:
 @pytest.mark.timeout(600)  # Some eighty kills and starts.
 @pytest.mark.parametrize("version", slices.first([2, 1]))
 def test_killed_at_every_step_the_next_run_keeps_each_promise(
-    tmp_path: Path, wrap: Any, monkeypatch: pytest.MonkeyPatch, version: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     kill_at, killed = 0, True
     while killed:
         node = start(tmp_path, kill_at, version)
         node.host()
         found = node.programmed()
-        killed = run(node, wrap, step_counter(wrap, kill_at), monkeypatch)
+        killed = run(node, step_counter(kill_at), monkeypatch)
         kept, had = promised(node), on_own_cpus(node)
         with node.journal() as journal:
             agent = cranepods.agent(node, journal)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Any
 
 from emulated import Emulated
+from hooked_files import HookedFiles, refusing
 
 Make = Callable[..., Emulated]
 RESCTRL = "/sys/fs/resctrl"
@@ -28,13 +28,13 @@ def test_pods_that_come_and_go_do_not_make_the_journal_grow(emulate: Make) -> No
     assert len(set(sizes)) == 1
 
 
-def test_a_group_that_is_only_unreadable_stays_in_the_journal(emulate: Make, wrap: Any) -> None:
+def test_a_group_that_is_only_unreadable_stays_in_the_journal(emulate: Make) -> None:
     node = emulate("small")
     with node.journal() as journal:
         node.ticks(node.agent(journal), 2)
         web = {place for place in journal.places if "uid-web/" in str(place)}
         assert web
-        blind = node.agent(journal, files=Blind(node.sandbox.files, "uid-web/"))
+        blind = node.agent(journal, files=HookedFiles(node.sandbox.files, look=refusing("uid-web/", errno.EIO)))
         node.pod("late", "LS", "100m")
         node.ticks(blind, 2)
         assert any("uid-late/" in str(place) for place in journal.places)
@@ -56,18 +56,3 @@ def test_a_resctrl_group_we_could_not_make_is_not_removed_when_somebody_else_mak
         node.ticks(agent, 2)
         agent.put_back()
     assert "BE/" in files.list(RESCTRL)
-
-
-class Blind:
-    """Files of which those with `part` in their path answer EIO, as a sick kernel does."""
-
-    def __init__(self, files: Any, part: str) -> None:
-        self._files, self._part = files, part
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
-
-    def read(self, path: str) -> Any:
-        if self._part in path:
-            raise OSError(5, "Input/output error", path)
-        return self._files.read(path)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from emulated import Emulated
+from hooked_files import HookedFiles, refusing
 
 from koordlite import changes, plan
 from koordlite.apply import Applier
@@ -72,11 +73,11 @@ def test_a_place_given_back_leaves_the_journal_and_others_may_write_it(emulate: 
         assert bench.foreign() == []
 
 
-def test_a_place_that_could_not_be_given_back_stays_ours(emulate: Make, wrap: Any) -> None:
+def test_a_place_that_could_not_be_given_back_stays_ours(emulate: Make) -> None:
     node = emulate("small")
     with node.journal() as journal:
         Bench(node, journal).take(CgroupChange(BE, "cpu.quota", 50_000))
-        files = wrap.Watched(node.sandbox.files, wrap.refusing("cpu.cfs_quota_us", wrap.EINVAL))
+        files = HookedFiles(node.sandbox.files, refusing("cpu.cfs_quota_us", errno.EINVAL))
         bench = Bench(node, journal, files)
         (step,) = bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
         assert not step.ok

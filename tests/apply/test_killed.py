@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import slices
 from emulated import Emulated
+from hooked_files import HookedFiles, Killed
 
 from koordlite.apply import restore
 from koordlite.host.journal import file
@@ -25,18 +26,18 @@ After = Callable[[Emulated, Journal], Steps]
 TICKS = 3
 
 
-def step_counter(wrap: Any, kill_at: int) -> Callable[..., None]:
+def step_counter(kill_at: int) -> Callable[..., None]:
     """Counts every change of a file and every flush of the journal; dies at number `kill_at`."""
     number = itertools.count()
 
     def step(*_: object) -> None:
         if next(number) == kill_at:
-            raise wrap.Killed
+            raise Killed
 
     return step
 
 
-def run(node: Emulated, wrap: Any, step: Callable[..., None], monkeypatch: pytest.MonkeyPatch, **slo: Any) -> bool:
+def run(node: Emulated, step: Callable[..., None], monkeypatch: pytest.MonkeyPatch, **slo: Any) -> bool:
     """Some ticks in which everything changes; says whether the run was killed."""
     store = file.store
 
@@ -47,12 +48,12 @@ def run(node: Emulated, wrap: Any, step: Callable[..., None], monkeypatch: pytes
 
     with monkeypatch.context() as patch, node.journal() as journal:
         patch.setattr(file, "store", watched_store)
-        agent = node.agent(journal, files=wrap.Watched(node.sandbox.files, step))
+        agent = node.agent(journal, files=HookedFiles(node.sandbox.files, step))
         try:
             for tick in range(TICKS):
                 node.slo(**slo, percent=65 - 20 * tick)
                 node.ticks(agent, 1)
-        except wrap.Killed:
+        except Killed:
             return True
     return False
 
@@ -83,14 +84,14 @@ def start_that_goes_on(node: Emulated, journal: Journal) -> Steps:
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
 @pytest.mark.parametrize("shape", slices.first(["small", "intel-2s-ht", "amd-ccd"]))
 def test_killed_at_every_step_and_restored(
-    emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch, *, shape: str, policy: str, after: After
+    emulate: Make, monkeypatch: pytest.MonkeyPatch, *, shape: str, policy: str, after: After
 ) -> None:
     kill_at, killed = 0, True
     while killed:
         node = emulate(shape, str(kill_at))
         host = node.host()
         found = node.programmed()
-        killed = run(node, wrap, step_counter(wrap, kill_at), monkeypatch, policy=policy)
+        killed = run(node, step_counter(kill_at), monkeypatch, policy=policy)
         with node.journal() as journal:
             steps = after(node, journal)
             assert all(step.ok for step in steps), f"killed at step {kill_at}"
@@ -103,20 +104,20 @@ def test_killed_at_every_step_and_restored(
 
 @pytest.mark.parametrize("after", [start_that_observes, restored, start_that_goes_on])
 def test_killed_while_restoring_and_restored_again(
-    emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch, after: After
+    emulate: Make, monkeypatch: pytest.MonkeyPatch, after: After
 ) -> None:
     kill_at, killed = 0, True
     while killed:
         node = emulate("small", str(kill_at))
         node.host()
         found = node.programmed()
-        run(node, wrap, lambda *_: None, monkeypatch)
+        run(node, lambda *_: None, monkeypatch)
         killed = False
         with node.journal() as journal:
-            files = wrap.Watched(node.sandbox.files, step_counter(wrap, kill_at))
+            files = HookedFiles(node.sandbox.files, step_counter(kill_at))
             try:
                 node.agent(journal, "observe", files=files).take_over()
-            except wrap.Killed:
+            except Killed:
                 killed = True
         with node.journal() as journal:
             after(node, journal)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import errno
+from collections.abc import Callable
 
 import pytest
 from emulated import Emulated
+from hooked_files import HookedFiles, refusing
 
 from koordlite import cli
 from koordlite.apply import Applier, restore, undo_list
@@ -15,49 +17,18 @@ from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import HardwareAbsent
 from koordlite.observe import Observer
 from koordlite.plan import Plan
-from koordlite.ports import Files
 
 Make = Callable[..., Emulated]
 
 
-class WithoutKubelet:
-    """The files of a node on which nothing is called kubepods any more."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-
-    def read(self, path: str) -> bytes:
-        self._look(path)
-        return self._files.read(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        self._look(path)
-        self._files.write(path, data)
-
-    def list(self, path: str) -> Sequence[str]:
-        self._look(path)
-        return self._files.list(path)
-
-    def mkdir(self, path: str) -> None:
-        self._files.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._files.rmdir(path)
-
-    def _look(self, path: str) -> None:
-        if "kubepods" in path:
-            raise FileNotFoundError(2, "No such file or directory", path)
-
-
-class OfThisMachine(WithoutKubelet):
-    """Such a node with a random boot id, as a kernel makes it: the command restores nothing of an emulated node."""
-
-    def read(self, path: str) -> bytes:
-        return BOOT_ID if path == "/proc/sys/kernel/random/boot_id" else super().read(path)
-
-
 NAME = "vm.watermark_scale_factor"
 BOOT_ID = b"0b0f3c1e-6a52-4d0c-9a71-5f6f0f6f2c11\n"
+WITHOUT_KUBELET = refusing("kubepods", errno.ENOENT)
+
+
+def own_boot_id(path: str, content: bytes) -> bytes:
+    """A random boot id, as a kernel makes it: the command restores nothing of an emulated node."""
+    return BOOT_ID if path == "/proc/sys/kernel/random/boot_id" else content
 
 
 def enforced(node: Emulated, journal: Journal) -> None:
@@ -81,7 +52,7 @@ def test_resctrl_and_settings_of_the_kernel_are_put_back(emulate: Make, shape: s
     before = node.host().resctrl.group_names()
     with node.journal() as journal:
         enforced(node, journal)
-        files = WithoutKubelet(node.sandbox.files)
+        files = HookedFiles(node.sandbox.files, WITHOUT_KUBELET, WITHOUT_KUBELET)
         with pytest.raises(HardwareAbsent):
             bundle.bind(files, node.sandbox.clock, kubepods=named)
         host = bundle.bind(files, node.sandbox.clock, kubepods=named, required=False)
@@ -99,7 +70,7 @@ def test_the_command_does_so_as_well(
     emulate: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = emulate("intel-2s-ht")
-    files = OfThisMachine(node.sandbox.files)
+    files = HookedFiles(node.sandbox.files, WITHOUT_KUBELET, WITHOUT_KUBELET, own_boot_id)
     with Journal.open(node.state, boot_id=procfs.boot_id(files)) as journal:
         enforced(node, journal)
     monkeypatch.setattr("koordlite.cli.undo.RealFiles", lambda: files)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from emulated import BOOT
-from resctrlnode import ROOT, EmulatedMounts, Node, Within
+from hooked_files import HookedFiles, refusing
+from resctrlnode import ROOT, EmulatedMounts, Node
 
 from koordlite.apply import resctrl_undo
 from koordlite.changes.resctrl import TasksMoved
@@ -120,13 +122,13 @@ def test_a_group_that_somebody_makes_in_the_moment_before_us_stays_his(
 ) -> None:
     node = make()
 
-    def make_it_first(path: str) -> None:
-        if path == f"{ROOT}/BE":
+    def make_it_first(call: str, path: str) -> None:
+        if call == "mkdir" and path == f"{ROOT}/BE":
             node.files.mkdir(path)
             node.files.write(f"{path}/schemata", b"L3:0=ff0;1=ff0\n")
 
     node.classes("beClass")
-    agent = node.agent(journal, Within(node.files, before=make_it_first))
+    agent = node.agent(journal, HookedFiles(node.files, make_it_first))
     node.run(1, journal, agent)
     assert node.schemata("BE")["L3"] == {0: 0xFF0, 1: 0xFF0}, "nobody noted these values, so they are not written over"
     node.run(1, journal, agent)
@@ -161,7 +163,7 @@ def test_a_kernel_that_does_not_tell_a_threads_group_is_asked_group_by_group(
     node.files.mkdir(f"{ROOT}/theirs")
     node.files.write(f"{ROOT}/theirs/tasks", b"%d\n" % node.tids[0])
     node.classes("beClass")
-    agent = node.agent(journal, Within(node.files, absent="/cpu_resctrl_groups"))
+    agent = node.agent(journal, HookedFiles(node.files, look=refusing("/cpu_resctrl_groups", errno.ENOENT)))
     node.run(2, journal, agent)
     assert node.tasks("BE") == set(node.tids)
     agent.put_back()
@@ -207,12 +209,12 @@ def test_threads_born_while_the_others_are_moved_follow_in_the_same_tick(
     node.classes("beClass")
     born: list[int] = []
 
-    def bear(path: str) -> None:
+    def bear(call: str, path: str) -> None:
         # The last thread is still in the root group when the first ones move: its children begin there.
         if path == f"{ROOT}/BE/tasks" and len(born) < 9:
             born.append(node.clone(node.tids[-1]))
 
-    node.run(1, journal, node.agent(journal, Within(node.files, bear)))
+    node.run(1, journal, node.agent(journal, HookedFiles(node.files, bear)))
     assert node.tasks("BE") == {*node.tids, *born}
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import slices
 from emulated import BOOT
-from resctrlnode import ROOT, EmulatedMounts, Node, Within
+from hooked_files import HookedFiles, Killed
+from resctrlnode import ROOT, EmulatedMounts, Node
 
 from koordlite.apply.restore import restore
 from koordlite.host import bundle
@@ -23,50 +24,38 @@ WISH = json.dumps({"llc": {"schemata": {"range": [50, 100]}}, "mb": {"schemata":
 ALWAYS = 10**6
 
 
-class Killed(BaseException):
-    """Nothing of the process runs any more."""
-
-
 class Fuse:
     """Burns at the n-th step; `burnt` counts what came."""
 
     def __init__(self, steps: int) -> None:
         self._steps, self.burnt = steps, 0
 
-    def __call__(self, path: str) -> None:
+    def __call__(self, call: str, path: str) -> None:
         if path.startswith(ROOT):
             self.burnt += 1
             if self.burnt > self._steps:
                 raise Killed(path)
 
 
-class Breakable(Within):
-    """Files whose groups can be removed up to some step only."""
-
-    def rmdir(self, path: str) -> None:
-        self._before(path)
-        self._files.rmdir(path)
-
-
 class BreakableMounts(EmulatedMounts):
     """Mounts that work up to some step only."""
 
-    def __init__(self, node: Any, before: Callable[[str], None]) -> None:
+    def __init__(self, node: Any, before: Callable[[str, str], None]) -> None:
         super().__init__(node)
         self._before = before
 
     def mount(self, point: str, options: str = "") -> None:
-        self._before(point)
+        self._before("mount", point)
         super().mount(point, options)
 
     def umount(self, point: str) -> None:
-        self._before(point)
+        self._before("umount", point)
         super().umount(point)
 
 
 def machine(node: Node, fuse: Fuse) -> Host:
     mounts = BreakableMounts(node.emulated, fuse)
-    return bundle.bind(Breakable(node.files, before=fuse), node.emulated.sandbox.clock, mounts=mounts)
+    return bundle.bind(HookedFiles(node.files, fuse), node.emulated.sandbox.clock, mounts=mounts)
 
 
 def prepared(folder: Path, shape: str) -> Node:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from emulated import BOOT
-from resctrlnode import ROOT, EmulatedMounts, Node, Within
+from hooked_files import HookedFiles
+from resctrlnode import ROOT, EmulatedMounts, Node
 
 from koordlite.host.journal.journal import Journal
 from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
@@ -192,6 +193,6 @@ def test_ways_that_may_be_somebodys_alone_are_not_reached_for(make: Callable[...
     node.classes()
     node.wish(json.dumps(SOME_BANDWIDTH))
     written: list[str] = []
-    node.run(3, journal, node.agent(journal, Within(node.files, before=written.append)))
+    node.run(3, journal, node.agent(journal, HookedFiles(node.files, lambda _, path: written.append(path))))
     assert node.schemata(OWN) == {"L3": {0: 0xFF, 1: 0xFF}, "MB": {0: 40, 1: 40}}
     assert written.count(f"{ROOT}/{OWN}/schemata") == 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 from emulated import BOOT, Emulated
+from hooked_files import HookedFiles, unchanged
 
 from koordlite import plan
 from koordlite.apply import Applier, restore
@@ -19,48 +20,29 @@ from koordlite.model.picture.groups import RunState
 from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan
-from koordlite.ports import Files
 
 Make = Callable[..., Emulated]
 BE = "kubepods/besteffort"
 NAME = "vm.watermark_scale_factor"
 
 
-class Garbled:
-    """The files of a node, of which those that end so hold no value."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self.ends: tuple[str, ...] = ()
-
-    def read(self, path: str) -> bytes:
-        return b"garbage\n" if self.ends and path.endswith(self.ends) else self._files.read(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        self._files.write(path, data)
-
-    def list(self, path: str) -> Sequence[str]:
-        return self._files.list(path)
-
-    def mkdir(self, path: str) -> None:
-        self._files.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._files.rmdir(path)
+def garbled_at(end: str) -> Callable[[str, bytes], bytes]:
+    """Files that end so hold no value."""
+    return lambda path, content: b"garbage\n" if path.endswith(end) else content
 
 
 class Bench:
     """An applier whose files can be garbled between its look and its writes."""
 
     def __init__(self, node: Emulated, held: Journal) -> None:
-        self.files = Garbled(node.sandbox.files)
+        self.files = HookedFiles(node.sandbox.files)
         self.host = node.host(self.files)
         self._observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
         self.applier = Applier(self.host, node.cluster, held)
 
     def take(self, *changes: Change, garbled: str = "") -> list[AppliedStep]:
         seen = self._observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.found))
-        self.files.ends = (garbled,) if garbled else ()
+        self.files.content = garbled_at(garbled) if garbled else unchanged
         owners = {change.place: "cpusetPools" for change in changes}
         return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
 
@@ -86,7 +68,7 @@ def test_what_could_not_be_put_back_is_not_written(bench: Bench, change: Change,
     assert not step.ok
     assert "garbage" in step.error
     assert change.place not in bench.applier.ours
-    bench.files.ends = ()
+    bench.files.content = unchanged
     assert change.place not in bench.applier.found, "and what is noted can be understood"
 
 
@@ -105,7 +87,7 @@ def test_a_group_that_cannot_be_understood_keeps_no_other_from_being_put_back(em
         bench.take(
             CgroupChange(BE, "cpuset.cpus", CPUSet([0, 1])), CgroupChange("kubepods/burstable", "cpu.quota", 50_000)
         )
-        bench.files.ends = (garbled,)
+        bench.files.content = garbled_at(garbled)
         done = {str(step.place): step for step in restore(bench.host, held)}
         assert done["kubepods/burstable/cpu.quota"].ok
         assert "kubepods/burstable/cpu.quota" not in map(str, held.places)

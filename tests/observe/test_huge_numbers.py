@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from emulated import Emulated
+from hooked_files import HookedFiles, unchanged
 
 from koordlite.observe import Observer
-from koordlite.ports import Files
 
 LARGEST = 2**63 - 1
-
-
-class Underflown:
-    """The files of a node, but in memory.stat of some groups a counter went below zero, as kernels 4.x print it."""
-
-    def __init__(self, files: Files, part: str) -> None:
-        self._files, self._part = files, part
-        self.broken = True
-
-    def read(self, path: str) -> bytes:
-        raw = self._files.read(path)
-        if self.broken and self._part in path and path.endswith("memory.stat"):
-            return raw.replace(b"total_active_anon ", b"total_active_anon 1844674407370")
-        return raw
-
-    def write(self, path: str, data: bytes) -> None:
-        self._files.write(path, data)
-
-    def list(self, path: str) -> Sequence[str]:
-        return self._files.list(path)
-
-    def mkdir(self, path: str) -> None:
-        self._files.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._files.rmdir(path)
 
 
 @pytest.mark.parametrize("count", [1, 3], ids=["one pod", "more than 64 bits together"])
@@ -60,14 +32,21 @@ def test_best_effort_pods_that_ask_for_the_largest_quantity_end_no_look(
     assert seen.average.best_effort_request == 1000
 
 
+def underflow(path: str, content: bytes) -> bytes:
+    """In memory.stat of a pod's groups a counter went below zero, as kernels 4.x print it."""
+    if "uid-web" in path and path.endswith("memory.stat"):
+        return content.replace(b"total_active_anon ", b"total_active_anon 1844674407370")
+    return content
+
+
 def test_a_memory_counter_below_zero_is_no_sample(node: Emulated) -> None:
-    files = Underflown(node.sandbox.files, "uid-web")
+    files = HookedFiles(node.sandbox.files, content=underflow)
     observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0)
     for _ in range(3):
         node.sandbox.advance(1.0)
         seen = observer.observe()
     assert set(seen.usage.pods) == {"uid-crunch"}
-    files.broken = False
+    files.content = unchanged
     for _ in range(3):
         node.sandbox.advance(1.0)
         seen = observer.observe()

@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from emulated import Emulated
+from hooked_files import HookedFiles, nothing, refusing
 
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.settings import MetricsSettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, numa, pressure
-from koordlite.ports import Files
 
 ObserveShape = Callable[[str], tuple[Emulated, Observer]]
-
-
-class Without:
-    """Files of which some refuse to be read, and which counts the reads of the others."""
-
-    def __init__(self, inner: Files, word: str = "nothing", refusal: int = errno.ENOENT) -> None:
-        self._inner, self.word, self._refusal = inner, word, refusal
-        self.reads: list[str] = []
-
-    def read(self, path: str) -> bytes:
-        if self.word in path:
-            raise OSError(self._refusal, "refused", path)
-        content = self._inner.read(path)
-        self.reads.append(path)
-        return content
-
-    def list(self, path: str) -> Sequence[str]:
-        return self._inner.list(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        self._inner.write(path, data)
-
-    def mkdir(self, path: str) -> None:
-        self._inner.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._inner.rmdir(path)
 
 
 def after(node: Emulated, observer: Observer, seconds: int) -> Snapshot:
@@ -74,26 +47,38 @@ def test_a_node_of_cgroup_v1_has_that_of_the_machine(node: Emulated, observer: O
     assert set(after(node, observer, 1).pressure) == {pressure.MACHINE}
 
 
+def noting_reads(node: Emulated) -> tuple[list[str], HookedFiles]:
+    """The paths that are read, and the files to read them from."""
+    reads: list[str] = []
+
+    def content(path: str, content: bytes) -> bytes:
+        reads.append(path)
+        return content
+
+    return reads, HookedFiles(node.sandbox.files, content=content)
+
+
 @pytest.mark.parametrize("refusal", [errno.ENOENT, errno.EOPNOTSUPP, errno.EACCES])
 def test_a_kernel_without_pressure_is_no_error(node: Emulated, refusal: int) -> None:
-    observer = Observer(node.host(Without(node.sandbox.files, "pressure", refusal)), node.cluster, tasks_seconds=5.0)
+    files = HookedFiles(node.sandbox.files, look=refusing("pressure", refusal))
+    observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0)
     assert observer.observe().pressure == {}
 
 
 def test_pressure_that_comes_later_is_seen(node: Emulated) -> None:
-    files = Without(node.sandbox.files, "pressure")
+    files = HookedFiles(node.sandbox.files, look=refusing("pressure", errno.ENOENT))
     observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0)
     assert observer.observe().pressure == {}
-    files.word = "nothing"
+    files.look = nothing
     assert set(observer.observe().pressure) == {pressure.MACHINE}
 
 
 def test_pods_without_such_files_are_not_asked_for_them(node: Emulated) -> None:
-    files = Without(node.sandbox.files)
+    reads, files = noting_reads(node)
     reader = pressure.PressureReader(files, Cgroups.detect(files))
-    files.reads.clear()
+    reads.clear()
     reader.read(0.0, [f"kubepods/pod{number}" for number in range(100)])
-    assert len(files.reads) <= 3, "only the three of the machine are there"
+    assert len(reads) <= 3, "only the three of the machine are there"
 
 
 def test_pods_take_turns(observe_shape: ObserveShape) -> None:
@@ -101,16 +86,16 @@ def test_pods_take_turns(observe_shape: ObserveShape) -> None:
     for number in range(60):
         node.pod(f"p{number}", "LS", "0.1")
     node.sandbox.advance(1.0)
-    files = Without(node.sandbox.files)
+    reads, files = noting_reads(node)
     cgroups = Cgroups.detect(files)
     below = [f"{cgroups.layout.burstable}/{name}" for name in cgroups.children(cgroups.layout.burstable)]
     reader = pressure.PressureReader(files, cgroups)
     reader.read(0.0, below)
     read: list[set[str]] = []
     for second in range(1, 16):
-        files.reads.clear()
+        reads.clear()
         assert set(reader.read(float(second), below)) == {pressure.MACHINE, cgroups.layout.besteffort, *below}
-        read.append({path for path in files.reads if "-pod" in path})
+        read.append({path for path in reads if "-pod" in path})
     assert max(map(len, read)) <= 3 * pressure.AT_LEAST_PODS
     assert set().union(*read) == {
         cgroups.path(group, f"{resource}.pressure") for group in below for resource in pressure.RESOURCES
@@ -127,23 +112,23 @@ def test_memory_is_told_by_numa_node(observe_shape: ObserveShape) -> None:
 
 
 def test_memory_by_numa_node_is_read_every_five_seconds(node: Emulated) -> None:
-    files = Without(node.sandbox.files)
+    reads, files = noting_reads(node)
     observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0)
     looks = []
     for _ in range(12):
-        files.reads.clear()
+        reads.clear()
         observer.observe()
-        looks.append(any("node0/meminfo" in path for path in files.reads))
+        looks.append(any("node0/meminfo" in path for path in reads))
         node.sandbox.advance(1.0)
     # The first look reads it for the topology as well.
     assert looks == [True, *[False] * 4, True, *[False] * 4, True, False]
 
 
 def test_a_machine_without_numa_folders_has_none(node: Emulated) -> None:
-    files = Without(node.sandbox.files)
+    files = HookedFiles(node.sandbox.files)
     reader = numa.NumaMemoryReader(files, Cgroups.detect(files))
     seen = Observer(node.host(), node.cluster, tasks_seconds=5.0).observe()
-    files.word = "/node"
+    files.look = refusing("/node", errno.ENOENT)
     assert numa.MACHINE not in reader.read(0.0, seen.topology)
 
 

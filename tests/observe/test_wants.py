@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 import msgspec
 import pytest
 from emulated import Emulated
+from hooked_files import Hook, HookedFiles, nothing, refusing
 
 from koordlite import changes, strategies
 from koordlite.model.picture.groups import Found, RunState
@@ -15,7 +17,6 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, wants
 from koordlite.observe.wants import Wants
-from koordlite.ports import Files
 
 
 def looks(node: Emulated, asking: Wants, count: int) -> list[Snapshot]:
@@ -89,43 +90,17 @@ status: {phase: Running}
 OPTIONAL = {"cpu.cfs_burst_us", "memory.min", "memory.low", "memory.high", "cpu.idle", "cpu.stat", "min_free_kbytes"}
 
 
-class Noting:
-    """Files that note the names of what is read, and of which some may not be there."""
-
-    def __init__(self, inner: Files, absent: str = "") -> None:
-        self._inner, self.absent = inner, absent
-        self.names: set[str] = set()
-
-    def read(self, path: str) -> bytes:
-        name = path.rpartition("/")[2]
-        self.names.add(name)
-        if name == self.absent:
-            raise FileNotFoundError(2, "No such file or directory", path)
-        return self._inner.read(path)
-
-    def list(self, path: str) -> Sequence[str]:
-        return self._inner.list(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        self._inner.write(path, data)
-
-    def mkdir(self, path: str) -> None:
-        self._inner.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._inner.rmdir(path)
-
-
-def watching(node: Emulated, files: Noting) -> Observer:
+def watching(node: Emulated, look: Hook = nothing) -> Observer:
     """Looks on behalf of every strategy there is."""
-    return Observer(node.host(files), node.cluster, tasks_seconds=5.0, wanted=wants.of(strategies.discover()))
+    files, wanted = HookedFiles(node.sandbox.files, look=look), wants.of(strategies.discover())
+    return Observer(node.host(files), node.cluster, tasks_seconds=5.0, wanted=wanted)
 
 
 def test_what_only_matters_when_it_is_configured_is_not_read_before(node: Emulated) -> None:
-    files = Noting(node.sandbox.files)
-    observer = watching(node, files)
+    names: set[str] = set()
+    observer = watching(node, lambda _call, path: names.add(path.rpartition("/")[2]))
     observer.observe()
-    assert not files.names & OPTIONAL
+    assert not names & OPTIONAL
 
 
 @pytest.mark.parametrize(
@@ -145,20 +120,20 @@ def test_what_only_matters_when_it_is_configured_is_not_read_before(node: Emulat
 def test_what_is_configured_is_read_from_the_next_look_on(
     node: Emulated, key: str, strategy: dict[str, object], files_read: set[str]
 ) -> None:
-    files = Noting(node.sandbox.files)
-    observer = watching(node, files)
+    names: set[str] = set()
+    observer = watching(node, lambda _call, path: names.add(path.rpartition("/")[2]))
     observer.observe()
     node.raw_slo({key: {"clusterStrategy": strategy}})
     node.sandbox.advance(1.0)
     observer.observe()
-    assert files_read <= files.names
+    assert files_read <= names
 
 
 def test_throttling_is_read_of_pods_with_a_limit_that_may_burst(node: Emulated) -> None:
     node.raw_slo({"cpu-burst-config": {"clusterStrategy": {"policy": "auto"}}})
     (node.folder / "pod-limited.yaml").write_text(LIMITED)
     node.sandbox.advance(1.0)
-    observer = watching(node, Noting(node.sandbox.files))
+    observer = watching(node)
     for _ in range(3):
         seen = observer.observe()
         node.sandbox.advance(1.0)
@@ -170,7 +145,7 @@ def test_throttling_is_read_of_pods_with_a_limit_that_may_burst(node: Emulated) 
 
 
 def test_what_holds_a_value_of_ours_is_read_though_nobody_asks_any_more(node: Emulated) -> None:
-    observer = watching(node, Noting(node.sandbox.files))
+    observer = watching(node)
     held = {"kubepods/besteffort/cpu.idle": Found(0, "cpuIdentity"), "system/vm.min_free_kbytes": Found(1, "x")}
     found = {changes.parse(place): each for place, each in held.items()}
     seen = observer.observe(lambda *_: RunState(found=found))
@@ -179,12 +154,12 @@ def test_what_holds_a_value_of_ours_is_read_though_nobody_asks_any_more(node: Em
 
 
 def test_a_file_that_comes_later_is_read_from_then_on(node: Emulated) -> None:
-    files = Noting(node.sandbox.files, absent="cpu.idle")
+    files = HookedFiles(node.sandbox.files, look=refusing("/cpu.idle", errno.ENOENT))
     observer = Observer(
         node.host(files), node.cluster, tasks_seconds=5.0, wanted=lambda *_: Wants(frozenset({"cpu.idle"}))
     )
     assert "cpu.idle" not in observer.observe().cgroups["kubepods/besteffort"].values
-    files.absent = ""
+    files.look = nothing
     node.sandbox.advance(1.0)
     assert "cpu.idle" in observer.observe().cgroups["kubepods/besteffort"].values
 

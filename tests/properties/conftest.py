@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cyaml
 import pytest
 from emulated import BOOT, Emulated
+from hooked_files import HookedFiles
 
 from koordlite.agent import Agent
 from koordlite.apply import restore
@@ -36,15 +37,13 @@ class Write:
     ok: bool
 
 
-class Watched:
+class Watched(HookedFiles):
     """`ports.Files` that keeps every write to a cgroup and lets somebody look right after each."""
 
     def __init__(self, files: Tree, look: Callable[[str], None]) -> None:
-        self._files, self._look = files, look
+        super().__init__(files)
+        self._after = look
         self.writes: list[Write] = []
-
-    def read(self, path: str) -> bytes:
-        return self._files.read(path)
 
     def write(self, path: str, data: bytes) -> None:
         ok = False
@@ -54,16 +53,7 @@ class Watched:
         finally:
             if path.startswith(CGROUPS):
                 self.writes.append(Write(path, data.decode().strip(), ok))
-                self._look(path)
-
-    def list(self, path: str) -> Sequence[str]:
-        return self._files.list(path)
-
-    def mkdir(self, path: str) -> None:
-        self._files.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._files.rmdir(path)
+                self._after(path)
 
 
 class Life:

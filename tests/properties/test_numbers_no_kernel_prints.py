@@ -4,12 +4,13 @@ whole. What is put back is then as good as what was read."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from emulated import Emulated
+from hooked_files import HookedFiles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
@@ -27,11 +28,11 @@ WHOLE = [b"", b"\n", b"0\n", b"-1\n", b"garbage\n", b"\x00", b"a b c d\n", b"max
 WHOLE += [b"9" * 400, b"0-99999999999\n", b"some avg10=nan avg60=inf avg300=1e400 total=-1\n", b"cpu 1 2 3\n"]
 
 
-class Spoilt:
+class Spoilt(HookedFiles):
     """The files of a node, some of which read as something else, always or every other time."""
 
     def __init__(self, files: Files) -> None:
-        self._files = files
+        super().__init__(files)
         self.seen: dict[str, int] = {}
         self.spoils: dict[str, Spoil] = {}
         self.every = 1
@@ -41,18 +42,6 @@ class Spoilt:
         self.seen[path] = self.seen.get(path, 0) + 1
         spoil = self.spoils.get(path.rpartition("/")[2])
         return spoil(raw) if spoil and self.seen[path] % self.every == 0 else raw
-
-    def write(self, path: str, data: bytes) -> None:
-        self._files.write(path, data)
-
-    def list(self, path: str) -> Sequence[str]:
-        return self._files.list(path)
-
-    def mkdir(self, path: str) -> None:
-        self._files.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._files.rmdir(path)
 
 
 def all_of_it(text: bytes) -> Spoil:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hooked_files import HookedFiles, refusing
 
 from koordlite.resctrl import info
 from koordlite.resctrl.filesystem import ResctrlFS
@@ -48,29 +49,18 @@ AMD = {
 }
 
 
-class Refusing:
+class Refusing(HookedFiles):
     """A machine whose kernel refuses every change, or `only` one text, and says why in last_cmd_status."""
 
     def __init__(self, machine: Rooted, number: int, status: str = "ok\n", *, only: bytes | None = None) -> None:
-        self.machine = machine.plant({f"{ROOT}/info/last_cmd_status": status})
-        self.number, self.only = number, only
-
-    def read(self, path: str) -> bytes:
-        return self.machine.read(path)
-
-    def list(self, path: str) -> list[str]:
-        return list(self.machine.list(path))
+        super().__init__(machine.plant({f"{ROOT}/info/last_cmd_status": status}), refusing("", number))
+        self._only = only
 
     def write(self, path: str, data: bytes) -> None:
-        if self.only in (None, data):
-            raise OSError(self.number, os.strerror(self.number), path)
-        self.machine.write(path, data)
-
-    def mkdir(self, path: str) -> None:
-        raise OSError(self.number, os.strerror(self.number), path)
-
-    def rmdir(self, path: str) -> None:
-        raise OSError(self.number, os.strerror(self.number), path)
+        if self._only in (None, data):
+            super().write(path, data)
+        else:
+            self._files.write(path, data)
 
 
 def test_intel_capabilities_and_groups(machine: Rooted) -> None:

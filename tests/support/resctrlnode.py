@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,26 +101,3 @@ class Node:
                 "resource-qos-config": {"clusterStrategy": {name: RESCTRL[name] for name in names}},
             }
         )
-
-
-class Within:
-    """The files of a machine; `before` sees every write and mkdir ahead and may act itself; some files are absent."""
-
-    def __init__(self, files: Any, before: Callable[[str], None] = lambda path: None, absent: str = "?") -> None:
-        self._files, self._before, self._absent = files, before, absent
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
-
-    def read(self, path: str) -> Any:
-        if path.endswith(self._absent):
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
-        return self._files.read(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        self._before(path)
-        self._files.write(path, data)
-
-    def mkdir(self, path: str) -> None:
-        self._before(path)
-        self._files.mkdir(path)

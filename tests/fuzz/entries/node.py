@@ -11,6 +11,7 @@ from random import Random
 
 import msgspec
 from emulated import BOOT, Emulated
+from hooked_files import HookedFiles, unchanged
 from prometheus_client import generate_latest
 
 from koordlite.apply import restore
@@ -18,7 +19,7 @@ from koordlite.host.journal import journal
 from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import UNREADABLE, JournalError
 from koordlite.model.wire import objects
-from koordlite.ports import ClusterView, Files
+from koordlite.ports import ClusterView
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.tick import Tick
 from tests.fuzz import mutate
@@ -33,30 +34,6 @@ FILES = {
 }
 
 
-class Spoilt:
-    """The files of a node; those of one name read as something else."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self.name, self.content = "", b""
-
-    def read(self, path: str) -> bytes:
-        raw = self._files.read(path)
-        return self.content if self.name and path.rpartition("/")[2] == self.name else raw
-
-    def write(self, path: str, data: bytes) -> None:
-        self._files.write(path, data)
-
-    def list(self, path: str) -> Sequence[str]:
-        return self._files.list(path)
-
-    def mkdir(self, path: str) -> None:
-        self._files.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self._files.rmdir(path)
-
-
 class Bench:
     """An agent that goes on from input to input, as on a node."""
 
@@ -68,7 +45,7 @@ class Bench:
         self.node.pod("batch", "BE", "greedy", memory="1Gi")
         self.node.host()
         self.found = self.node.programmed()
-        self.files = Spoilt(self.node.sandbox.files)
+        self.files = HookedFiles(self.node.sandbox.files)
         self.journal = self.node.journal()
         self.guest: objects.PodObject | None = None
         self._view = self.node.cluster.view
@@ -110,7 +87,7 @@ class Bench:
         if self._count % 50:
             return
         generate_latest(self._metrics.registry)
-        self.guest, self.files.name = None, ""
+        self.guest, self.files.content = None, unchanged
         self.tick(2)
         refused = [step for step in self.agent.put_back() if not step.ok]
         assert not exactly or not refused, refused
@@ -148,12 +125,12 @@ def kernel_file(raw: bytes) -> str:
     head, _, content = raw.partition(b"\n")
     shape, _, name = head.decode(errors="replace").partition(" ")
     made = bench(shape if shape in FILES else "small", "files")
-    made.files.name, made.files.content = name, content
+    made.files.content = lambda path, raw: content if path.rpartition("/")[2] == name else raw
     try:
         tick = made.tick(2)
         outcome = f"{tick.status} {tick.because[:16]} {len(tick.problems)}"
     finally:
-        made.files.name = ""
+        made.files.content = unchanged
     made.served(made.tick(2))
     made.restored(exactly=False)
     return f"{name[:20]} {outcome}"

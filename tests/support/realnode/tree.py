@@ -47,6 +47,12 @@ def mounts() -> tuple[int, dict[str, pathlib.Path]]:
     return 2, dict.fromkeys(CONTROLLERS, unified)
 
 
+def _hierarchies() -> set[pathlib.Path]:
+    """Every hierarchy of this machine: a container runtime makes its groups in all of them."""
+    lines = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    return {pathlib.Path(m[1]) for m in lines if m[2] in ("cgroup", "cgroup2")}
+
+
 class Load:
     """A process whose share of a CPU a test sets."""
 
@@ -186,6 +192,9 @@ class Tree:
         self.end(*self._loads)
         for group in sorted({*self._walk("cpuset"), *self._walk("cpu"), self._base}, reverse=True):
             self._rmdir(group)
+        for point in _hierarchies() - set(self.points.values()):
+            for folder, _, _ in os.walk(point / self._base, topdown=False):
+                until(lambda folder=pathlib.Path(folder): _removed(folder), f"{folder} can be removed", seconds=3)
         self._scratch.cleanup()
 
     def _walk(self, controller: str) -> Iterator[str]:
