@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from koordlite import config, plan, reflex, strategies, wake
+from koordlite import config, fast_path, plan, strategies, wakeup
 from koordlite.apply import Applier, Watching, log_refused, log_restored
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
@@ -30,11 +30,11 @@ from koordlite.model.status import AppliedStep, FreshUse, NRIState, Pause
 from koordlite.observe import Observer, prediction, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster, News
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.report import health
 from koordlite.report import tick as ticks
 from koordlite.report.tick import Tick
-from koordlite.wake import Waker
+from koordlite.wakeup import Waker
 
 if TYPE_CHECKING:
     from koordlite.creation import Creation
@@ -102,9 +102,9 @@ class Agent:
         """The pause that holds."""
         self._last: Tick | None = None
         self.modes = {name: section.mode for name, section in settings.strategies.items()}
-        self.seen: Snapshot | None = None
+        self.snapshot: Snapshot | None = None
         """The last picture."""
-        self.judged: Moment | None = None
+        self.judged: RoundRecord | None = None
         """What the last round decided on, and what it decided; None when there was no picture."""
 
     def take_over(self) -> tuple[AppliedStep, ...]:
@@ -158,7 +158,7 @@ class Agent:
         self._guard = guard or self._guard
         self.take_over()
         agent = self._settings.agent
-        self._waker = wake.open_waker(
+        self._waker = wakeup.open_waker(
             self._host, agent.reaction, hertz=agent.reaction_hertz, cpu_percent=agent.reaction_cpu_percent
         )
         self._waker.service_counters = self._observer.service_counters
@@ -182,19 +182,19 @@ class Agent:
 
         None when there is no last picture.
         """
-        if self.seen is None or self._last is None or self.paused:
+        if self.snapshot is None or self._last is None or self.paused:
             return None
         began, last = time.perf_counter(), self._last
-        seen = self._observer.observe_surge(self.seen, use, self._recall)
-        fresh = reflex.allowed(d for rule in strategies.limiting() for d in self._judge(rule, seen))
+        snapshot = self._observer.observe_surge(self.snapshot, use, self._recall)
+        fresh = fast_path.allowed(d for rule in strategies.limiting() for d in self._judge(rule, snapshot))
         self._remember(fresh)
-        applied, because = self._apply(plan.make(fresh, seen.cgroups), seen)
-        self.judged = self._moment(seen, fresh, applied, woken=True)
-        decisions = reflex.merged(last.decisions, fresh)
-        tick = self._report(seen, decisions, (*last.applied, *applied), began, because)
+        applied, because = self._apply(plan.make(fresh, snapshot.cgroups), snapshot)
+        self.judged = self._moment(snapshot, fresh, applied, woken=True)
+        decisions = fast_path.merged(last.decisions, fresh)
+        tick = self._report(snapshot, decisions, (*last.applied, *applied), began, because)
         tick = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
         self._last = tick
-        self._attend(seen, decisions, applied)
+        self._attend(snapshot, decisions, applied)
         return tick
 
     def begin(self, groups: Collection[str]) -> Tick | None:
@@ -203,31 +203,33 @@ class Agent:
         before, last, began = self.judged, self._last, time.perf_counter()
         if before is None or before.still or last is None or self.paused:
             return None
-        seen = self._observer.observe_new(before.seen, groups, self._recall)
-        self._show(seen)
-        fresh = reflex.new_groups(before.seen, seen, groups)
-        sight, asking = reflex.sights(seen, fresh), reflex.asked(self._enforced)
+        snapshot = self._observer.observe_new(before.snapshot, groups, self._recall)
+        self._show(snapshot)
+        fresh = fast_path.new_groups(before.snapshot, snapshot, groups)
+        sight, asking = fast_path.sights(snapshot, fresh), fast_path.asked(self._enforced)
         found = strategies.in_turn(
             self._settings.strategies,
             lambda rule, asked: self._judge(rule, sight(rule), asked, early=True) if rule.name in asking else (),
         )
-        decided = reflex.about(found, fresh)
-        self._waker.new_groups.looked(seen, time.perf_counter() - began)
+        decided = fast_path.about(found, fresh)
+        self._waker.new_groups.looked(snapshot, time.perf_counter() - began)
         if not decided:
             return None
-        applied, because = self._apply(plan.make(decided, seen.cgroups), seen, new=fresh)
-        self.seen = seen
-        judged = self._moment(seen, decided, applied, woken=True)
+        applied, because = self._apply(plan.make(decided, snapshot.cgroups), snapshot, new=fresh)
+        self.snapshot = snapshot
+        judged = self._moment(snapshot, decided, applied, woken=True)
         self.judged = msgspec.structs.replace(judged, new_groups=tuple(sorted(fresh)))
-        tick = self._report(seen, reflex.added(last.decisions, decided), (*last.applied, *applied), began, because)
+        tick = self._report(
+            snapshot, fast_path.added(last.decisions, decided), (*last.applied, *applied), began, because
+        )
         tick = self._last = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
         return tick
 
-    def _attend(self, seen: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...]) -> None:
+    def _attend(self, snapshot: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...]) -> None:
         """What the wait that comes now watches."""
         band = self._settings.agent.reaction_band_percent
-        edge = reflex.edge_milli(decisions, applied, seen, modes=self._modes_in_force, band_percent=band)
-        self._waker.watch(seen, edge if self._applier.writes and not self.paused else None)
+        edge = fast_path.edge_milli(decisions, applied, snapshot, modes=self._modes_in_force, band_percent=band)
+        self._waker.watch(snapshot, edge if self._applier.writes and not self.paused else None)
 
     def _loop(self, on_tick: Callable[[Tick], None], seconds: float | None) -> None:
         clock, interval = self._host.clock, self._settings.agent.interval_seconds
@@ -272,7 +274,7 @@ class Agent:
         if self._node_unread and self._cluster.view().node is not None:
             self.take_over()  # Only now is it known what an earlier run left on the Node.
         try:
-            seen = self.seen = self._observer.observe(self._recall)
+            snapshot = self.snapshot = self._observer.observe(self._recall)
         except (OSError, ValueError, KoordliteError) as error:
             self._say("picture", f"no picture of the node: {error}")
             self._waker.watch(None, None)
@@ -280,39 +282,43 @@ class Agent:
             self._show(None)
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self._said.pop("picture", None)
-        still = self._stands_still(seen)
-        decisions = strategies.in_turn(self._settings.strategies, lambda rule, asked: self._judge(rule, seen, asked))
+        still = self._stands_still(snapshot)
+        decisions = strategies.in_turn(
+            self._settings.strategies, lambda rule, asked: self._judge(rule, snapshot, asked)
+        )
         self._remember(decisions)
         enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
-        made = plan.make(enforced, seen.cgroups)
+        made = plan.make(enforced, snapshot.cgroups)
         # Before our own writes: the picture shows what stood there then.
-        foreign = self._applier.foreign_writes(seen)
-        applied, because = self._apply(made, seen)
+        foreign = self._applier.foreign_writes(snapshot)
+        applied, because = self._apply(made, snapshot)
         applied = (*(self.creation.take() if self.creation else ()), *applied)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
-        judged = self._moment(seen, decisions, applied)
+        judged = self._moment(snapshot, decisions, applied)
         self.judged = msgspec.structs.replace(judged, still=still, released=released)
-        self._show(None if still and self.paused is None else seen)
-        tick = self._report(seen, decisions, applied, began, because)
+        self._show(None if still and self.paused is None else snapshot)
+        tick = self._report(snapshot, decisions, applied, began, because)
         problems = (
-            *seen.problems,
+            *snapshot.problems,
             *self._journal_problems,
             *self._pauses.problems,
             *(conflict.problem for conflict in made.conflicts),
         )
-        tick = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=self._applier.trouble(seen.time))
+        tick = dataclasses.replace(
+            tick, problems=problems, foreign=foreign, troubles=self._applier.trouble(snapshot.time)
+        )
         self._last = tick
-        self._attend(seen, decisions, applied)
+        self._attend(snapshot, decisions, applied)
         return tick
 
-    def _show(self, seen: Snapshot | None) -> None:
+    def _show(self, snapshot: Snapshot | None) -> None:
         """Let a runtime that asks by NRI be answered by this picture; None: by none."""
         if self.creation is not None:
-            self.creation.publish(seen, self._modes_in_force, self._settings.strategies)
+            self.creation.publish(snapshot, self._modes_in_force, self._settings.strategies)
 
     def _report(
         self,
-        seen: Snapshot,
+        snapshot: Snapshot,
         decisions: tuple[Decision, ...],
         applied: tuple[AppliedStep, ...],
         began: float,
@@ -321,7 +327,7 @@ class Agent:
         stale_seconds = self._settings.agent.stale_seconds
         nri = self.creation.state if self.creation else NRIState()
         tick = ticks.build(
-            seen,
+            snapshot,
             decisions,
             applied=applied,
             modes=self._modes_in_force,
@@ -332,17 +338,17 @@ class Agent:
             because=because
             or self._unjournaled
             or self._unreleased
-            or health.degradation(seen, decisions, self._waker.state, stale_seconds)
+            or health.degradation(snapshot, decisions, self._waker.state, stale_seconds)
             or health.without_nri(nri),
         )
         tick = dataclasses.replace(tick, faults=self._guard.past, nri=nri)
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
 
-    def _stands_still(self, seen: Snapshot) -> bool:
+    def _stands_still(self, snapshot: Snapshot) -> bool:
         """Whether nothing may be written in this tick: paused (what is given back, is so here), or half a picture."""
-        paused, self._unreleased = self._look_for_pause(seen.node), ""
+        paused, self._unreleased = self._look_for_pause(snapshot.node), ""
         if paused is None and not self._overdue:
-            unknown = ", ".join(w.name for w in seen.watches if w.name in _WHOLE and w.age_seconds is None)
+            unknown = ", ".join(w.name for w in snapshot.watches if w.name in _WHOLE and w.age_seconds is None)
             self._taking_over, self._awaited = self._taking_over and bool(unknown or self._awaited), unknown
             why = f"what an earlier run left stays until these are known: {unknown or 'use of pods'}"
             self._unreleased = why if self._taking_over else ""
@@ -381,15 +387,15 @@ class Agent:
 
     def _moment(
         self,
-        seen: Snapshot,
+        snapshot: Snapshot,
         decisions: tuple[Decision, ...],
         applied: tuple[AppliedStep, ...],
         *,
         woken: bool = False,
-    ) -> Moment:
-        return Moment(
+    ) -> RoundRecord:
+        return RoundRecord(
             wall=self._host.clock.wall(),
-            seen=seen,
+            snapshot=snapshot,
             settings=self._settings.strategies,
             woken=woken,
             decisions=decisions,
@@ -410,11 +416,11 @@ class Agent:
         return [name for name, mode in self.modes.items() if mode == "enforce"]
 
     def _judge(
-        self, rule: strategies.Strategy, seen: Snapshot, asked: frozenset[str] = frozenset(), *, early: bool = False
+        self, rule: strategies.Strategy, snapshot: Snapshot, asked: frozenset[str] = frozenset(), *, early: bool = False
     ) -> tuple[Decision, ...]:
         try:
             answers = self._early if early else self._answers
-            found = answers.of(rule, seen, self._settings.strategies, asked)
+            found = answers.of(rule, snapshot, self._settings.strategies, asked)
         except Exception as error:
             if self._said.get(rule.name) != repr(error):
                 LOG.exception("strategy %s failed", rule.name)
@@ -433,15 +439,15 @@ class Agent:
             self._said.pop(f"subjects of {rule.name}", None)
 
     def _apply(
-        self, made: plan.Plan, seen: Snapshot, *, new: Collection[str] = ()
+        self, made: plan.Plan, snapshot: Snapshot, *, new: Collection[str] = ()
     ) -> tuple[tuple[AppliedStep, ...], str]:
         """The steps taken, and why the agent is degraded when it could not take them all; groups in `new` have just
         been made."""
         if not made.steps:
             return (), ""
         try:
-            self._applier.begin(new, seen)
-            applied = self._applier.apply(made, seen, tidy=not new)
+            self._applier.begin(new, snapshot)
+            applied = self._applier.apply(made, snapshot, tidy=not new)
         except (OSError, KoordliteError) as error:
             self._say("apply", f"nothing was written: {error}")
             return (), f"nothing was written: {error}"

@@ -16,7 +16,7 @@ from typing import cast
 
 import msgspec
 
-from koordlite import nri, plan, reflex, strategies
+from koordlite import fast_path, nri, plan, strategies
 from koordlite.apply import inherited
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
@@ -62,7 +62,7 @@ _NEW_TID = 0
 class _Basis(msgspec.Struct, frozen=True):
     """What the last round knew, for the thread that answers."""
 
-    seen: Snapshot
+    snapshot: Snapshot
     modes: Mapping[str, str]
     """Those in force: a pause makes every rule observe."""
     settings: Mapping[str, StrategySettings]
@@ -108,10 +108,10 @@ class Creation(nri.Handler):
     # ── the agent's side ──
 
     def publish(
-        self, seen: Snapshot | None, modes: Mapping[str, str], settings: Mapping[str, StrategySettings]
+        self, snapshot: Snapshot | None, modes: Mapping[str, str], settings: Mapping[str, StrategySettings]
     ) -> None:
         """Judge by this picture from now on; None: there is none, and nothing is set."""
-        self._basis = None if seen is None else _Basis(seen, modes, settings)
+        self._basis = None if snapshot is None else _Basis(snapshot, modes, settings)
 
     @contextlib.contextmanager
     def serving(self, path: str, index: str) -> Iterator[None]:
@@ -195,15 +195,15 @@ class Creation(nri.Handler):
             return self._left("unknownGroup")
         self._note_name(group, container)
         basis, asked = self._basis, container.linux
-        if basis is None or self._host.clock.monotonic() - basis.seen.time > STALE_SECONDS:
+        if basis is None or self._host.clock.monotonic() - basis.snapshot.time > STALE_SECONDS:
             return self._left("noPicture")
         resources = (asked and asked.resources) or LinuxResources()
         present = self._initial(group, resources)
         question = _Question(pod, container, group, present, asked.oom_score_adj if asked else None)
         enforced, observed = self._judged(basis, question)
-        verdict = self._settable(basis.seen, group, enforced, present)
+        verdict = self._settable(basis.snapshot, group, enforced, present)
         if verdict.is_empty:
-            if not self._settable(basis.seen, group, observed, present).is_empty:
+            if not self._settable(basis.snapshot, group, observed, present).is_empty:
                 return self._left("wouldAdjust")
             return self._left("asItIs")
         adjust = nri.ContainerAdjustment(
@@ -218,7 +218,7 @@ class Creation(nri.Handler):
     def update(self, pod: PodSandbox, container: Container, resources: LinuxResources) -> Answer:
         """What we hold of what kubelet changes; its value is what would stand there without us from now on."""
         group, basis = self._group(pod, container), self._basis
-        if group is None or basis is None or self._host.clock.monotonic() - basis.seen.time > STALE_SECONDS:
+        if group is None or basis is None or self._host.clock.monotonic() - basis.snapshot.time > STALE_SECONDS:
             return self._left("noPicture" if group else "unknownGroup")
         named = self._named(group, resources)
         try:
@@ -232,13 +232,13 @@ class Creation(nri.Handler):
             values={**before.values, **{k: cast(int, v) for k, v in named.items() if k in before.values}},
         )
         enforced, observed = self._judged(basis, _Question(pod, container, group, present))
-        verdict = self._settable(basis.seen, group, enforced, present)
+        verdict = self._settable(basis.snapshot, group, enforced, present)
         verdict.values = {field: value for field, value in verdict.values.items() if field in named}
         verdict.oom_score, verdict.rdt = None, ""  # Fixed at creation.
         if self._journal is not None:
             self._journal.amend(self._entries(group, named, {}, _recorded(self._journal, group)))
         if verdict.is_empty:
-            would = self._settable(basis.seen, group, observed, present).values.keys() & named.keys()
+            would = self._settable(basis.snapshot, group, observed, present).values.keys() & named.keys()
             return self._left("wouldAdjust" if would else "asItIs")
         return self._ours(
             group,
@@ -251,11 +251,11 @@ class Creation(nri.Handler):
 
     def _judged(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
         """What the rules decide of the container, those that are enforced and those that observe."""
-        seen = self._with(basis.seen, question)
-        if seen is None:
+        snapshot = self._with(basis.snapshot, question)
+        if snapshot is None:
             return [], []
-        sight = reflex.sights(seen, (question.group,))
-        asking = reflex.asked([name for name, mode in basis.modes.items() if mode != "off"])
+        sight = fast_path.sights(snapshot, (question.group,))
+        asking = fast_path.asked([name for name, mode in basis.modes.items() if mode != "off"])
         decisions = strategies.in_turn(
             basis.settings,
             lambda rule, asked: (
@@ -266,42 +266,42 @@ class Creation(nri.Handler):
         observed = [d for d in decisions if basis.modes.get(d.strategy) == "observe"]
         return enforced, observed
 
-    def _with(self, seen: Snapshot, question: _Question) -> Snapshot | None:
+    def _with(self, snapshot: Snapshot, question: _Question) -> Snapshot | None:
         """The picture with the container in it; None when its pod is not what the picture says."""
         pod, container, group = question.pod, question.container, question.group
         oom = question.oom_score
-        known = next((each for each in seen.pods if each.uid == pod.uid), None)
+        known = next((each for each in snapshot.pods if each.uid == pod.uid), None)
         parent = group.rpartition("/")[0]
         if known is not None and not any(each.name == container.name for each in known.containers):
             return None  # Another pod of this uid, or an ephemeral container.
         judged = known or _from_runtime(pod, container, self._kube_qos(parent))
         if judged is None:
             return None
-        place = seen.places.get(judged.uid) or PodGroups(parent, {})
+        place = snapshot.places.get(judged.uid) or PodGroups(parent, {})
         if place.group != parent:
             return None
         others = tuple(each for each in place.sandboxes if each != group)
         place = PodGroups(parent, {**place.containers, container.name: group}, others)
-        cgroups = {**seen.cgroups, group: question.present}
+        cgroups = {**snapshot.cgroups, group: question.present}
         if parent not in cgroups:
             try:
                 cgroups[parent] = self._host.cgroups.state(parent, ("cpu.shares", "memory.limit"))
             except (OSError, ValueError):
                 return None
-        threads = {**seen.resctrl.threads, group: (_NEW_TID,)}
+        threads = {**snapshot.resctrl.threads, group: (_NEW_TID,)}
         return dataclasses.replace(
-            seen,
-            pods=seen.pods if known else (*seen.pods, judged),
-            places={**seen.places, judged.uid: place},
+            snapshot,
+            pods=snapshot.pods if known else (*snapshot.pods, judged),
+            places={**snapshot.places, judged.uid: place},
             cgroups=cgroups,
-            oom_scores={**seen.oom_scores, group: () if oom is None else (Process(_NEW_TID, 0, oom),)},
-            resctrl=dataclasses.replace(seen.resctrl, threads=threads),
+            oom_scores={**snapshot.oom_scores, group: () if oom is None else (Process(_NEW_TID, 0, oom),)},
+            resctrl=dataclasses.replace(snapshot.resctrl, threads=threads),
         )
 
-    def _settable(self, seen: Snapshot, group: str, decisions: Sequence[Decision], present: Cgroup) -> _Verdict:
+    def _settable(self, snapshot: Snapshot, group: str, decisions: Sequence[Decision], present: Cgroup) -> _Verdict:
         """What of the decisions the runtime can be asked for without risk to the container's start."""
         verdict = _Verdict()
-        made = plan.make(reflex.about(decisions, (group,)), {**seen.cgroups, group: present})
+        made = plan.make(fast_path.about(decisions, (group,)), {**snapshot.cgroups, group: present})
         for change in made.steps:
             if isinstance(change, CgroupChange) and change.field in _FIELDS and not change.gives_back:
                 verdict.values[change.field] = change.value  # A set comes twice: widened, then as it is to be.
@@ -309,30 +309,32 @@ class Creation(nri.Handler):
         verdict.values = {
             field: value
             for field, value in verdict.values.items()
-            if cgroup.present(present, field) not in (None, value) and self._is_safe(seen, group, field, value)
+            if cgroup.present(present, field) not in (None, value) and self._is_safe(snapshot, group, field, value)
         }
         for change in (change for decision in decisions for change in decision.changes):
             if isinstance(change, OOMScoreChange) and change.pid == _NEW_TID and not change.gives_back:
                 verdict.oom_score = change.value
             elif isinstance(change, TasksChange) and _NEW_TID in change.tids and "/" not in change.group:
                 # Only a group of ours: with it the class ends, and so its threads are back where they would be.
-                is_there = change.group in seen.resctrl.groups and GROUP.place(change.group) in seen.ours
+                is_there = change.group in snapshot.resctrl.groups and GROUP.place(change.group) in snapshot.ours
                 verdict.rdt = change.group if is_there else ""
         return verdict
 
-    def _is_safe(self, seen: Snapshot, group: str, field: CgroupField, value: CPUSet | int) -> bool:
+    def _is_safe(self, snapshot: Snapshot, group: str, field: CgroupField, value: CPUSet | int) -> bool:
         """Whether no kernel refuses the value in a new group below those that are there, now and in a moment."""
         above = [group.rpartition("/")[0]]
-        while above[-1] not in (seen.layout.kubepods, ""):
+        while above[-1] not in (snapshot.layout.kubepods, ""):
             above.append(above[-1].rpartition("/")[0])
         if field == "cpuset.cpus":
             # Best effort's set moves every second, and a group that names none has that of the group above.
-            if group.startswith(f"{seen.layout.besteffort}/") or not value:
+            if group.startswith(f"{snapshot.layout.besteffort}/") or not value:
                 return False
             cpus = cast(CPUSet, value)
-            return seen.layout.version == 2 or all(not cpus - each and cpus != each for each in self._sets(above[:1]))
+            return snapshot.layout.version == 2 or all(
+                not cpus - each and cpus != each for each in self._sets(above[:1])
+            )
         if field == "cpu.quota":
-            if seen.layout.version == 2 or value == UNLIMITED:
+            if snapshot.layout.version == 2 or value == UNLIMITED:
                 return value == UNLIMITED or cast(int, value) >= LEAST_QUOTA_US
             quotas = [self._host.cgroups.state(each).quota_us for each in above if self._host.cgroups.exists(each)]
             return cast(int, value) >= LEAST_QUOTA_US and all(
@@ -341,16 +343,16 @@ class Creation(nri.Handler):
         if field == "cpu.shares":
             return MIN_SHARES <= cast(int, value) <= MAX_SHARES
         # With the limit the runtime sets that of memory and swap, which nobody would put back.
-        return cast(int, value) >= LEAST_MEMORY and not self._counts_swap(seen)
+        return cast(int, value) >= LEAST_MEMORY and not self._counts_swap(snapshot)
 
     def _sets(self, groups: Iterable[str]) -> list[CPUSet]:
         raw = [self._host.cgroups.read_present(each, "cpuset.cpus") for each in groups]
         return [cast(CPUSet, self._host.cgroups.decode("cpuset.cpus", each)) for each in raw if each is not None]
 
-    def _counts_swap(self, seen: Snapshot) -> bool:
+    def _counts_swap(self, snapshot: Snapshot) -> bool:
         """Whether the kernel has a limit of memory and swap together that follows the limit of memory."""
-        limit = self._host.cgroups.path(seen.layout.kubepods, "memory.limit")
-        name = "memory.memsw.limit_in_bytes" if seen.layout.version == 1 else "memory.swap.max"
+        limit = self._host.cgroups.path(snapshot.layout.kubepods, "memory.limit")
+        name = "memory.memsw.limit_in_bytes" if snapshot.layout.version == 1 else "memory.swap.max"
         try:
             self._host.files.read(f"{limit.rpartition('/')[0]}/{name}")
         except OSError:

@@ -72,12 +72,12 @@ class Unchanged:
         self._each[name] = given, held, values
         return values
 
-    def judged(self, name: str, seen: Snapshot, inputs: tuple[object, ...], work: Callable[[Snapshot], T]) -> T:
-        """As `of`. The inputs are also those parts of `seen` which `work` looked at."""
-        parts = tuple(getattr(seen, part) for part in self._looked_at.get(name, ()))
+    def judged(self, name: str, snapshot: Snapshot, inputs: tuple[object, ...], work: Callable[[Snapshot], T]) -> T:
+        """As `of`. The inputs are also those parts of `snapshot` which `work` looked at."""
+        parts = tuple(getattr(snapshot, part) for part in self._looked_at.get(name, ()))
         kept = self._worked_out.get(name)
         if kept is None or not _are_same(kept[0], (*inputs, *parts)):
-            watched = WatchedSnapshot(seen)
+            watched = WatchedSnapshot(snapshot)
             value = work(watched)
             self._looked_at[name] = tuple(watched.looked_at)
             kept = self._worked_out[name] = (*inputs, *watched.looked_at.values()), value
@@ -88,17 +88,17 @@ class Unchanged:
 class WatchedSnapshot(Snapshot):
     """A picture that notes which of its parts are looked at."""
 
-    __slots__ = ("_seen", "looked_at")
-    _seen: Snapshot
+    __slots__ = ("_snapshot", "looked_at")
+    _snapshot: Snapshot
     looked_at: dict[str, object]
 
-    def __init__(self, seen: Snapshot) -> None:
-        object.__setattr__(self, "_seen", seen)
+    def __init__(self, snapshot: Snapshot) -> None:
+        object.__setattr__(self, "_snapshot", snapshot)
         object.__setattr__(self, "looked_at", {})
 
     def __getattr__(self, part: str) -> Any:
         """Called for a part that is not filled in yet: from then on the part is as quick as that of any picture."""
-        value = self.looked_at[part] = getattr(self._seen, part)
+        value = self.looked_at[part] = getattr(self._snapshot, part)
         object.__setattr__(self, part, value)
         return value
 

@@ -39,31 +39,31 @@ _BEST_EFFORT: dict[CgroupField, int] = {"cpu.shares": MIN_SHARES, "memory.limit"
 """To kubelet a pod with batch resources asks for nothing."""
 
 
-def by_group(seen: Snapshot) -> dict[str, Values]:
+def by_group(snapshot: Snapshot) -> dict[str, Values]:
     """By group of kubelet, of a pod or of a container: what kubelet or the kernel would have there.
 
     CPU sets and quotas are left out where kubelet's static CPU manager policy may have written them.
     """
-    layout = seen.layout
+    layout = snapshot.layout
     levels: dict[str, Values] = {layout.kubepods: _KERNEL, layout.burstable: _KERNEL}
-    levels[layout.besteffort] = {**_KERNEL, "cpuset.cpus": whole(seen), "cpu.quota": UNLIMITED}
-    return levels | dict(_of_pods(seen))
+    levels[layout.besteffort] = {**_KERNEL, "cpuset.cpus": whole(snapshot), "cpu.quota": UNLIMITED}
+    return levels | dict(_of_pods(snapshot))
 
 
-def whole(seen: Snapshot) -> CPUSet:
+def whole(snapshot: Snapshot) -> CPUSet:
     """The set of a group that nobody narrowed: on v2 none, which means the parent's; on v1 that of kubelet's top
     group, which kubelet copies."""
-    if seen.layout.version == 2:
+    if snapshot.layout.version == 2:
         return EMPTY
-    top = seen.cgroups.get(seen.layout.kubepods, Cgroup()).cpuset
-    return top or CPUSet(cpu.id for cpu in seen.topology.cpus)
+    top = snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).cpuset
+    return top or CPUSet(cpu.id for cpu in snapshot.topology.cpus)
 
 
-def picture(seen: Snapshot) -> Snapshot:
+def picture(snapshot: Snapshot) -> Snapshot:
     """The same machine as kubelet alone would have it: with the values of `by_group`, and nothing of ours."""
-    wanted, top = by_group(seen), seen.cgroups.get(seen.layout.kubepods, Cgroup())
-    cgroups = {group: _with(cgroup, wanted.get(group, {}), top.effective) for group, cgroup in seen.cgroups.items()}
-    return dataclasses.replace(seen, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={})
+    wanted, top = by_group(snapshot), snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup())
+    cgroups = {group: _with(cgroup, wanted.get(group, {}), top.effective) for group, cgroup in snapshot.cgroups.items()}
+    return dataclasses.replace(snapshot, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={})
 
 
 def present(cgroup: Cgroup) -> dict[CgroupField, CPUSet | int]:
@@ -78,30 +78,30 @@ def present(cgroup: Cgroup) -> dict[CgroupField, CPUSet | int]:
     return numbers
 
 
-def _of_pods(seen: Snapshot) -> Iterator[tuple[str, Values]]:
-    for pod in seen.pods:
-        place = seen.places.get(pod.uid)
+def _of_pods(snapshot: Snapshot) -> Iterator[tuple[str, Values]]:
+    for pod in snapshot.pods:
+        place = snapshot.places.get(pod.uid)
         if place is None:
             continue
         of_kind = _BEST_EFFORT if pod.kube_qos is KubeQoS.BEST_EFFORT else {}
         common: dict[CgroupField, CPUSet | int] = {**_KERNEL, **of_kind}
-        if not _is_placed_by_kubelet(seen, pod):
-            common["cpuset.cpus"] = whole(seen)
-        yield place.group, {**common, **_quota(seen, pod, assignments.cpu_limit_milli(pod) or 0)}
+        if not _is_placed_by_kubelet(snapshot, pod):
+            common["cpuset.cpus"] = whole(snapshot)
+        yield place.group, {**common, **_quota(snapshot, pod, assignments.cpu_limit_milli(pod) or 0)}
         limits = {container.name: _limit_milli(container) for container in pod.containers}
         for name, group in place.containers.items():
-            yield group, {**common, **_quota(seen, pod, limits.get(name, 0))}
+            yield group, {**common, **_quota(snapshot, pod, limits.get(name, 0))}
         yield from ((group, common) for group in place.sandboxes)
 
 
-def _is_placed_by_kubelet(seen: Snapshot, pod: Pod) -> bool:
+def _is_placed_by_kubelet(snapshot: Snapshot, pod: Pod) -> bool:
     """Under its static policy kubelet writes the set of every container itself, and again every ten seconds."""
-    return seen.kubelet.cpu_manager_policy == "static" and pod.kube_qos is not KubeQoS.BEST_EFFORT
+    return snapshot.kubelet.cpu_manager_policy == "static" and pod.kube_qos is not KubeQoS.BEST_EFFORT
 
 
-def _quota(seen: Snapshot, pod: Pod, limit_milli: int) -> Values:
+def _quota(snapshot: Snapshot, pod: Pod, limit_milli: int) -> Values:
     """Kubelet itself lifts the quota of pods to which it gave CPUs alone."""
-    if any(held.uid == pod.uid for held in seen.kubelet.pod_cpus):
+    if any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus):
         return {}
     return {"cpu.quota": burst.base_quota(limit_milli=limit_milli)}
 

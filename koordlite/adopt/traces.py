@@ -69,46 +69,46 @@ class _Differing(msgspec.Struct, frozen=True):
         return PLACE.place(self.group, self.field)
 
 
-def recognise(seen: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Found:
+def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Found:
     """What koordlet left on the node in this picture, which has to show all that strategies read.
 
     `with_node`: whether the Node's batch and mid resources and ratios go as well; they stay while Koordinator's manager
     writes them.
     """
     enforced = {name: dataclasses.replace(section, mode="enforce") for name, section in settings.items()}
-    wanted = dict(_wanted(seen, enforced))
+    wanted = dict(_wanted(snapshot, enforced))
     traces: list[Trace] = []
     others: list[tuple[Place, str, str]] = []
-    forms = _Forms(seen)
-    for each in _differing(seen):
+    forms = _Forms(snapshot)
+    for each in _differing(snapshot):
         strategy = wanted.get((each.place, each.value)) or forms.strategy(each)
         if strategy:
-            traces += _traces(seen, each, strategy)
+            traces += _traces(snapshot, each, strategy)
         else:
             others.append((each.place, _shown(each.value), _shown(each.before)))
-    return Found((*traces, *_resctrl(seen), *(_of_node(seen) if with_node else ())), tuple(others))
+    return Found((*traces, *_resctrl(snapshot), *(_of_node(snapshot) if with_node else ())), tuple(others))
 
 
 def _wanted(
-    seen: Snapshot, enforced: Mapping[str, StrategySettings]
+    snapshot: Snapshot, enforced: Mapping[str, StrategySettings]
 ) -> Iterator[tuple[tuple[Place, CPUSet | int], str]]:
     """Place and value, to the strategy that would write it if kubelet alone had written before."""
-    for decision in strategies.decide_all(neutral.picture(seen), enforced):
+    for decision in strategies.decide_all(neutral.picture(snapshot), enforced):
         for change in decision.changes:
             if isinstance(change, CgroupChange):
-                yield (change.place, _settled(seen, change)), decision.strategy
+                yield (change.place, _settled(snapshot, change)), decision.strategy
 
 
-def _settled(seen: Snapshot, change: CgroupChange) -> CPUSet | int:
+def _settled(snapshot: Snapshot, change: CgroupChange) -> CPUSet | int:
     """What is read after it was written: v2 rounds shares to weights."""
-    if change.field == "cpu.shares" and isinstance(change.value, int) and seen.layout.version == 2:
+    if change.field == "cpu.shares" and isinstance(change.value, int) and snapshot.layout.version == 2:
         return shares_of_weight(weight_of_shares(change.value))
     return change.value
 
 
-def _differing(seen: Snapshot) -> Iterator[_Differing]:
-    for group, expected in neutral.by_group(seen).items():
-        present = neutral.present(seen.cgroups.get(group, Cgroup()))
+def _differing(snapshot: Snapshot) -> Iterator[_Differing]:
+    for group, expected in neutral.by_group(snapshot).items():
+        present = neutral.present(snapshot.cgroups.get(group, Cgroup()))
         if present.get("cpu.idle"):
             present.pop("cpu.shares", None)  # The kernel's own number for idle groups.
         for field, value in present.items():
@@ -116,9 +116,9 @@ def _differing(seen: Snapshot) -> Iterator[_Differing]:
                 yield _Differing(group, field, value, expected[field])
 
 
-def _traces(seen: Snapshot, each: _Differing, strategy: str) -> Iterator[Trace]:
+def _traces(snapshot: Snapshot, each: _Differing, strategy: str) -> Iterator[Trace]:
     yield Trace(each.place, _shown(each.value), each.before, strategy)
-    if each.field == "cpu.idle" and each.group.startswith(seen.layout.besteffort):
+    if each.field == "cpu.idle" and each.group.startswith(snapshot.layout.besteffort):
         # The kernel forgets the shares of an idle group; kubelet gave it the least.
         shares = PLACE.place(each.group, "cpu.shares")
         yield Trace(shares, "(idle)", 2, strategy)
@@ -127,18 +127,18 @@ def _traces(seen: Snapshot, each: _Differing, strategy: str) -> Iterator[Trace]:
 class _Forms:
     """Values that follow the load or an earlier moment: recognised by their place and form."""
 
-    def __init__(self, seen: Snapshot) -> None:
-        self._seen = seen
-        self._narrow = _narrow_set(seen)
-        self._pools = _published_pools(seen)
-        self._owners = dict(_owners(seen))
-        qos = seen.slo.resource_qos
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._narrow = _narrow_set(snapshot)
+        self._pools = _published_pools(snapshot)
+        self._owners = dict(_owners(snapshot))
+        qos = snapshot.slo.resource_qos
         classes = (qos.lsr_class, qos.ls_class, qos.be_class)
         self._identities = {each.cpu_qos.group_identity for each in classes if each.cpu_qos.enable}
 
     def strategy(self, each: _Differing) -> str:
         """Whose it is; empty when its form is not koordlet's."""
-        besteffort = self._seen.layout.besteffort
+        besteffort = self._snapshot.layout.besteffort
         if each.field == "cpuset.cpus":
             if each.group == besteffort or each.group.startswith(f"{besteffort}/"):
                 return "cpuSuppress" if each.value == self._narrow else ""
@@ -152,37 +152,37 @@ class _Forms:
         return ""
 
     def _is_be_quota(self, quota_us: int) -> bool:
-        cgroup = self._seen.cgroups.get(self._seen.layout.besteffort, Cgroup())
+        cgroup = self._snapshot.cgroups.get(self._snapshot.layout.besteffort, Cgroup())
         return quota_us >= LEAST_BE_QUOTA_US and cgroup.period_us == burst.PERIOD_US
 
     def _of_quota(self, each: _Differing) -> str:
         """A limit that was raised for a burst, or divided by what a CPU of this node is worth."""
         assert isinstance(each.value, int) and isinstance(each.before, int)
-        pod, ratio = self._owners.get(each.group), self._seen.notes.cpu_normalization or 1.0
+        pod, ratio = self._owners.get(each.group), self._snapshot.notes.cpu_normalization or 1.0
         if pod is None or each.before <= 0 or each.value <= 0:
             return ""
         limit_milli = each.before * 1000 // burst.PERIOD_US
         if ratio > 1 and each.value == burst.base_quota(limit_milli=limit_milli, ratio=ratio):
             return "normalizedQuota"
-        asked, _ = pod_overrides.cpu_burst(pod, self._seen.slo.cpu_burst)
+        asked, _ = pod_overrides.cpu_burst(pod, self._snapshot.slo.cpu_burst)
         raised = each.before < each.value <= each.before * asked.cfs_quota_burst_percent // 100
         return "cpuBurst" if raised and asked.policy in ("auto", "cfsQuotaBurstOnly") else ""
 
 
-def _narrow_set(seen: Snapshot) -> CPUSet | None:
+def _narrow_set(snapshot: Snapshot) -> CPUSet | None:
     """The one set that koordlet gives to all of best effort, or under kubelet's static policy to its containers."""
-    root = seen.layout.besteffort
-    groups = [name for name in seen.cgroups if name == root or name.startswith(f"{root}/")]
-    sets = {name: seen.cgroups[name].cpuset for name in groups}
-    narrowed = {cpus for cpus in sets.values() if cpus and cpus != neutral.whole(seen)}
+    root = snapshot.layout.besteffort
+    groups = [name for name in snapshot.cgroups if name == root or name.startswith(f"{root}/")]
+    sets = {name: snapshot.cgroups[name].cpuset for name in groups}
+    narrowed = {cpus for cpus in sets.values() if cpus and cpus != neutral.whole(snapshot)}
     if sets.get(root) in narrowed:
         return sets[root]
     return narrowed.pop() if len(narrowed) == 1 else None
 
 
-def _published_pools(seen: Snapshot) -> frozenset[CPUSet]:
+def _published_pools(snapshot: Snapshot) -> frozenset[CPUSet]:
     """What koordlet last published as shared by LS pods: whole, and by NUMA node."""
-    text = seen.published.topology.get(keys.LS_SHARED_POOLS, "")
+    text = snapshot.published.topology.get(keys.LS_SHARED_POOLS, "")
     try:
         pools = [pool.cpus for pool in nrt.decode_pools(text, "noderesourcetopology")] if text else []
     except InputError:
@@ -190,43 +190,43 @@ def _published_pools(seen: Snapshot) -> frozenset[CPUSet]:
     return frozenset((cpuset.union(pools), *pools)) - {cpuset.EMPTY}
 
 
-def _owners(seen: Snapshot) -> Iterator[tuple[str, Pod]]:
-    for pod in seen.pods:
-        place = seen.places.get(pod.uid)
+def _owners(snapshot: Snapshot) -> Iterator[tuple[str, Pod]]:
+    for pod in snapshot.pods:
+        place = snapshot.places.get(pod.uid)
         if place:
             yield from ((group, pod) for group in (place.group, *place.containers.values()))
 
 
-def _resctrl(seen: Snapshot) -> Iterator[Trace]:
+def _resctrl(snapshot: Snapshot) -> Iterator[Trace]:
     """Groups of the classes and of pods. They are named as ours, and koordlet alone names groups so."""
-    for group in seen.resctrl.group_names:
+    for group in snapshot.resctrl.group_names:
         if resctrl_protocol.may_be_ours(group) and MON_GROUPS not in group:
             yield Trace(ResctrlGroupChange(group).place, "a group", None, "resctrl")
 
 
-def _of_node(seen: Snapshot) -> Iterable[Trace]:
-    return itertools.chain(_resources(seen), _annotations(seen), _zones(seen))
+def _of_node(snapshot: Snapshot) -> Iterable[Trace]:
+    return itertools.chain(_resources(snapshot), _annotations(snapshot), _zones(snapshot))
 
 
-def _resources(seen: Snapshot) -> Iterator[Trace]:
+def _resources(snapshot: Snapshot) -> Iterator[Trace]:
     by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
-    for name, amount in seen.published.node_resources.items():
+    for name, amount in snapshot.published.node_resources.items():
         if amount is not None:
             yield Trace(NodeResourceChange(name, None).place, str(amount), None, by_name[name])
 
 
-def _annotations(seen: Snapshot) -> Iterator[Trace]:
+def _annotations(snapshot: Snapshot) -> Iterator[Trace]:
     by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
     by_name[keys.ORIGIN_ALLOCATABLE] = by_name[keys.BATCH_CPU]
-    held = seen.node.annotations if seen.node else {}
+    held = snapshot.node.annotations if snapshot.node else {}
     for key, strategy in by_name.items():
         if key in held:
             yield Trace(NodeAnnotationChange(key, None).place, held[key], None, strategy)
 
 
-def _zones(seen: Snapshot) -> Iterator[Trace]:
+def _zones(snapshot: Snapshot) -> Iterator[Trace]:
     strategy = next(rule.name for rule in strategies.discover() if keys.BATCH_CPU in rule.publishes)
-    for zone in seen.published.zones:
+    for zone in snapshot.published.zones:
         for resource in zone.resources or ():
             if resource.name in (keys.BATCH_CPU, keys.BATCH_MEMORY):
                 place = ZoneResourceChange(zone.name, resource.name, None).place

@@ -89,25 +89,25 @@ class Applier:
             self._decoded = entries, self._values_before(before)
         return self._decoded[1]
 
-    def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
+    def foreign_writes(self, snapshot: Snapshot) -> tuple[ForeignWrite, ...]:
         """Values of ours that another process has changed since the last tick. Those of new groups are not reported:
         kubelet wrote them for the first time (`begin`)."""
         now = self._host.clock.monotonic()
-        self._beginnings.look(seen, now)
-        return self._foreign.check(seen, besides=self._beginnings.young(now))
+        self._beginnings.look(snapshot, now)
+        return self._foreign.check(snapshot, besides=self._beginnings.young(now))
 
-    def begin(self, groups: Collection[str], seen: Snapshot) -> None:
+    def begin(self, groups: Collection[str], snapshot: Snapshot) -> None:
         """Runtimes write a new group after we did: what stands there now was found, not what we saw first.
 
         `groups` are those that a round before its time is about; without, in a tick, all that are new.
         """
         now = self._host.clock.monotonic()
-        self._beginnings.look(seen, now)
-        lost = {write.place for write in self._foreign.overwritten(seen, groups or self._beginnings.young(now))}
+        self._beginnings.look(snapshot, now)
+        lost = {write.place for write in self._foreign.overwritten(snapshot, groups or self._beginnings.young(now))}
         self._keep_no_watch(lost)
         self._journal.forget(lost)
 
-    def apply(self, plan: Plan, seen: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
+    def apply(self, plan: Plan, snapshot: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
         """Take the steps in order. A refused step is reported and does not stop the others. Where the journal cannot
         be written, only those of places in it are taken: what is held already goes on being limited. JournalError when
         there are none. Without `tidy`, what ended stays in the journal: to look for it takes time."""
@@ -115,7 +115,7 @@ class Applier:
             self._host,
             self._cluster,
             self._journal,
-            seen,
+            snapshot,
             self._foreign,
             self._lately,
             self.evictions,
@@ -125,7 +125,7 @@ class Applier:
         due = self._due(plan, work)
         entries, unread = _noted(due, plan, work)
         try:
-            self._record(entries, seen, tidy=tidy)
+            self._record(entries, snapshot, tidy=tidy)
         except JournalError as error:
             held = self._journal.places
             if not any(change.place in held and change.place not in unread for change in due):
@@ -142,7 +142,7 @@ class Applier:
                 rest = {c.place: c for c in run} if taken == len(work.done) else {}
                 work.done.extend(AppliedStep(c.place, c.describe(), False, str(error)) for c in rest.values())
         amounts = {change.place for change in able if kinds.of(change).is_amount}
-        self.last_sync |= {step.place: seen.time for step in work.done if step.ok and step.place in amounts}
+        self.last_sync |= {step.place: snapshot.time for step in work.done if step.ok and step.place in amounts}
         steps = (*unread.values(), *work.done, *self._let_go(able, work.done))
         self.troubles.note(steps)
         return steps
@@ -154,7 +154,7 @@ class Applier:
 
     def _due(self, plan: Plan, work: Work) -> list[Change]:
         """What does not stand already, and nobody fights over or is about to write."""
-        fought = {c.place for c in plan.steps if self._foreign.keep_off(c.place, work.seen.time)}
+        fought = {c.place for c in plan.steps if self._foreign.keep_off(c.place, work.snapshot.time)}
         waiting = {plan.owners.get(c.place, "") for c in plan.steps if c.all_or_none and c.place in fought}
         return [
             c
@@ -184,15 +184,15 @@ class Applier:
         for place in places:
             self._foreign.forget(place)
 
-    def _record(self, entries: list[Entry], seen: Snapshot, *, tidy: bool) -> None:
+    def _record(self, entries: list[Entry], snapshot: Snapshot, *, tidy: bool) -> None:
         """Note the entries. What ended leaves the journal when it has to be written anyway."""
         known = self._journal.by_place
         if any(entry.place not in known for entry in entries):
             # Groups, threads and processes come and go for ever. Nothing has ended where kubelet's whole tree is out of
             # sight.
-            tidy = tidy and seen.layout.kubepods in seen.cgroups
+            tidy = tidy and snapshot.layout.kubepods in snapshot.cgroups
             listed = self._journal.entries if tidy else ()
-            gone = frozenset(e.place for e in listed if kinds.of_entry(e).has_ended(e, self._host, seen))
+            gone = frozenset(e.place for e in listed if kinds.of_entry(e).has_ended(e, self._host, snapshot))
             self._journal.record(entries, gone=gone)
             self._lately.keep(self._journal.by_place)
 
@@ -234,14 +234,14 @@ class Watching:
         """Nothing is in force."""
         return RunState()
 
-    def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
+    def foreign_writes(self, snapshot: Snapshot) -> tuple[ForeignWrite, ...]:
         """No value is ours."""
         return ()
 
-    def begin(self, groups: Collection[str], seen: Snapshot) -> None:
+    def begin(self, groups: Collection[str], snapshot: Snapshot) -> None:
         """No group has a value of ours."""
 
-    def apply(self, plan: Plan, seen: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
+    def apply(self, plan: Plan, snapshot: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
         """No step is taken."""
         return ()
 

@@ -37,17 +37,17 @@ class Beginnings:
         self._places: object = None
         self._first = True
 
-    def look(self, seen: Snapshot, now: float) -> None:
-        """Take in the groups of the pods in `seen`."""
-        if seen.places is self._places:
+    def look(self, snapshot: Snapshot, now: float) -> None:
+        """Take in the groups of the pods in `snapshot`."""
+        if snapshot.places is self._places:
             return
-        self._places = seen.places
-        pending = {pod.uid for pod in seen.pods if pod.phase == "Pending"}
+        self._places = snapshot.places
+        pending = {pod.uid for pod in snapshot.pods if pod.phase == "Pending"}
         old = float("-inf") if self._first else now
         before, self._first = self._since, False
         self._since = {
             group: before.get(group, now if uid in pending else old)
-            for uid, place in seen.places.items()
+            for uid, place in snapshot.places.items()
             for group in place.all
         }
 
@@ -55,7 +55,7 @@ class Beginnings:
         """The groups that came into sight a moment ago."""
         return frozenset(group for group, since in self._since.items() if now - since < YOUNG_SECONDS)
 
-    def is_waited_for(self, group: str, host: Host, seen: Snapshot) -> bool:
+    def is_waited_for(self, group: str, host: Host, snapshot: Snapshot) -> bool:
         """Whether kubelet is about to write the group's values: it still has the kernel's initial shares, and has not
         been in sight for long. A group that cannot be read is not waited for; the write says why."""
         if host.clock.monotonic() - self._since.get(group, float("-inf")) >= PATIENCE_SECONDS:
@@ -64,33 +64,33 @@ class Beginnings:
             raw = host.cgroups.read_present(group, _SHARES)
         except OSError:
             return False
-        return raw is not None and self.original(group, _SHARES, raw, host, seen) != raw
+        return raw is not None and self.original(group, _SHARES, raw, host, snapshot) != raw
 
-    def original(self, group: str, field: CgroupField, raw: bytes, host: Host, seen: Snapshot) -> bytes:
+    def original(self, group: str, field: CgroupField, raw: bytes, host: Host, snapshot: Snapshot) -> bytes:
         """What would stand there without us, where `raw` was read: in a new group that still has the kernel's initial
         value what kubelet writes by the pod's spec, everywhere else what was read."""
         initial = _INITIAL[host.cgroups.layout.version].get(field)
         age = host.clock.monotonic() - self._since.get(group, float("-inf"))
         if raw.strip() != initial or age >= YOUNG_SECONDS:
             return raw
-        value = by_kubelet(seen, group).get(field)
+        value = by_kubelet(snapshot, group).get(field)
         return raw if value is None else host.cgroups.encode(field, value)
 
 
-def by_kubelet(seen: Snapshot, group: str) -> dict[CgroupField, int]:
+def by_kubelet(snapshot: Snapshot, group: str) -> dict[CgroupField, int]:
     """What kubelet writes into the group of a pod, a container or a sandbox, as far as the pod's spec says.
 
     Source: kubelet `ResourceConfigForPod`, `calculateLinuxResources`; containerd's shares of a sandbox.
     """
     parent = group.rpartition("/")[0]
-    pods = {pod.uid: pod for pod in seen.pods}
-    for uid, place in seen.places.items():
+    pods = {pod.uid: pod for pod in snapshot.pods}
+    for uid, place in snapshot.places.items():
         if place.group in (group, parent) and uid in pods:
-            return _values(seen, pods[uid], place, group)
+            return _values(snapshot, pods[uid], place, group)
     return {}
 
 
-def _values(seen: Snapshot, pod: Pod, place: PodGroups, group: str) -> dict[CgroupField, int]:
+def _values(snapshot: Snapshot, pod: Pod, place: PodGroups, group: str) -> dict[CgroupField, int]:
     names = {path: name for name, path in place.containers.items()}
     container = next((each for each in pod.containers if each.name == names.get(group)), None)
     if pod.kube_qos is KubeQoS.BEST_EFFORT:
@@ -104,9 +104,9 @@ def _values(seen: Snapshot, pod: Pod, place: PodGroups, group: str) -> dict[Cgro
         return {}  # A sandbox, or a container that is not recognized yet.
     found: dict[CgroupField, int] = {}
     shares = batch_resource.shares(request)
-    if seen.layout.version == 1 or shares == MIN_SHARES:
+    if snapshot.layout.version == 1 or shares == MIN_SHARES:
         found[_SHARES] = shares  # On v2 the weight of other shares depends on the runtime's version.
-    has_own_cpus = any(held.uid == pod.uid for held in seen.kubelet.pod_cpus)
-    if limit and seen.kubelet.cpu_cfs_quota and not has_own_cpus:
+    has_own_cpus = any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus)
+    if limit and snapshot.kubelet.cpu_cfs_quota and not has_own_cpus:
         found[_QUOTA] = burst.base_quota(limit_milli=limit)
     return found

@@ -53,35 +53,35 @@ class ForeignWriters:
         self.unsure(place)
         self._fights.pop(place, None)
 
-    def check(self, seen: Snapshot, *, besides: Collection[str] = ()) -> tuple[ForeignWrite, ...]:
+    def check(self, snapshot: Snapshot, *, besides: Collection[str] = ()) -> tuple[ForeignWrite, ...]:
         """Places whose value is not the one we wrote last; each is reported once. Files of the groups `besides` are
         left to `overwritten`."""
         left_out = {place for group in besides for place in cgroup.places_of(group)}
-        compared = (self._compared(kind, ours, seen, left_out) for kind, ours in self._ours.items())
+        compared = (self._compared(kind, ours, snapshot, left_out) for kind, ours in self._ours.items())
         return tuple(write for writes in compared for write in writes)
 
-    def overwritten(self, seen: Snapshot, groups: Collection[str]) -> tuple[ForeignWrite, ...]:
+    def overwritten(self, snapshot: Snapshot, groups: Collection[str]) -> tuple[ForeignWrite, ...]:
         """Files of these groups whose value is not the one we wrote last. They are not noted as fights."""
         places = [place for group in groups for place in cgroup.places_of(group)]
         theirs = (ours[place] for ours in self._ours.values() for place in places if place in ours)
-        return tuple(write for change in theirs if isinstance(write := change.compare(seen), ForeignWrite))
+        return tuple(write for change in theirs if isinstance(write := change.compare(snapshot), ForeignWrite))
 
     def _compared(
-        self, kind: type[Change], ours: dict[Place, Change], seen: Snapshot, left_out: Collection[Place]
+        self, kind: type[Change], ours: dict[Place, Change], snapshot: Snapshot, left_out: Collection[Place]
     ) -> Iterator[ForeignWrite]:
-        source = kind.source(seen)
+        source = kind.source(snapshot)
         if self._looked_at.get(kind) is source:
             return
         self._looked_at[kind] = source
         for place, change in list(ours.items()):
-            found = change.compare(seen)
+            found = change.compare(snapshot)
             if found is Standing.OURS or (place in left_out and found is not Standing.GONE):
                 continue
             del ours[place]
             if found is Standing.GONE:
                 self._fights.pop(place, None)
             elif isinstance(found, ForeignWrite):
-                self._note(place, seen.time)
+                self._note(place, snapshot.time)
                 yield found
 
     def keep_off(self, place: Place, now: float) -> bool:

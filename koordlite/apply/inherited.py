@@ -64,7 +64,7 @@ def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[Place, 
 
 
 def left_behind(
-    host: Host, moved: Collection[str], seen: Snapshot, entries: Mapping[Place, Entry], lately: Lately
+    host: Host, moved: Collection[str], snapshot: Snapshot, entries: Mapping[Place, Entry], lately: Lately
 ) -> Iterator[FileEntry]:
     """Entries for groups that copied a set of ours and keep it while a group above them, one of `moved`, goes on.
 
@@ -72,7 +72,7 @@ def left_behind(
     """
     if host.cgroups.layout.version != 1:
         return
-    for group in seen.cgroups:
+    for group in snapshot.cgroups:
         above = any(group.startswith(f"{each}/") for each in moved)
         if above and group not in moved and cgroup.PLACE.place(group, FIELD) not in entries:
             yield from _if_copy(host, group, entries, lately)

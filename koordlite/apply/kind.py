@@ -34,7 +34,7 @@ class Work(msgspec.Struct, frozen=True):
     host: Host
     cluster: Cluster
     journal: Journal
-    seen: Snapshot
+    snapshot: Snapshot
     foreign: ForeignWriters
     lately: Lately
     evictions: Evictions
@@ -116,7 +116,7 @@ class Kind(Generic[C, E]):
         """What strategies get to know of it; None for nothing."""
         return None
 
-    def has_ended(self, entry: E, host: Host, seen: Snapshot) -> bool:
+    def has_ended(self, entry: E, host: Host, snapshot: Snapshot) -> bool:
         """Whether what had the value is gone, and with it all that could be put back."""
         return False
 

@@ -48,13 +48,13 @@ class BlockChange(KernelChange, msgspec.Struct, frozen=True):
         return PLACE.place(self.group, self.device, self.field)
 
     @classmethod
-    def source(cls, seen: Snapshot) -> object:
+    def source(cls, snapshot: Snapshot) -> object:
         """What groups have of disks."""
-        return seen.blocks
+        return snapshot.blocks
 
-    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+    def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:
         """A disk without a line has what the kernel gives it."""
-        held = seen.blocks.values.get(self.group, {}).get(self.field)
+        held = snapshot.blocks.values.get(self.group, {}).get(self.field)
         if held is None:
             return Standing.UNSEEN
         present = held.get(self.device, blkio.UNSET[self.field])

@@ -58,23 +58,23 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
         return PLACE.place(self.group, self.field)
 
     @classmethod
-    def source(cls, seen: Snapshot) -> object:
+    def source(cls, snapshot: Snapshot) -> object:
         """The groups."""
-        return seen.cgroups
+        return snapshot.cgroups
 
-    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+    def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:
         """A group that is gone takes its values along."""
-        cgroup = seen.cgroups.get(self.group)
+        cgroup = snapshot.cgroups.get(self.group)
         if cgroup is None:
             return Standing.GONE
         stands = present(cgroup, self.field)
-        if stands is None or stands in (self.value, self._kept(seen)):
+        if stands is None or stands in (self.value, self._kept(snapshot)):
             return Standing.OURS
         return ForeignWrite(self.place, str(self.value), str(stands))
 
-    def _kept(self, seen: Snapshot) -> CPUSet | int:
+    def _kept(self, snapshot: Snapshot) -> CPUSet | int:
         """What is read after it was written: v2 keeps shares as a coarser weight."""
-        if self.field != "cpu.shares" or seen.layout.version == 1 or not isinstance(self.value, int):
+        if self.field != "cpu.shares" or snapshot.layout.version == 1 or not isinstance(self.value, int):
             return self.value
         return shares_of_weight(weight_of_shares(min(max(self.value, MIN_SHARES), MAX_SHARES)))
 

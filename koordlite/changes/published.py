@@ -63,9 +63,9 @@ class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
         """The resource and its amount."""
         return {self.resource: self.value}
 
-    def held(self, seen: Snapshot) -> int | None:
+    def held(self, snapshot: Snapshot) -> int | None:
         """The amount on the Node."""
-        return seen.published.node_resources.get(self.resource)
+        return snapshot.published.node_resources.get(self.resource)
 
     def stands(self, node: NodeObject) -> bool:
         """Amounts are compared as amounts, since 5000 comes back as `5k`."""
@@ -99,9 +99,9 @@ class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
         """The annotation and its text."""
         return {self.key: self.value}
 
-    def held(self, seen: Snapshot) -> str | None:
+    def held(self, snapshot: Snapshot) -> str | None:
         """The text on the Node."""
-        return seen.node.annotations.get(self.key) if seen.node else None
+        return snapshot.node.annotations.get(self.key) if snapshot.node else None
 
     def stands(self, node: NodeObject) -> bool:
         """Whether the Node has this text."""

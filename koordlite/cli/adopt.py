@@ -58,10 +58,10 @@ def _seen(args: argparse.Namespace, machine: Machine, settings: Settings) -> Sna
     agent.tick()
     machine.host.clock.wait(1.0)
     tick = agent.tick()
-    if agent.seen is None or agent.seen.node is None:
+    if agent.snapshot is None or agent.snapshot.node is None:
         do = "name the cluster with --kubeconfig or --cluster: what is koordlet's follows from pods and settings"
         raise InputError(tick.problems or Problem("Node", "object", "", tick.because or "there is none", do))
-    return agent.seen
+    return agent.snapshot
 
 
 def listed(found: Found) -> str:

@@ -18,7 +18,7 @@ from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.record import capture as captures
 from koordlite.record import onefile
 from koordlite.record.mask import Mask, Names
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.replay import verify
 
 
@@ -47,7 +47,7 @@ def capture(args: argparse.Namespace) -> int:
     return 0
 
 
-def _two_ticks(agent: Agent, host: bundle.Host) -> Moment:
+def _two_ticks(agent: Agent, host: bundle.Host) -> RoundRecord:
     agent.tick()
     host.clock.wait(1.0)
     tick = agent.tick()
@@ -56,7 +56,7 @@ def _two_ticks(agent: Agent, host: bundle.Host) -> Moment:
     return agent.judged
 
 
-def _mask(moment: Moment) -> Mask:
+def _mask(moment: RoundRecord) -> Mask:
     names = Names()
-    names.take_in(moment.seen)
+    names.take_in(moment.snapshot)
     return Mask(names)

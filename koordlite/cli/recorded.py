@@ -7,13 +7,13 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-from koordlite import reflex
+from koordlite import fast_path
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.cli import times
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
-from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RoundRecord
 from koordlite.report import tick as ticks
 from koordlite.report import units
 from koordlite.report.history import History
@@ -74,8 +74,8 @@ def begin(asked: str, covered: tuple[float, float]) -> tuple[float, str]:
     return first, f"{begins}: all of it is used"
 
 
-def _moments(path: str, wall: float | None) -> collections.deque[Moment]:
-    held: collections.deque[Moment] = collections.deque(maxlen=MOST_MOMENTS)
+def _moments(path: str, wall: float | None) -> collections.deque[RoundRecord]:
+    held: collections.deque[RoundRecord] = collections.deque(maxlen=MOST_MOMENTS)
     for moment in _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS):
         if wall is not None and moment.wall > wall:
             break
@@ -83,29 +83,29 @@ def _moments(path: str, wall: float | None) -> collections.deque[Moment]:
     return held
 
 
-def _newest(path: str) -> Iterator[Moment]:
+def _newest(path: str) -> Iterator[RoundRecord]:
     """The moments of the last pieces: a day is not read for its last hour."""
     for file in Record(pathlib.Path(path)).files()[-NEWEST_PIECES:]:
         yield from Record(file).moments()
 
 
-def _ticks(held: collections.deque[Moment]) -> Iterator[Tick]:
+def _ticks(held: collections.deque[RoundRecord]) -> Iterator[Tick]:
     """The ticks the agent reported then. Who else wrote is found out as the agent does."""
     others = ForeignWriters()
-    started, decisions = held[0].seen.time, tuple[Decision, ...]()
+    started, decisions = held[0].snapshot.time, tuple[Decision, ...]()
     for moment in held:
-        foreign = others.check(moment.seen)
+        foreign = others.check(moment.snapshot)
         if moment.new_groups:
-            decisions = reflex.added(decisions, moment.decisions)
+            decisions = fast_path.added(decisions, moment.decisions)
         else:
-            decisions = reflex.merged(decisions, moment.decisions) if moment.woken else moment.decisions
+            decisions = fast_path.merged(decisions, moment.decisions) if moment.woken else moment.decisions
         yield dataclasses.replace(_tick(moment, decisions, started), foreign=foreign, woken=moment.woken)
         _note(moment, others)
 
 
-def _tick(moment: Moment, decisions: tuple[Decision, ...], started: float) -> Tick:
+def _tick(moment: RoundRecord, decisions: tuple[Decision, ...], started: float) -> Tick:
     return ticks.build(
-        moment.seen,
+        moment.snapshot,
         decisions,
         applied=moment.applied,
         modes={name: section.mode for name, section in moment.settings.items()},
@@ -114,7 +114,7 @@ def _tick(moment: Moment, decisions: tuple[Decision, ...], started: float) -> Ti
     )
 
 
-def _note(moment: Moment, others: ForeignWriters) -> None:
+def _note(moment: RoundRecord, others: ForeignWriters) -> None:
     """Tell what we wrote."""
     done = {step.place for step in moment.applied if step.ok}
     for change in (change for decision in moment.decisions for change in decision.changes):

@@ -15,7 +15,7 @@ from koordlite.cli.machine import Machine
 from koordlite.config import Settings
 from koordlite.host.files import RealFiles
 from koordlite.model.errors import KoordliteError
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head
 from koordlite.record.store import Recorder
 from koordlite.report.history import DecisionEvent
@@ -56,11 +56,11 @@ def recorded(agent: Agent, machine: Machine, settings: Settings, *, named: str |
         recorder.close()
 
 
-def keeper(recorder: Recorder) -> Callable[[Moment], None]:
+def keeper(recorder: Recorder) -> Callable[[RoundRecord], None]:
     """Adds moments; why one could not be kept is logged when it comes up, not each tick it lasts."""
     logged = ""
 
-    def keep(moment: Moment) -> None:
+    def keep(moment: RoundRecord) -> None:
         nonlocal logged
         try:
             recorder.add(moment)

@@ -58,16 +58,16 @@ def _mode(fs: ResctrlFS, group: str) -> str:
 
 
 def _plan(args: argparse.Namespace, width: int) -> int:
-    seen, decisions = _judged(args)
-    overlaps = list(resctrl_plan.overlaps(seen.resctrl, decisions))
+    snapshot, decisions = _judged(args)
+    overlaps = list(resctrl_plan.overlaps(snapshot.resctrl, decisions))
     refused = bool(overlaps or resctrl_plan.refused(decisions))
-    after = seen.resctrl if seen.resctrl.absent else resctrl_plan.planned(seen.resctrl, decisions)
+    after = snapshot.resctrl if snapshot.resctrl.absent else resctrl_plan.planned(snapshot.resctrl, decisions)
     if args.output == "json":
         document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}
         commandline.print_json("koordlite-resctrl-plan", overlaps=overlaps, **document)
         return 1 if refused else 0
     print(printable.lines(resctrl_plan.text(decisions, overlaps, width=width)))
-    labels = {resctrl_protocol.pod_group(pod.uid): f"pod {pod.key}" for pod in seen.pods}
+    labels = {resctrl_protocol.pod_group(pod.uid): f"pod {pod.key}" for pod in snapshot.pods}
     print(printable.lines(resctrl_map.text(after, width=width, labels=labels)), end="")
     return 1 if refused else 0
 
@@ -79,8 +79,10 @@ def _judged(args: argparse.Namespace) -> tuple[Snapshot, tuple[Decision, ...]]:
     with contextlib.closing(machine):
         agent = Agent(machine.host, machine.cluster, settings)
         tick = agent.tick()
-    if agent.seen is None or agent.seen.node is None:
+    if agent.snapshot is None or agent.snapshot.node is None:
         do = "write its manifest, or name it by --node"
         raise InputError(tick.problems or Problem(str(args.cluster), "Node", "", "there is no Node object", do))
     decisions = tuple(decision for decision in tick.decisions if decision.strategy == STRATEGY)
-    return dataclasses.replace(agent.seen, resctrl=_with_modes(machine.host.resctrl, agent.seen.resctrl)), decisions
+    return dataclasses.replace(
+        agent.snapshot, resctrl=_with_modes(machine.host.resctrl, agent.snapshot.resctrl)
+    ), decisions

@@ -246,8 +246,8 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
         _announce(machine.remote, pause, tick)
         pause = tick.pause
         _tell_killed(machine.remote, tick)
-        if agent.seen and not tick.woken:
-            machine.remote.saw(agent.seen)
+        if agent.snapshot and not tick.woken:
+            machine.remote.saw(agent.snapshot)
 
     return listen
 

@@ -56,11 +56,11 @@ class Change:
         raise NotImplementedError
 
     @classmethod
-    def source(cls, seen: Snapshot) -> object:
+    def source(cls, snapshot: Snapshot) -> object:
         """The part of the picture that `compare` reads: as long as it is the same object, so is the answer."""
-        return seen
+        return snapshot
 
-    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+    def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:
         """What became of this value, which we wrote last, by the picture."""
         return Standing.OURS
 
@@ -111,15 +111,15 @@ class NodeChange(ClusterChange):
         """What is to stand there; None removes it."""
         raise NotImplementedError
 
-    def held(self, seen: Snapshot) -> int | str | None:
+    def held(self, snapshot: Snapshot) -> int | str | None:
         """What the Node in the picture holds there."""
         raise NotImplementedError
 
-    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+    def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:
         """A Node that is gone takes its fields along."""
-        if seen.node is None:
+        if snapshot.node is None:
             return Standing.UNSEEN
-        present = self.held(seen)
+        present = self.held(snapshot)
         return Standing.OURS if present == self.value else ForeignWrite(self.place, _shown(self.value), _shown(present))
 
     def stands(self, node: NodeObject) -> bool:

@@ -153,20 +153,20 @@ class NodeSnapshot(Snapshot):
     node: Node
 
 
-def has_node(seen: Snapshot) -> TypeGuard[NodeSnapshot]:
+def has_node(snapshot: Snapshot) -> TypeGuard[NodeSnapshot]:
     """Whether the picture has a Node."""
-    return seen.node is not None
+    return snapshot.node is not None
 
 
-def gives_way(seen: Snapshot, pod: Pod) -> bool:
+def gives_way(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether a limit on the besteffort group holds this pod: it lives there, or kubelet will put it there."""
-    place = seen.places.get(pod.uid)
+    place = snapshot.places.get(pod.uid)
     if place is None:
         return pod.kube_qos is KubeQoS.BEST_EFFORT
-    return place.group.startswith(f"{seen.layout.besteffort}/")
+    return place.group.startswith(f"{snapshot.layout.besteffort}/")
 
 
-def recalled(seen: Snapshot, strategy: str, kind: type[M]) -> M:
+def recalled(snapshot: Snapshot, strategy: str, kind: type[M]) -> M:
     """What the strategy wanted to find (`Decision.remember`); at first an empty memory of this kind."""
-    memory = seen.remembered.get(strategy)
+    memory = snapshot.remembered.get(strategy)
     return memory if isinstance(memory, kind) else kind()

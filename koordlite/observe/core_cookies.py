@@ -40,16 +40,16 @@ class CoreCookieReader:
         self._groups.end()
         return CoreSched("", found)
 
-    def with_new(self, seen: CoreSched, places: Iterable[PodGroups], groups: Collection[str]) -> CoreSched:
-        """`seen` with the containers of `groups` as they are now."""
-        if not self._wanted or seen.missing:
-            return seen
+    def with_new(self, snapshot: CoreSched, places: Iterable[PodGroups], groups: Collection[str]) -> CoreSched:
+        """`snapshot` with the containers of `groups` as they are now."""
+        if not self._wanted or snapshot.missing:
+            return snapshot
         fresh: Mapping[str, tuple[TaskCookie, ...]] = {
             group: found
             for group in _inside(places)
             if group in groups and (found := self._groups.again(group)) is not None
         }
-        return CoreSched("", {**seen.tasks, **fresh})
+        return CoreSched("", {**snapshot.tasks, **fresh})
 
 
 def _inside(places: Iterable[PodGroups]) -> list[str]:

@@ -90,14 +90,14 @@ class NewGroups:
             overflows=self._overflows,
         )
 
-    def watch(self, seen: Snapshot) -> None:
-        """Watch kubelet's groups and those of the pods in `seen`."""
-        if self._notices is None or seen.places is self._places:
+    def watch(self, snapshot: Snapshot) -> None:
+        """Watch kubelet's groups and those of the pods in `snapshot`."""
+        if self._notices is None or snapshot.places is self._places:
             return
-        layout, self._places = seen.layout, seen.places
-        pods = (place.group for place in seen.places.values())
+        layout, self._places = snapshot.layout, snapshot.places
+        pods = (place.group for place in snapshot.places.values())
         inside = self._notices.watch((layout.kubepods, layout.burstable, layout.besteffort, *pods))
-        self._note(inside - seen.cgroups.keys())
+        self._note(inside - snapshot.cgroups.keys())
 
     def wait(self, seconds: float) -> bool:
         """Pass `seconds` at most, and not much longer than a stop may take; True when a group was made."""
@@ -156,9 +156,9 @@ class NewGroups:
                 self._looks[group] = (now, *self._looks.get(group, ()))
             start.state, start.due = current, now + pause
 
-    def looked(self, seen: Snapshot, seconds: float) -> None:
-        """A round about new groups, on the picture `seen`, took so long."""
-        self.watch(seen)
+    def looked(self, snapshot: Snapshot, seconds: float) -> None:
+        """A round about new groups, on the picture `snapshot`, took so long."""
+        self.watch(snapshot)
         self._rounds += 1
         self._rests_until = self._clock.monotonic() + REST * seconds
 

@@ -36,7 +36,7 @@ from koordlite.observe import (
     core_cookies,
     cpi,
     crane_promises,
-    glance,
+    fast_snapshot,
     memory_held,
     memory_places,
     numa,
@@ -149,7 +149,7 @@ class Observer:
         self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
         subjects = resctrl_groups.Subjects(known.slo, known.pods, pods, hosts, run.ours)
         resctrl = same("resctrl", self._resctrl.read(subjects))
-        seen = Snapshot(
+        snapshot = Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
             node=known.node,
@@ -186,10 +186,10 @@ class Observer:
             published=same("published", self._published(view, known, run.last_sync)),
             host_groups=hosts,
         )
-        seen = self._with_run(seen, run, view, known)
+        snapshot = self._with_run(snapshot, run, view, known)
         if self._predictor is not None:
-            seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
-        return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(seen)), wanted)
+            snapshot = self._predictor.into(snapshot, view.pods, wall=self._clock.wall())
+        return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(snapshot)), wanted)
 
     def _look_at_waits(
         self,
@@ -206,9 +206,9 @@ class Observer:
         self._cpu_waits.follow(now, {uid: place for uid, place in places.items() if uid in services})
         return {}
 
-    def service_counters(self, seen: Snapshot) -> Counters:
-        """How long threads of services ran and waited so far: those of the pods that use most CPU in `seen`."""
-        return self._cpu_waits.counters(sorted(seen.usage.pods, key=lambda uid: -seen.usage.pods[uid].cpu))
+    def service_counters(self, snapshot: Snapshot) -> Counters:
+        """How long threads of services ran and waited so far: those of the pods that use most CPU in `snapshot`."""
+        return self._cpu_waits.counters(sorted(snapshot.usage.pods, key=lambda uid: -snapshot.usage.pods[uid].cpu))
 
     def _host_groups(self, settings: slo.SLO) -> dict[str, str]:
         """By name of application; one that names kubelet's groups, or a group that holds them, has none."""
@@ -216,11 +216,11 @@ class Observer:
         groups = ((app.name, host_place.group(app, layout)) for app in settings.host_applications)
         return {name: group for name, group in groups if host_place.is_own(group, layout)}
 
-    def _with_run(self, seen: Snapshot, run: RunState, view: ClusterView, known: Known) -> Snapshot:
+    def _with_run(self, snapshot: Snapshot, run: RunState, view: ClusterView, known: Known) -> Snapshot:
         """The same picture with what the run knows, how old the inputs are, and what is wrong with them."""
         same = self._unchanged.same
         return dataclasses.replace(
-            seen,
+            snapshot,
             page_bytes=self._page_bytes,
             ours=same("ours", run.ours),
             found=run.found,
@@ -234,7 +234,7 @@ class Observer:
             problems=(
                 *known.problems,
                 *self._too_deep(),
-                *_without_group(seen),
+                *_without_group(snapshot),
                 *self._sampler.problems,
                 *self._good.problems,
             ),
@@ -256,40 +256,44 @@ class Observer:
         """Containers of which it is asked how long they wait."""
         return _containers(pods.values()) if self._metrics.container_psi else ()
 
-    def _with_hardware_counts(self, seen: Snapshot) -> Snapshot:
+    def _with_hardware_counts(self, snapshot: Snapshot) -> Snapshot:
         if self._cpi is None:
-            return seen
-        counts = self._cpi.read(seen.time, _containers(seen.places.values()), (cpu.id for cpu in seen.topology.cpus))
-        return dataclasses.replace(seen, hardware_counts=counts, problems=(*seen.problems, *self._cpi.problems))
+            return snapshot
+        counts = self._cpi.read(
+            snapshot.time, _containers(snapshot.places.values()), (cpu.id for cpu in snapshot.topology.cpus)
+        )
+        return dataclasses.replace(snapshot, hardware_counts=counts, problems=(*snapshot.problems, *self._cpi.problems))
 
-    def _with_node_metric(self, seen: Snapshot) -> Snapshot:
+    def _with_node_metric(self, snapshot: Snapshot) -> Snapshot:
         """What a NodeMetric tells besides; use by NUMA node is a metric as well."""
         if self._node_metric:
-            policy = slo.collect_policy(seen.slo.colocation)
-            found = self._node_windows.read(seen.time, seen.usage, policy.durations_ns)
-            seen = dataclasses.replace(seen, node_windows=found)
+            policy = slo.collect_policy(snapshot.slo.colocation)
+            found = self._node_windows.read(snapshot.time, snapshot.usage, policy.durations_ns)
+            snapshot = dataclasses.replace(snapshot, node_windows=found)
         if not (self._node_metric or self._metrics.numa_system_usage):
-            return seen
-        machine = seen.numa_memory.get(numa.MACHINE, {})
-        used = self._numa_use.read(seen.time, seen.topology, memory=machine, seconds=_main_seconds(seen.slo))
-        return dataclasses.replace(seen, numa_use=used)
+            return snapshot
+        machine = snapshot.numa_memory.get(numa.MACHINE, {})
+        used = self._numa_use.read(
+            snapshot.time, snapshot.topology, memory=machine, seconds=_main_seconds(snapshot.slo)
+        )
+        return dataclasses.replace(snapshot, numa_use=used)
 
-    def _with_memory_held(self, seen: Snapshot, wanted: wants.Wants) -> Snapshot:
+    def _with_memory_held(self, snapshot: Snapshot, wanted: wants.Wants) -> Snapshot:
         """Of the few groups whose memory limit is about to fall: to ask for them again costs nothing while pods and
         groups stay the same."""
-        inputs = (wanted, seen.pods, seen.places, seen.cgroups)
-        groups = self._unchanged.of("memory asked for", inputs, lambda: wants.memory_held(seen, wanted))
+        inputs = (wanted, snapshot.pods, snapshot.places, snapshot.cgroups)
+        groups = self._unchanged.of("memory asked for", inputs, lambda: wants.memory_held(snapshot, wanted))
         found = self._unchanged.same("memory held", memory_held.look(self._cgroups, groups))
-        return dataclasses.replace(seen, memory_held=found)
+        return dataclasses.replace(snapshot, memory_held=found)
 
-    def observe_surge(self, seen: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:
-        """The picture of a round before its time: `seen` with the CPU use of `use`, and with the limits of best effort
-        and the state of the run as they are at this instant."""
+    def observe_surge(self, snapshot: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:
+        """The picture of a round before its time: `snapshot` with the CPU use of `use`, and with the limits of best
+        effort and the state of the run as they are at this instant."""
         now = self._clock.monotonic()
-        run = recall(now, {pod.uid for pod in seen.pods})
-        seen = glance.with_fresh_limits(glance.with_fresh_use(seen, use), self._cgroups, now)
+        run = recall(now, {pod.uid for pod in snapshot.pods})
+        snapshot = fast_snapshot.with_fresh_limits(fast_snapshot.with_fresh_use(snapshot, use), self._cgroups, now)
         return dataclasses.replace(
-            seen,
+            snapshot,
             woken=True,
             ours=run.ours,
             found=run.found,
@@ -299,39 +303,39 @@ class Observer:
             refused_writes=run.refused_writes,
         )
 
-    def observe_new(self, seen: Snapshot, groups: Collection[str], recall: Recall) -> Snapshot:
-        """The picture of a round about new groups: `seen` with what is in `groups` and the groups around them now.
+    def observe_new(self, snapshot: Snapshot, groups: Collection[str], recall: Recall) -> Snapshot:
+        """The picture of a round about new groups: `snapshot` with what is in `groups` and the groups around them now.
 
-        Use, limits, settings and time stay those of `seen`: what is decided of the new groups is what was decided of
-        the others. Pods may be new. On cgroup v1 the quotas of the groups above are read again: it refuses a quota
-        above that of a group higher up, and the round that saw `seen` may have lowered it.
+        Use, limits, settings and time stay those of `snapshot`: what is decided of the new groups is what was decided
+        of the others. Pods may be new. On cgroup v1 the quotas of the groups above are read again: it refuses a quota
+        above that of a group higher up, and the round that saw `snapshot` may have lowered it.
         """
         view = self._cluster.view()
-        known = self._inputs.read(view, seen.topology, taken_at=seen.taken_at)
-        run = recall(seen.time, {pod.uid for pod in known.pods})
+        known = self._inputs.read(view, snapshot.topology, taken_at=snapshot.taken_at)
+        run = recall(snapshot.time, {pod.uid for pod in known.pods})
         folders = {*groups, *(group.rpartition("/")[0] for group in groups)}
         pods = self._places.look_again(folders, known.pods)
         named = recognized.names(self._host, known.pods, pods, groups, told=self.names())
         if named:
             self._places.recognize(named)
             pods = self._places.look_again((), known.pods)
-        others = (place for uid, place in pods.items() if place is not seen.places.get(uid))
-        fresh = {*groups, *(group for place in others for group in place.all if group not in seen.cgroups)}
-        wanted = self._wanted(seen.slo, known.pods)
+        others = (place for uid, place in pods.items() if place is not snapshot.places.get(uid))
+        fresh = {*groups, *(group for place in others for group in place.all if group not in snapshot.cgroups)}
+        wanted = self._wanted(snapshot.slo, known.pods)
         fields = wanted.fields_of({uid: p for uid, p in pods.items() if not fresh.isdisjoint(p.all)}, {})
         found = self._places.present({group: wanted.fields | fields.get(group, frozenset()) for group in fresh})
         whole = dataclasses.replace(
-            seen,
+            snapshot,
             pods=known.pods,
             places=pods,
-            cgroups={**seen.cgroups, **glance.fresh_quotas(seen, self._cgroups, fresh), **found},
+            cgroups={**snapshot.cgroups, **fast_snapshot.fresh_quotas(snapshot, self._cgroups, fresh), **found},
             kubelet=known.kubelet,
-            core_sched=self._cookies.with_new(seen.core_sched, pods.values(), fresh),
+            core_sched=self._cookies.with_new(snapshot.core_sched, pods.values(), fresh),
             ours=run.ours,
             found=run.found,
         )
-        held = memory_held.look(self._cgroups, wants.memory_held(glance.of_groups(whole, fresh), wanted))
-        return dataclasses.replace(whole, memory_held={**seen.memory_held, **held})
+        held = memory_held.look(self._cgroups, wants.memory_held(fast_snapshot.of_groups(whole, fresh), wanted))
+        return dataclasses.replace(whole, memory_held={**snapshot.memory_held, **held})
 
     def _sample(
         self,
@@ -414,10 +418,10 @@ class Observer:
         return ages if since is None else {**ages, "placement": now - since}
 
 
-def _without_group(seen: Snapshot) -> Iterator[Problem]:
+def _without_group(snapshot: Snapshot) -> Iterator[Problem]:
     """Applications outside Kubernetes that name a group of kubelet's."""
-    for app in seen.slo.host_applications:
-        if app.name not in seen.host_groups:
+    for app in snapshot.slo.host_applications:
+        if app.name not in snapshot.host_groups:
             why, do = (
                 "its cgroup is, or holds, one of kubelet's own",
                 "name the application's own cgroup; it is left out",

@@ -91,11 +91,11 @@ class Predictor:
         self._error = ""
         self._restore()
 
-    def into(self, seen: Snapshot, listed: tuple[PodObject, ...], *, wall: float) -> Snapshot:
+    def into(self, snapshot: Snapshot, listed: tuple[PodObject, ...], *, wall: float) -> Snapshot:
         """The picture with what is expected; `listed` are its pods as the cluster has them."""
         created = self._unchanged.of("created", (listed,), lambda: _created(listed))
-        found = self.read(wall, pods=seen.pods, usage=seen.usage, created=created)
-        return dataclasses.replace(seen, prediction=found, problems=(*seen.problems, *self.problems))
+        found = self.read(wall, pods=snapshot.pods, usage=snapshot.usage, created=created)
+        return dataclasses.replace(snapshot, prediction=found, problems=(*snapshot.problems, *self.problems))
 
     def read(
         self, wall: float, *, pods: Iterable[Pod], usage: Usage, created: Mapping[str, float | None]

@@ -150,15 +150,15 @@ def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Iterable[Wants]:
     return isolation.each([(), *((pod,) for pod in pods)], of, lambda _some, _why: Wants())
 
 
-def memory_held(seen: Snapshot, wanted: Wants) -> tuple[str, ...]:
+def memory_held(snapshot: Snapshot, wanted: Wants) -> tuple[str, ...]:
     """The groups that strategies ask for. A pod about which one cannot say adds none; the loop goes on."""
     found: dict[str, None] = {}
     for groups_of in wanted.memory_held:
         try:
-            found |= dict.fromkeys(groups_of(seen))
+            found |= dict.fromkeys(groups_of(snapshot))
         except Exception:
             LOG.exception("%s cannot say whose memory it wants to see", groups_of.__module__)
-            alone = (of_subjects(seen, (pod,)) for pod in seen.pods)
+            alone = (of_subjects(snapshot, (pod,)) for pod in snapshot.pods)
             for groups in isolation.each(alone, lambda one: tuple(groups_of(one)), lambda _one, _why: ()):  # noqa: B023
                 found |= dict.fromkeys(groups)
     return tuple(found)

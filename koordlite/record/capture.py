@@ -20,7 +20,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import ClusterChange
 from koordlite.ports import ClusterView, Files
 from koordlite.record import codec
-from koordlite.record.moment import RecordError
+from koordlite.record.round_record import RecordError
 
 FILES, CLUSTER, MOMENT = "files.json", "cluster.msgpack", "moment.record"
 _OLDER = "cluster.json"

@@ -20,7 +20,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import UNREADABLE
 from koordlite.model.place import Place
 from koordlite.record import schema
-from koordlite.record.moment import Damage, RecordError
+from koordlite.record.round_record import Damage, RecordError
 
 CPUS, BIG, PLACE = 1, 2, 3
 """Codes of our extensions: a CPU list, a whole number in decimals, and a place as it prints."""

@@ -17,9 +17,9 @@ import msgspec
 
 from koordlite.model.snapshot import Snapshot
 from koordlite.record import codec, schema
-from koordlite.record.moment import Damage, Moment, RecordError
+from koordlite.record.round_record import Damage, RecordError, RoundRecord
 
-_SEEN = "seen."
+_SNAPSHOT = "snapshot."
 _MARK_BYTES = 16
 
 
@@ -43,10 +43,10 @@ class _Field(msgspec.Struct, frozen=True):
 @functools.cache
 def _fields() -> Mapping[str, _Field]:
     def found() -> Iterator[tuple[str, Any]]:
-        yield from schema.field_types(Moment).items()
-        yield from ((_SEEN + name, hint) for name, hint in schema.field_types(Snapshot).items())
+        yield from schema.field_types(RoundRecord).items()
+        yield from ((_SNAPSHOT + name, hint) for name, hint in schema.field_types(Snapshot).items())
 
-    return {name: _Field(name, hint, _item(hint)) for name, hint in found() if name != "seen"}
+    return {name: _Field(name, hint, _item(hint)) for name, hint in found() if name != "snapshot"}
 
 
 def _item(hint: Any) -> Any:
@@ -70,11 +70,12 @@ class Writer:
     def __init__(self) -> None:
         self._before: dict[str, _Written] = {}
 
-    def frame(self, moment: Moment) -> bytes:
+    def frame(self, moment: RoundRecord) -> bytes:
         """What a reader needs besides the frames before it."""
         found: dict[str, Any] = {}
         for name, field in _fields().items():
-            value = getattr(moment.seen, name.removeprefix(_SEEN)) if name.startswith(_SEEN) else getattr(moment, name)
+            owner = moment.snapshot if name.startswith(_SNAPSHOT) else moment
+            value = getattr(owner, name.removeprefix(_SNAPSHOT))
             before = self._before.get(name)
             if before is None or before.value is not value:
                 self._before[name], changed = _compared(field, value, before)
@@ -120,9 +121,9 @@ class Reader:
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._seen: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
 
-    def moment(self, raw: bytes) -> Moment:
+    def moment(self, raw: bytes) -> RoundRecord:
         """The moment in a frame. Damage when there is none, RecordError when this koordlite has other fields."""
         frame = codec.decode(raw)
         if not isinstance(frame, dict):
@@ -133,17 +134,17 @@ class Reader:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise Damage(f"a frame does not go together with what stands before it: {error}") from error
-        if self._seen is None or any(name.startswith(_SEEN) for name in frame):
-            self._seen = _made(Snapshot, _SEEN, self._values)
-        own = {name: value for name, value in self._values.items() if not name.startswith(_SEEN)}
-        return typing.cast(Moment, _made(Moment, "", {**own, "seen": self._seen}))
+        if self._snapshot is None or any(name.startswith(_SNAPSHOT) for name in frame):
+            self._snapshot = _made(Snapshot, _SNAPSHOT, self._values)
+        own = {name: value for name, value in self._values.items() if not name.startswith(_SNAPSHOT)}
+        return typing.cast(RoundRecord, _made(RoundRecord, "", {**own, "snapshot": self._snapshot}))
 
     def _take(self, frame: dict[str, Any]) -> None:
         for name, changed in frame.items():
             field = _fields().get(name)
             if field is None:
-                owner = Snapshot if name.startswith(_SEEN) else Moment
-                own = name.removeprefix(_SEEN)
+                owner = Snapshot if name.startswith(_SNAPSHOT) else RoundRecord
+                own = name.removeprefix(_SNAPSHOT)
                 raise RecordError(
                     f"{codec.named(owner)} has no field {own} in this koordlite: it was renamed or removed since"
                 )

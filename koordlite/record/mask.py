@@ -28,7 +28,7 @@ from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import affinity, objects
 from koordlite.record import schema
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 
 T = TypeVar("T")
 _OURS = re.compile(r"(^|\.)(koordinator\.sh|koordlite\.io|crane\.io)\Z")
@@ -50,17 +50,17 @@ class Names(msgspec.Struct):
     keys: set[str] = msgspec.field(default_factory=set)
     values: set[str] = msgspec.field(default_factory=set)
 
-    def take_in(self, seen: Snapshot) -> None:
+    def take_in(self, snapshot: Snapshot) -> None:
         """Add the names of a picture."""
-        for pod in seen.pods:
+        for pod in snapshot.pods:
             self.namespaces.add(pod.namespace)
             self.pods.add(pod.name)
             self.containers.update(container.name for container in pod.containers)
             self._take_metadata(pod.labels, pod.annotations)
-        if seen.node:
-            self.nodes.add(seen.node.name)
-            self._take_metadata(seen.node.labels, seen.node.annotations)
-        self.applications.update(application.name for application in seen.slo.host_applications)
+        if snapshot.node:
+            self.nodes.add(snapshot.node.name)
+            self._take_metadata(snapshot.node.labels, snapshot.node.annotations)
+        self.applications.update(application.name for application in snapshot.slo.host_applications)
 
     def _take_metadata(self, *texts: Mapping[str, str]) -> None:
         for key, value in (pair for each in texts for pair in each.items()):
@@ -110,13 +110,17 @@ class Mask:
             objects.ContainerStatus: self._container,
         }
 
-    def moment(self, moment: Moment) -> Moment:
+    def moment(self, moment: RoundRecord) -> RoundRecord:
         """`moment` with pseudonyms."""
         self._kept, self._fresh = self._fresh, {}
-        masked: Moment = self._masked(moment)
-        usage = msgspec.structs.replace(masked.seen.usage, host_apps=self._keyed("app", masked.seen.usage.host_apps))
-        groups = self._keyed("app", masked.seen.host_groups)
-        return msgspec.structs.replace(masked, seen=dataclasses.replace(masked.seen, usage=usage, host_groups=groups))
+        masked: RoundRecord = self._masked(moment)
+        usage = msgspec.structs.replace(
+            masked.snapshot.usage, host_apps=self._keyed("app", masked.snapshot.usage.host_apps)
+        )
+        groups = self._keyed("app", masked.snapshot.host_groups)
+        return msgspec.structs.replace(
+            masked, snapshot=dataclasses.replace(masked.snapshot, usage=usage, host_groups=groups)
+        )
 
     def value(self, value: Any) -> Any:
         """Anything a record or capture holds, with pseudonyms."""

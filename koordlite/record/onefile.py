@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from koordlite.record.mask import Mask, Names
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head, Writer
 
 MOST_BYTES = 4 << 20
@@ -23,7 +23,7 @@ class OneFile:
         self._size = 0
         self.count = 0
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: RoundRecord) -> None:
         """Append `moment`; OSError when it cannot be written."""
         if self._writer is None or self._size >= MOST_BYTES:
             self._writer, self._size = Writer(self._head), 0
@@ -41,7 +41,7 @@ class OneFile:
             data = data[self._file.write(data) :]
 
 
-def write(path: Path, head: Head, moments: Iterable[Moment]) -> int:
+def write(path: Path, head: Head, moments: Iterable[RoundRecord]) -> int:
     """A file of these moments; how many there were."""
     file = OneFile(path, head)
     try:
@@ -53,7 +53,10 @@ def write(path: Path, head: Head, moments: Iterable[Moment]) -> int:
 
 
 def masked(
-    path: Path, head: Head, again: Callable[[], Iterable[Moment]], decide: Callable[[Moment], Moment] | None = None
+    path: Path,
+    head: Head,
+    again: Callable[[], Iterable[RoundRecord]],
+    decide: Callable[[RoundRecord], RoundRecord] | None = None,
 ) -> int:
     """As `write`, with pseudonyms. `again` gives the moments each time it is called: names are collected first.
 
@@ -61,7 +64,7 @@ def masked(
     """
     names = Names()
     for moment in again():
-        names.take_in(moment.seen)
+        names.take_in(moment.snapshot)
     mask = Mask(names)
     shown = (mask.moment(moment) for moment in again())
     return write(path, _masked_head(head, mask), map(decide, shown) if decide else shown)

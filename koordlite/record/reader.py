@@ -10,7 +10,7 @@ import msgspec
 
 from koordlite.model.errors import Problem
 from koordlite.record import segment
-from koordlite.record.moment import Damage, Moment, RecordError
+from koordlite.record.round_record import Damage, RecordError, RoundRecord
 from koordlite.record.segment import Head, Parser
 
 SUFFIX = ".piece"
@@ -43,7 +43,7 @@ class Record:
         """The files it is made of."""
         return pieces(self.path) if self.path.is_dir() else (self.path,)
 
-    def moments(self, *, since: float | None = None) -> Iterator[Moment]:
+    def moments(self, *, since: float | None = None) -> Iterator[RoundRecord]:
         """Every moment that can be read, from `since` (seconds since the epoch) on."""
         self.problems = []
         for path in self._from(since):
@@ -63,7 +63,7 @@ class Record:
                 return files[at:]
         return files
 
-    def _sound(self, raw: bytes, path: Path) -> Iterator[Moment]:
+    def _sound(self, raw: bytes, path: Path) -> Iterator[RoundRecord]:
         """Of a folder, a file that is no record (a machine lost its power) or of another version is reported and left
         out: the others can be read."""
         try:
@@ -73,7 +73,7 @@ class Record:
                 raise
             self.problems.append(Problem(str(path), "piece", "", str(error), "the other pieces were read"))
 
-    def _of_file(self, raw: bytes, source: str) -> Iterator[Moment]:
+    def _of_file(self, raw: bytes, source: str) -> Iterator[RoundRecord]:
         at = 0
         while 0 <= at < len(raw):
             piece = _Piece(raw, segment.check_start(raw, at, source), source)
@@ -95,7 +95,7 @@ class _Piece(msgspec.Struct):
     head: Head | None = None
     why: str = "the rest is cut off or damaged"
 
-    def moments(self) -> Iterator[Moment]:
+    def moments(self) -> Iterator[RoundRecord]:
         parser = Parser()
         for after, body in segment.bodies(self.raw, self.end):
             try:

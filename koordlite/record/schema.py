@@ -15,7 +15,7 @@ import msgspec
 from koordlite import changes, strategies
 from koordlite.model.memory import Memory
 from koordlite.ports import ClusterView
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def vocabulary() -> Mapping[type, str]:
     """
     rules = {rule.config: rule.module for rule in strategies.discover()}
     names: dict[str, type] = {}
-    for cls in _reachable(Moment, ClusterView, *changes.classes(), *rules, *Memory.__subclasses__()):
+    for cls in _reachable(RoundRecord, ClusterView, *changes.classes(), *rules, *Memory.__subclasses__()):
         name = f"{rules.get(cls) or cls.__module__.rpartition('.')[2]}.{cls.__qualname__}"
         if names.setdefault(name, cls) is not cls:
             raise TypeError(f"two classes have the name {name} in records: rename one of them")

@@ -18,7 +18,7 @@ import zstandard
 
 from koordlite.model.errors import UNREADABLE
 from koordlite.record import difference
-from koordlite.record.moment import Damage, Moment, RecordError
+from koordlite.record.round_record import Damage, RecordError, RoundRecord
 
 MARK = b"koordlite-record"
 VERSION = 3
@@ -63,7 +63,7 @@ class Writer:
         self.start = MARK + bytes([VERSION]) + self._frame(msgspec.msgpack.encode(head))
         """What the piece begins with."""
 
-    def frame(self, moment: Moment) -> bytes:
+    def frame(self, moment: RoundRecord) -> bytes:
         """The bytes that add `moment`."""
         return self._frame(self._moments.frame(moment))
 
@@ -81,7 +81,7 @@ class Parser:
         self._moments = difference.Reader()
         self.head: Head | None = None
 
-    def take(self, body: bytes) -> Moment | None:
+    def take(self, body: bytes) -> RoundRecord | None:
         """The moment in a frame; None for the head. Damage when it is neither, RecordError when this koordlite has
         other classes or fields than the one that wrote it."""
         content = self._content(body)

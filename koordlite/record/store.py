@@ -12,8 +12,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from koordlite.record.moment import Moment, RecordError
 from koordlite.record.reader import SUFFIX, pieces
+from koordlite.record.round_record import RecordError, RoundRecord
 from koordlite.record.segment import Head, Writer
 
 PIECES = 16
@@ -38,7 +38,7 @@ class Recorder:
         """What all pieces take on disk."""
         return sum(self._sizes.values())
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: RoundRecord) -> None:
         """Append `moment`. After an OSError the next one begins a new piece; what was written stays readable."""
         try:
             if self._writer is None or self._current() >= self._max_bytes // PIECES:

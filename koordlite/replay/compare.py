@@ -11,7 +11,7 @@ from koordlite import strategies
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.replay.verify import Judge
 from koordlite.replay.what_if import Course, Other, landed
 from koordlite.report import present, threshold
@@ -34,17 +34,17 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     """Use of the node above which best effort is limited; None while suppression is off."""
 
 
-def gauge(moment: Moment, decisions: Iterable[Decision], done: Iterable[Change]) -> Gauge:
+def gauge(moment: RoundRecord, decisions: Iterable[Decision], done: Iterable[Change]) -> Gauge:
     """The numbers of `moment`, after `decisions` and the changes `done`."""
-    seen, changes = moment.seen, list(done)
-    capacity = seen.node.capacity_milli if seen.node else len(seen.topology.cpus) * 1000
-    settings, cpus = seen.slo.threshold, present.best_effort_cpus(seen, changes)
+    snapshot, changes = moment.snapshot, list(done)
+    capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
+    settings, cpus = snapshot.slo.threshold, present.best_effort_cpus(snapshot, changes)
     return Gauge(
         wall=moment.wall,
-        node_cpu=seen.usage.node.cpu if seen.usage.node else None,
-        prod_cpu=present.prod_cpu(seen),
-        be_cpu=seen.usage.best_effort_cpu,
-        be_limit=present.best_effort_limit(seen, cpus, changes),
+        node_cpu=snapshot.usage.node.cpu if snapshot.usage.node else None,
+        prod_cpu=present.prod_cpu(snapshot),
+        be_cpu=snapshot.usage.best_effort_cpu,
+        be_limit=present.best_effort_limit(snapshot, cpus, changes),
         be_budget=present.best_effort_budget(decisions),
         capacity=capacity,
         threshold=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
@@ -129,11 +129,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     turns_seen: int
 
 
-def compare(moments: Iterable[Moment], other: Other) -> Comparison:
+def compare(moments: Iterable[RoundRecord], other: Other) -> Comparison:
     """Go through a record once, on both courses."""
     judge, course, sums = Judge(), Course(other), _Sums()
     for moment in moments:
-        shown = course.seen(moment)
+        shown = course.snapshot(moment)
         decisions = judge.decisions(shown)
         changes = course.carried_out(shown, decisions)
         mine = landed(moment)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from koordlite import reflex, strategies
+from koordlite import fast_path, strategies
 from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.strategies import Strategy
 
 
@@ -19,22 +19,22 @@ class Judge:
     def __init__(self) -> None:
         self._answers = strategies.Answers()
 
-    def decisions(self, moment: Moment) -> tuple[Decision, ...]:
+    def decisions(self, moment: RoundRecord) -> tuple[Decision, ...]:
         """Decisions of an agent that sees `moment`, with the settings that are in it."""
         if moment.new_groups:
-            return reflex.about(self._about_new_groups(moment), moment.new_groups)
+            return fast_path.about(self._about_new_groups(moment), moment.new_groups)
         if moment.woken:
-            answers = (d for rule in strategies.limiting() for d in self._of(rule, moment.seen, moment))
-            return reflex.allowed(answers)
+            answers = (d for rule in strategies.limiting() for d in self._of(rule, moment.snapshot, moment))
+            return fast_path.allowed(answers)
         return strategies.in_turn(
             moment.settings,
-            lambda rule, asked: self._of(rule, moment.seen, moment, asked),
+            lambda rule, asked: self._of(rule, moment.snapshot, moment, asked),
         )
 
-    def _about_new_groups(self, moment: Moment) -> tuple[Decision, ...]:
-        sight = reflex.sights(moment.seen, moment.new_groups)
+    def _about_new_groups(self, moment: RoundRecord) -> tuple[Decision, ...]:
+        sight = fast_path.sights(moment.snapshot, moment.new_groups)
 
-        asking = reflex.asked([name for name, section in moment.settings.items() if section.mode == "enforce"])
+        asking = fast_path.asked([name for name, section in moment.settings.items() if section.mode == "enforce"])
 
         def answer(rule: Strategy, asked: frozenset[str]) -> tuple[Decision, ...]:
             return self._of(rule, sight(rule), moment, asked) if rule.name in asking else ()
@@ -42,15 +42,15 @@ class Judge:
         return strategies.in_turn(moment.settings, answer)
 
     def _of(
-        self, rule: Strategy, seen: Snapshot, moment: Moment, asked: frozenset[str] = frozenset()
+        self, rule: Strategy, snapshot: Snapshot, moment: RoundRecord, asked: frozenset[str] = frozenset()
     ) -> tuple[Decision, ...]:
         try:
-            return self._answers.of(rule, seen, moment.settings, asked)
+            return self._answers.of(rule, snapshot, moment.settings, asked)
         except Exception as error:  # noqa: BLE001 - the agent answers so as well, and goes on
             return (strategies.failed(rule, error),)
 
 
-def decided_again() -> Callable[[Moment], Moment]:
+def decided_again() -> Callable[[RoundRecord], RoundRecord]:
     """Gives moments with the decisions that follow from their pictures: a mask changes the pictures."""
     judge = Judge()
     return lambda moment: msgspec.structs.replace(moment, decisions=judge.decisions(moment))
@@ -88,7 +88,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         return self.wrong == 0
 
 
-def check(moments: Iterable[Moment], *, keep: int = 20) -> Check:
+def check(moments: Iterable[RoundRecord], *, keep: int = 20) -> Check:
     """Judge every moment with its own settings and compare; `keep` that many mismatches."""
     judge, found = Judge(), list[Mismatch]()
     rounds = decisions = wrong = 0
@@ -104,7 +104,7 @@ def check(moments: Iterable[Moment], *, keep: int = 20) -> Check:
     return Check(rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(found), wrong=wrong)
 
 
-def _mismatches(moment: Moment, again: tuple[Decision, ...]) -> Iterator[Mismatch]:
+def _mismatches(moment: RoundRecord, again: tuple[Decision, ...]) -> Iterator[Mismatch]:
     """Decision by decision, in order; their order is part of the answer."""
     if again == moment.decisions:
         return

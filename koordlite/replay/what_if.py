@@ -29,7 +29,7 @@ from koordlite.model.settings import Mode, StrategySettings
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 
 T = TypeVar("T")
 
@@ -71,28 +71,28 @@ class Course:
         self._slo: tuple[object, SLO] | None = None
         self._chosen: tuple[object, Mapping[str, StrategySettings]] | None = None
 
-    def seen(self, moment: Moment) -> Moment:
+    def snapshot(self, moment: RoundRecord) -> RoundRecord:
         """`moment` as the rules would have seen it."""
-        seen = moment.seen
-        if self._recorded is None or _of_another(seen, self._recorded):
-            self._begin(seen)
-        self._recorded = seen
-        self._let_go |= seen.evicted.keys()
-        seen = self._without_evicted(seen)
-        seen = dataclasses.replace(
-            seen,
-            slo=self._settings_of(seen),
-            cgroups=self._cgroups(seen),
-            found={**{p: f for p, f in seen.found.items() if not _is_cgroup(f)}, **self._found},
-            ours=(seen.ours - seen.found.keys()) | self._held.keys(),
+        snapshot = moment.snapshot
+        if self._recorded is None or _of_another(snapshot, self._recorded):
+            self._begin(snapshot)
+        self._recorded = snapshot
+        self._let_go |= snapshot.evicted.keys()
+        snapshot = self._without_evicted(snapshot)
+        snapshot = dataclasses.replace(
+            snapshot,
+            slo=self._settings_of(snapshot),
+            cgroups=self._cgroups(snapshot),
+            found={**{p: f for p, f in snapshot.found.items() if not _is_cgroup(f)}, **self._found},
+            ours=(snapshot.ours - snapshot.found.keys()) | self._held.keys(),
             remembered=dict(self._remembered),
-            published=self._published(seen.published),
-            evicted={uid: at for uid, at in seen.evicted.items() if uid in self._evicted},
+            published=self._published(snapshot.published),
+            evicted={uid: at for uid, at in snapshot.evicted.items() if uid in self._evicted},
         )
-        return msgspec.structs.replace(moment, seen=seen, settings=self._sections(moment.settings))
+        return msgspec.structs.replace(moment, snapshot=snapshot, settings=self._sections(moment.settings))
 
-    def carried_out(self, moment: Moment, decisions: Iterable[Decision]) -> list[Change]:
-        """Take in what was decided on `moment` (one of `seen`); gives the changes that would have been made."""
+    def carried_out(self, moment: RoundRecord, decisions: Iterable[Decision]) -> list[Change]:
+        """Take in what was decided on `moment` (one of `snapshot`); gives the changes that would have been made."""
         done: list[Change] = []
         refused = _refused(moment)
         self._let_go |= {change.uid for change in landed(moment) if isinstance(change, EvictPod)}
@@ -102,32 +102,32 @@ class Course:
             section = moment.settings.get(decision.strategy)
             if section is not None and section.mode == "enforce" and not moment.still:
                 asked = (change for change in decision.changes if refused.get(change.place) != change)
-                done += (c for c in asked if self._carry_out(c, decision.strategy, moment.seen))
+                done += (c for c in asked if self._carry_out(c, decision.strategy, moment.snapshot))
         if moment.released:
             self._give_back()
             self._amounts.clear()
         return done
 
-    def _begin(self, seen: Snapshot) -> None:
+    def _begin(self, snapshot: Snapshot) -> None:
         """It goes on from where the record, or another agent in it, begins."""
         self._give_back()
-        for place, found in seen.found.items():
-            value = _value(seen, place)
+        for place, found in snapshot.found.items():
+            value = _value(snapshot, place)
             if value is not None:
                 self._held[place], self._found[place] = value, found
-        self._remembered = dict(seen.remembered)
-        self._synced = dict(seen.published.last_sync)
+        self._remembered = dict(snapshot.remembered)
+        self._synced = dict(snapshot.published.last_sync)
 
-    def _carry_out(self, change: Change, strategy: str, seen: Snapshot) -> bool:
+    def _carry_out(self, change: Change, strategy: str, snapshot: Snapshot) -> bool:
         if isinstance(change, CgroupChange):
-            self._write(change, strategy, seen)
+            self._write(change, strategy, snapshot)
         elif isinstance(change, NodeResourceChange):
             self._amounts[change.resource] = change.value
-            self._synced[change.place] = seen.time
+            self._synced[change.place] = snapshot.time
         elif isinstance(change, EvictPod):
             return self._evict(change)
         else:
-            return self._stated(change, seen.time)
+            return self._stated(change, snapshot.time)
         return True
 
     def _evict(self, change: EvictPod) -> bool:
@@ -152,8 +152,8 @@ class Course:
         self._last[change.place] = change
         return not again
 
-    def _write(self, change: CgroupChange, strategy: str, seen: Snapshot) -> None:
-        before = _value(seen, change.place)
+    def _write(self, change: CgroupChange, strategy: str, snapshot: Snapshot) -> None:
+        before = _value(snapshot, change.place)
         if before is not None:
             self._found.setdefault(change.place, Found(before, strategy))
         self._held[change.place] = change.value
@@ -161,11 +161,11 @@ class Course:
             self._found.pop(change.place, None)
             self._held.pop(change.place)
 
-    def _cgroups(self, seen: Snapshot) -> Mapping[str, Cgroup]:
+    def _cgroups(self, snapshot: Snapshot) -> Mapping[str, Cgroup]:
         """What the recorded agent wrote is taken back, what this one would have written takes its place."""
-        values: dict[Place, CPUSet | int] = {place: found.value for place, found in seen.found.items()}
+        values: dict[Place, CPUSet | int] = {place: found.value for place, found in snapshot.found.items()}
         values |= self._held
-        cgroups = dict(seen.cgroups)
+        cgroups = dict(snapshot.cgroups)
         for place, value in values.items():
             if place.kind is not cgroup.PLACE:
                 continue
@@ -178,12 +178,12 @@ class Course:
         amounts = {**published.node_resources, **self._amounts}
         return msgspec.structs.replace(published, node_resources=amounts, last_sync=dict(self._synced))
 
-    def _without_evicted(self, seen: Snapshot) -> Snapshot:
+    def _without_evicted(self, snapshot: Snapshot) -> Snapshot:
         if not self._gone:
-            return seen
-        pods = tuple(pod for pod in seen.pods if pod.uid not in self._gone)
-        usage = msgspec.structs.replace(seen.usage, pods=self._staying(seen.usage.pods))
-        return dataclasses.replace(seen, pods=pods, places=self._staying(seen.places), usage=usage)
+            return snapshot
+        pods = tuple(pod for pod in snapshot.pods if pod.uid not in self._gone)
+        usage = msgspec.structs.replace(snapshot.usage, pods=self._staying(snapshot.usage.pods))
+        return dataclasses.replace(snapshot, pods=pods, places=self._staying(snapshot.places), usage=usage)
 
     def _staying(self, by_uid: Mapping[str, T]) -> Mapping[str, T]:
         return {uid: each for uid, each in by_uid.items() if uid not in self._gone}
@@ -196,11 +196,11 @@ class Course:
             self._chosen = recorded, sections
         return self._chosen[1]
 
-    def _settings_of(self, seen: Snapshot) -> SLO:
+    def _settings_of(self, snapshot: Snapshot) -> SLO:
         """What holds on the node by the other ConfigMap. It is read again when the node's own metadata change."""
-        node, other = seen.node, self._other
+        node, other = snapshot.node, self._other
         labels, notes = (node.labels, node.annotations) if node else ({}, {})
-        base = seen.slo
+        base = snapshot.slo
         if other.config is not None:
             key = (labels, notes)
             if self._slo is None or self._slo[0] != key:
@@ -212,14 +212,14 @@ class Course:
         return msgspec.structs.replace(base, threshold=threshold)
 
 
-def _of_another(seen: Snapshot, before: Snapshot) -> bool:
-    """Tell whether a restarted agent took the picture `seen`: what the one before it knew is forgotten."""
-    recalls = seen.remembered.keys() >= before.remembered.keys()
-    synced = seen.published.last_sync.keys() >= before.published.last_sync.keys()
+def _of_another(snapshot: Snapshot, before: Snapshot) -> bool:
+    """Tell whether a restarted agent took the picture `snapshot`: what the one before it knew is forgotten."""
+    recalls = snapshot.remembered.keys() >= before.remembered.keys()
+    synced = snapshot.published.last_sync.keys() >= before.published.last_sync.keys()
     return not (recalls and synced)
 
 
-def _refused(moment: Moment) -> Mapping[Place, Change]:
+def _refused(moment: RoundRecord) -> Mapping[Place, Change]:
     """Refused writes of the recorded agent, by place."""
     places = {step.place for step in moment.applied if not step.ok}
     changes = (change for decision in moment.decisions for change in decision.changes)
@@ -230,11 +230,11 @@ def _is_cgroup(found: Found) -> bool:
     return isinstance(found.value, CPUSet | int)
 
 
-def _value(seen: Snapshot, place: Place) -> CPUSet | int | None:
+def _value(snapshot: Snapshot, place: Place) -> CPUSet | int | None:
     if place.kind is not cgroup.PLACE:
         return None
     group, field = place.parts
-    found = seen.cgroups.get(group)
+    found = snapshot.cgroups.get(group)
     return None if found is None else cgroup.present(found, field)
 
 
@@ -247,7 +247,7 @@ def _with(cgroup: Cgroup, field: str, value: CPUSet | int) -> Cgroup:
     return msgspec.structs.replace(cgroup, values={**cgroup.values, field: value})
 
 
-def landed(moment: Moment) -> list[Change]:
+def landed(moment: RoundRecord) -> list[Change]:
     """The changes of the recorded round that were carried out."""
     ok = {step.place for step in moment.applied if step.ok}
     return [change for decision in moment.decisions for change in decision.changes if change.place in ok]

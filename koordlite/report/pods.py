@@ -27,37 +27,37 @@ _Written = Mapping[tuple[str, str], object]
 
 def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
     """The pods that run or wait to run, by CPU use; `events` are recent decisions, the newest last."""
-    seen = tick.picture
-    if seen is None:
+    snapshot = tick.picture
+    if snapshot is None:
         return ()
     enforced = [decision for decision in tick.decisions if tick.modes.get(decision.strategy) == "enforce"]
     done = present.landed(enforced, {step.place: step.ok for step in tick.applied})
     written: _Written = {(c.group, c.field): c.value for c in done if isinstance(c, CgroupChange)}
     about = _about(events, tick)
-    rows = (_row(pod, seen, written, about, tick) for pod in seen.pods if pod.active)
+    rows = (_row(pod, snapshot, written, about, tick) for pod in snapshot.pods if pod.active)
     return ordered(rows, "cpu")
 
 
 def _row(
     pod: Pod,
-    seen: Snapshot,
+    snapshot: Snapshot,
     written: _Written,
     about: Mapping[str, DecisionEvent],
     tick: Tick,
 ) -> PodRow:
-    use, place = seen.usage.pods.get(pod.uid), seen.places.get(pod.uid)
-    waits = seen.pressure.get(place.group, {}) if place else {}
+    use, place = snapshot.usage.pods.get(pod.uid), snapshot.places.get(pod.uid)
+    waits = snapshot.pressure.get(place.group, {}) if place else {}
     most = max(waits, key=lambda name: waits[name].some.avg10, default="")
     # A decision whose news has been forgotten still holds.
-    names = (pod.key, ALL_BEST_EFFORT) if gives_way(seen, pod) else (pod.key,)
+    names = (pod.key, ALL_BEST_EFFORT) if gives_way(snapshot, pod) else (pod.key,)
     event = max((about[name] for name in names if name in about), key=lambda each: each.time, default=None)
     return PodRow(
         name=printable.one_line(pod.key),
         qos=pod.qos_class.value or "none",
         cpu=use.cpu if use else None,
-        cpu_limit=_quota(seen, place.group, tuple(place.containers.values()), written) if place else None,
+        cpu_limit=_quota(snapshot, place.group, tuple(place.containers.values()), written) if place else None,
         memory=use.memory if use else None,
-        cpus=str(_cpus(seen, tuple(place.containers.values()), written)) if place else "",
+        cpus=str(_cpus(snapshot, tuple(place.containers.values()), written)) if place else "",
         pressure=waits[most].some.avg10 if most else None,
         waits_for=most,
         decided=_words(event.decision, tick) if event else "" if pod.phase == "Running" else pod.phase,
@@ -92,33 +92,33 @@ def _pods(decision: Decision) -> Iterator[str]:
             yield "/".join(change.place.parts[:2])
 
 
-def _quota(seen: Snapshot, group: str, containers: Sequence[str], written: _Written) -> int | None:
+def _quota(snapshot: Snapshot, group: str, containers: Sequence[str], written: _Written) -> int | None:
     """Millicores by the pod's quota, or by those of its containers where each has one; the smaller one."""
-    whole = _milli(seen, group, written)
-    parts = [_milli(seen, name, written) for name in containers]
+    whole = _milli(snapshot, group, written)
+    parts = [_milli(snapshot, name, written) for name in containers]
     known = [part for part in parts if part is not None]
     limits = [*([whole] if whole is not None else []), *([sum(known)] if known and len(known) == len(parts) else [])]
     return min(limits, default=None)
 
 
-def _milli(seen: Snapshot, group: str, written: _Written) -> int | None:
-    found = seen.cgroups.get(group)
+def _milli(snapshot: Snapshot, group: str, written: _Written) -> int | None:
+    found = snapshot.cgroups.get(group)
     quota = written.get((group, "cpu.quota"), found.quota_us if found else None)
     if not isinstance(quota, int) or quota < 0:
         return None
     return quota * 1000 // (found.period_us if found else 100_000)
 
 
-def _cpus(seen: Snapshot, containers: Sequence[str], written: _Written) -> CPUSet:
+def _cpus(snapshot: Snapshot, containers: Sequence[str], written: _Written) -> CPUSet:
     """CPUs of all its containers: what each was configured with, within the groups above it."""
-    return cpuset.union(_narrowed(seen, group, written) for group in containers)
+    return cpuset.union(_narrowed(snapshot, group, written) for group in containers)
 
 
-def _narrowed(seen: Snapshot, group: str, written: _Written) -> CPUSet:
-    parts, cpus = group.split("/"), seen.topology.cpuset
+def _narrowed(snapshot: Snapshot, group: str, written: _Written) -> CPUSet:
+    parts, cpus = group.split("/"), snapshot.topology.cpuset
     for depth in range(1, len(parts) + 1):
         name = "/".join(parts[:depth])
-        found = seen.cgroups.get(name)
+        found = snapshot.cgroups.get(name)
         own = written.get((name, "cpuset.cpus"), found.cpuset if found else None)
         cpus = cpus & own if isinstance(own, CPUSet) and own else cpus
     return cpus

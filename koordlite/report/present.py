@@ -239,11 +239,11 @@ class OwnedUse(msgspec.Struct, frozen=True):
     pod: str = ""
 
 
-def cache_uses(seen: Snapshot) -> tuple[OwnedUse, ...]:
+def cache_uses(snapshot: Snapshot) -> tuple[OwnedUse, ...]:
     """Every measurement of a class and of a pod that has a group; the root group belongs to no pod."""
-    pods = {pod.uid: pod for pod in seen.pods}
+    pods = {pod.uid: pod for pod in snapshot.pods}
     found: list[OwnedUse] = []
-    for group, by_cache in sorted(seen.resctrl.use.items()):
+    for group, by_cache in sorted(snapshot.resctrl.use.items()):
         pod = pods.get(resctrl.uid_of(group))
         for cache, use in sorted(by_cache.items()):
             if group in resctrl.CLASS_GROUPS:

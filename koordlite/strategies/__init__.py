@@ -1,4 +1,4 @@
-"""One rule a file: `Config` and `decide(seen, config) -> decisions`. A file in this folder is a strategy: no list."""
+"""One rule a file: `Config`, and `decide(snapshot, config)` for the decisions. A file here is a strategy: no list."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _no_pod(_slo: SLO, _pods: Sequence[Pod]) -> Mapping[str, Iterable[str]]:
 class SurgeEdge(Protocol):
     """See `Strategy.surge_edge_milli`."""
 
-    def __call__(self, seen: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
-        """Of `limit`, in force since `seen`; None when it cannot shrink."""
+    def __call__(self, snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
+        """Of `limit`, in force since `snapshot`; None when it cannot shrink."""
         ...
 
 
@@ -113,12 +113,12 @@ class Strategy(msgspec.Struct, frozen=True):
     too."""
 
     def answer(
-        self, seen: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
+        self, snapshot: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
     ) -> Iterable[Decision]:
-        """What the rule says about `seen`: the one place that tells pictures with a Node from those without."""
-        if self.without_node and not has_node(seen):
-            return self.without_node(seen, config)
-        return self.decide(seen, config, asked) if self.evicts else self.decide(seen, config)
+        """What the rule says about `snapshot`: the one place that tells pictures with a Node from those without."""
+        if self.without_node and not has_node(snapshot):
+            return self.without_node(snapshot, config)
+        return self.decide(snapshot, config, asked) if self.evicts else self.decide(snapshot, config)
 
     sentences: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Optional in a module (`SENTENCES`): reason, or reason/verdict, → its sentence; see `report.sentence`."""
@@ -148,17 +148,17 @@ def limiting() -> tuple[Strategy, ...]:
 
 def judge(
     strategy: Strategy,
-    seen: Snapshot,
+    snapshot: Snapshot,
     settings: Mapping[str, StrategySettings],
     asked: frozenset[str] = frozenset(),
 ) -> tuple[Decision, ...]:
-    """The decisions of one strategy on `seen`, none when its mode is `off`.
+    """The decisions of one strategy on `snapshot`, none when its mode is `off`.
 
     `asked` are the uids of pods whose eviction strategies before it have decided on the same picture. A pod or host
     application about which the strategy raises an error is skipped with that error, and the others are judged without
     it. What raises without any of them is raised.
     """
-    return _judged(strategy, seen, settings, asked, ())[0]
+    return _judged(strategy, snapshot, settings, asked, ())[0]
 
 
 Subject = Pod | HostApplication
@@ -166,7 +166,7 @@ Subject = Pod | HostApplication
 
 def _judged(
     strategy: Strategy,
-    seen: Snapshot,
+    snapshot: Snapshot,
     settings: Mapping[str, StrategySettings],
     asked: frozenset[str],
     suspects: Sequence[Subject],
@@ -182,39 +182,39 @@ def _judged(
 
     def error_of(subjects: Sequence[Subject]) -> str:
         try:
-            answers(of_subjects(seen, subjects))
+            answers(of_subjects(snapshot, subjects))
         except Exception as error:  # noqa: BLE001 - it is asked which subjects it is about
             return isolation.described(error)
         return ""
 
-    present: tuple[Subject, ...] = (*seen.pods, *seen.slo.host_applications) if suspects else ()
+    present: tuple[Subject, ...] = (*snapshot.pods, *snapshot.slo.host_applications) if suspects else ()
     bad = [(s, why) for s in suspects if any(s is each for each in present) and (why := error_of((s,)))]
     try:
-        found = answers(_without(seen, bad))
+        found = answers(_without(snapshot, bad))
     except Exception:
-        present = (*seen.pods, *seen.slo.host_applications)
+        present = (*snapshot.pods, *snapshot.slo.host_applications)
         bad = isolation.culprits(present, error_of)
         if not bad:
             raise
-        found = answers(_without(seen, bad))
+        found = answers(_without(snapshot, bad))
     skipped = tuple(_skipped(strategy, subject, why) for subject, why in bad)
     return (*found, *skipped), tuple(subject for subject, _ in bad)
 
 
-def _without(seen: Snapshot, bad: Sequence[tuple[Subject, str]]) -> Snapshot:
+def _without(snapshot: Snapshot, bad: Sequence[tuple[Subject, str]]) -> Snapshot:
     if not bad:
-        return seen
+        return snapshot
     out = {id(subject) for subject, _ in bad}
-    present: tuple[Subject, ...] = (*seen.pods, *seen.slo.host_applications)
-    return of_subjects(seen, [subject for subject in present if id(subject) not in out])
+    present: tuple[Subject, ...] = (*snapshot.pods, *snapshot.slo.host_applications)
+    return of_subjects(snapshot, [subject for subject in present if id(subject) not in out])
 
 
-def of_subjects(seen: Snapshot, subjects: Sequence[Subject]) -> Snapshot:
+def of_subjects(snapshot: Snapshot, subjects: Sequence[Subject]) -> Snapshot:
     """The picture with these pods and host applications only; where the others live stays in it."""
-    parts = {field.name: getattr(seen, field.name) for field in dataclasses.fields(Snapshot)}
+    parts = {field.name: getattr(snapshot, field.name) for field in dataclasses.fields(Snapshot)}
     pods = tuple(subject for subject in subjects if isinstance(subject, Pod))
     apps = tuple(subject for subject in subjects if isinstance(subject, HostApplication))
-    slo = msgspec.structs.replace(seen.slo, host_applications=apps)
+    slo = msgspec.structs.replace(snapshot.slo, host_applications=apps)
     return Snapshot(**{**parts, "pods": pods, "slo": slo})
 
 
@@ -255,7 +255,7 @@ class Answers:
     def of(
         self,
         strategy: Strategy,
-        seen: Snapshot,
+        snapshot: Snapshot,
         settings: Mapping[str, StrategySettings],
         asked: frozenset[str] = frozenset(),
     ) -> tuple[Decision, ...]:
@@ -268,12 +268,12 @@ class Answers:
             found, self._suspects[name] = _judged(strategy, shown, settings, asked, self._suspects.get(name, ()))
             return found
 
-        return self._unchanged.judged(name, seen, (config, asked), judged)
+        return self._unchanged.judged(name, snapshot, (config, asked), judged)
 
 
-def decide_all(seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
+def decide_all(snapshot: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
     """The decisions of every strategy on the same picture. Pure: what `run`, `explain` and `simulate` share."""
-    return in_turn(settings, lambda strategy, asked: judge(strategy, seen, settings, asked))
+    return in_turn(settings, lambda strategy, asked: judge(strategy, snapshot, settings, asked))
 
 
 def in_turn(

@@ -63,28 +63,28 @@ def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
     return {pod.uid: ("cpu.shares", LIMIT) for pod in pods if _concerns(pod)}
 
 
-def memory_held(seen: Snapshot) -> Iterator[str]:
+def memory_held(snapshot: Snapshot) -> Iterator[str]:
     """Groups whose memory limit is to fall."""
-    for pod in seen.pods:
-        if pod.uid in seen.places and _concerns(pod):
-            yield from (part.group for part in _parts(seen, pod) if _limit_falls(seen, part))
+    for pod in snapshot.pods:
+        if pod.uid in snapshot.places and _concerns(pod):
+            yield from (part.group for part in _parts(snapshot, pod) if _limit_falls(snapshot, part))
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each BE pod with batch resources, one for each memory limit that waits, one for what is given
     back."""
     wanted: set[tuple[str, str]] = set()
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         yield from _unbelieved(pod)
-        if pod.uid not in seen.places or not _concerns(pod):
+        if pod.uid not in snapshot.places or not _concerns(pod):
             continue
-        parts = _parts(seen, pod)
+        parts = _parts(snapshot, pod)
         if not parts:
             continue  # Its groups are gone, or none of their files can be read.
         wanted |= {(part.group, field) for part in parts for field in part.fields}
-        yield _decided(seen, pod, parts, config)
-        yield from (d for part in parts for d in _memory_notes(seen, pod, part, config))
-    yield _released(seen, wanted)
+        yield _decided(snapshot, pod, parts, config)
+        yield from (d for part in parts for d in _memory_notes(snapshot, pod, part, config))
+    yield _released(snapshot, wanted)
 
 
 def _concerns(pod: Pod) -> bool:
@@ -141,39 +141,39 @@ def _milli(amounts: Mapping[str, Quantity]) -> int:
     return max(amounts["cpu"].milli, 0) if "cpu" in amounts else 0
 
 
-def _parts(seen: Snapshot, pod: Pod) -> tuple[_Part, ...]:
+def _parts(snapshot: Snapshot, pod: Pod) -> tuple[_Part, ...]:
     """The pod, and those of its containers that have batch resources and a group. Of the others kubelet has written all
     but what a CPU of this node is worth: their quota is part of the pod's, and divided as that is."""
     asked = {c.name: _asked(recorded(pod, c) or Amounts(), Amounts(c.requests, c.limits)) for c in pod.containers}
     overhead = Amounts(pod.overhead, pod.overhead)
     of_pod = batch_resource.of_pod(((asked[c.name], c.one_shot) for c in pod.containers), _asked(overhead, overhead))
-    place = seen.places[pod.uid]
+    place = snapshot.places[pod.uid]
     owned = _fields(pod)
-    parts = [_part(seen, "pod", place.group, of_pod, owned)]
+    parts = [_part(snapshot, "pod", place.group, of_pod, owned)]
     for container in pod.containers:
         group, fields = place.containers.get(container.name, ""), owned
         if not recorded(pod, container):
-            fields = tuple(f for f in owned if f == "cpu.quota" and _divides(seen, asked[container.name]))
-        if fields and group in seen.cgroups:
-            parts.append(_part(seen, container.name, group, asked[container.name], fields))
-    return tuple(part for part in parts if part.group in seen.cgroups)
+            fields = tuple(f for f in owned if f == "cpu.quota" and _divides(snapshot, asked[container.name]))
+        if fields and group in snapshot.cgroups:
+            parts.append(_part(snapshot, container.name, group, asked[container.name], fields))
+    return tuple(part for part in parts if part.group in snapshot.cgroups)
 
 
-def _divides(seen: Snapshot, native: Asked) -> bool:
+def _divides(snapshot: Snapshot, native: Asked) -> bool:
     """Whether a quota of kubelet's is not what the container should have."""
-    return native.limit_milli > 0 and (seen.notes.cpu_normalization or 1.0) > 1 and not quota_off(seen.slo)
+    return native.limit_milli > 0 and (snapshot.notes.cpu_normalization or 1.0) > 1 and not quota_off(snapshot.slo)
 
 
-def _part(seen: Snapshot, name: str, group: str, asked: Asked, fields: tuple[CgroupField, ...]) -> _Part:
-    period_us = seen.cgroups[group].period_us if group in seen.cgroups else Cgroup().period_us
+def _part(snapshot: Snapshot, name: str, group: str, asked: Asked, fields: tuple[CgroupField, ...]) -> _Part:
+    period_us = snapshot.cgroups[group].period_us if group in snapshot.cgroups else Cgroup().period_us
     found = batch_resource.values(
-        asked, period_us=period_us, ratio=seen.notes.cpu_normalization or 1.0, quota_off=quota_off(seen.slo)
+        asked, period_us=period_us, ratio=snapshot.notes.cpu_normalization or 1.0, quota_off=quota_off(snapshot.slo)
     )
     limit_bytes = found.limit_bytes
     if limit_bytes > 0:
         # The kernel keeps whole pages; otherwise what stands there would never be what was asked for.
-        limit_bytes = max(limit_bytes // seen.page_bytes * seen.page_bytes, seen.page_bytes)
-    quota_us = _within_best_effort(seen, group, found.quota_us)
+        limit_bytes = max(limit_bytes // snapshot.page_bytes * snapshot.page_bytes, snapshot.page_bytes)
+    quota_us = _within_best_effort(snapshot, group, found.quota_us)
     return _Part(
         name=name,
         group=group,
@@ -189,11 +189,11 @@ def quota_off(slo: SLO) -> bool:
     return threshold.enable and threshold.cpu_suppress_policy in ("cfsQuota", "guided")
 
 
-def _within_best_effort(seen: Snapshot, group: str, quota_us: int) -> int:
+def _within_best_effort(snapshot: Snapshot, group: str, quota_us: int) -> int:
     """cgroup v1 refuses a quota above that of a group higher up."""
-    root = seen.layout.besteffort
-    above = seen.cgroups.get(root, Cgroup()).quota_us
-    inside = seen.layout.version == 1 and group.startswith(f"{root}/")
+    root = snapshot.layout.besteffort
+    above = snapshot.cgroups.get(root, Cgroup()).quota_us
+    inside = snapshot.layout.version == 1 and group.startswith(f"{root}/")
     if not inside or above in (None, UNLIMITED) or quota_us == UNLIMITED:
         return quota_us
     return min(quota_us, above)
@@ -205,26 +205,28 @@ def _fields(pod: Pod) -> tuple[CgroupField, ...]:
     return tuple(field for field in _FIELDS if field != "cpu.quota" or not pinned)
 
 
-def _decided(seen: Snapshot, pod: Pod, parts: Sequence[_Part], config: Config) -> Decision:
-    changes = tuple(change for part in parts for field in part.fields for change in _change(seen, part, field, config))
-    evidence = _evidence(seen, parts)
+def _decided(snapshot: Snapshot, pod: Pod, parts: Sequence[_Part], config: Config) -> Decision:
+    changes = tuple(
+        change for part in parts for field in part.fields for change in _change(snapshot, part, field, config)
+    )
+    evidence = _evidence(snapshot, parts)
     return Decision(f"pod/{pod.key}", "set" if changes else "hold", "BatchResources", evidence, changes)
 
 
-def _evidence(seen: Snapshot, parts: Sequence[_Part]) -> dict[str, int | float | str]:
+def _evidence(snapshot: Snapshot, parts: Sequence[_Part]) -> dict[str, int | float | str]:
     """The numbers of the pod, then each container in one text."""
     whole = parts[0]
-    ratio = seen.notes.cpu_normalization or 1.0
+    ratio = snapshot.notes.cpu_normalization or 1.0
     found: dict[str, int | float | str] = {"batch_cpu": whole.asked.request_milli, "shares": whole.values.shares}
-    if whole.asked.limit_milli and quota_off(seen.slo):
-        found["policy"] = seen.slo.threshold.cpu_suppress_policy
+    if whole.asked.limit_milli and quota_off(snapshot.slo):
+        found["policy"] = snapshot.slo.threshold.cpu_suppress_policy
     elif whole.asked.limit_milli:
         found |= {"batch_cpu_limit": whole.asked.limit_milli, **({"normalization_ratio": ratio} if ratio > 1 else {})}
         found["quota_us"] = whole.values.quota_us
     if whole.values.limit_bytes > 0:
         found["memory_limit_bytes"] = whole.values.limit_bytes
     found["containers"] = "; ".join(_shown(part) for part in parts[1:])
-    idle = [part.name for part in parts if _idle(seen, part.group)]
+    idle = [part.name for part in parts if _idle(snapshot, part.group)]
     if idle:
         found["idle"] = ", ".join(idle)
     return found
@@ -238,54 +240,54 @@ def _shown(part: _Part) -> str:
     return f"{part.name} {part.asked.request_milli}m → {part.values.shares} shares, {quota}, {memory}"
 
 
-def _change(seen: Snapshot, part: _Part, field: CgroupField, config: Config) -> Iterator[CgroupChange]:
+def _change(snapshot: Snapshot, part: _Part, field: CgroupField, config: Config) -> Iterator[CgroupChange]:
     """The change if it is one, and may be made; a value that is back where it was found is not ours any more."""
-    present = cgroup.present(seen.cgroups[part.group], field)
+    present = cgroup.present(snapshot.cgroups[part.group], field)
     if field == "cpu.shares":
         value = part.values.shares
-        stands = present is None or _idle(seen, part.group) or present in (value, _kept(seen, value))
+        stands = present is None or _idle(snapshot, part.group) or present in (value, _kept(snapshot, value))
     elif field == "cpu.quota":
         value = part.values.quota_us
         stands = present is None or present == value
     else:
         value = part.values.limit_bytes
-        stands = present is None or present == value or _waits(seen, part, config)
+        stands = present is None or present == value or _waits(snapshot, part, config)
     if not stands:
         place = cgroup.PLACE.place(part.group, field)
         yield CgroupChange(
-            part.group, field, value, gives_back=place in seen.found and seen.found[place].value == value
+            part.group, field, value, gives_back=place in snapshot.found and snapshot.found[place].value == value
         )
 
 
-def _kept(seen: Snapshot, shares: int) -> int:
+def _kept(snapshot: Snapshot, shares: int) -> int:
     """What is read after shares were written: v2 keeps a coarser weight."""
-    return shares if seen.layout.version == 1 else shares_of_weight(weight_of_shares(shares))
+    return shares if snapshot.layout.version == 1 else shares_of_weight(weight_of_shares(shares))
 
 
-def _idle(seen: Snapshot, group: str) -> bool:
+def _idle(snapshot: Snapshot, group: str) -> bool:
     """The kernel takes no shares for an idle group."""
-    return seen.cgroups[group].values.get("cpu.idle") == 1
+    return snapshot.cgroups[group].values.get("cpu.idle") == 1
 
 
-def _limit_falls(seen: Snapshot, part: _Part) -> bool:
-    present, wanted = seen.cgroups[part.group].values.get(LIMIT), part.values.limit_bytes
+def _limit_falls(snapshot: Snapshot, part: _Part) -> bool:
+    present, wanted = snapshot.cgroups[part.group].values.get(LIMIT), part.values.limit_bytes
     if LIMIT not in part.fields:
         return False
     return present is not None and wanted != UNLIMITED and (present == UNLIMITED or wanted < present)
 
 
-def _waits(seen: Snapshot, part: _Part, config: Config) -> bool:
+def _waits(snapshot: Snapshot, part: _Part, config: Config) -> bool:
     """Whether the limit is not written now: it would end a process at once, or nobody knows whether it would."""
-    if config.limit_below_use or not _limit_falls(seen, part):
+    if config.limit_below_use or not _limit_falls(snapshot, part):
         return False
-    held = seen.memory_held.get(part.group)
+    held = snapshot.memory_held.get(part.group)
     return held is None or held.fixed > part.values.limit_bytes
 
 
-def _memory_notes(seen: Snapshot, pod: Pod, part: _Part, config: Config) -> Iterator[Decision]:
+def _memory_notes(snapshot: Snapshot, pod: Pod, part: _Part, config: Config) -> Iterator[Decision]:
     """A limit below what is in use is never written without a word."""
-    held, subject = seen.memory_held.get(part.group), f"pod/{pod.key}"
-    if not _limit_falls(seen, part):
+    held, subject = snapshot.memory_held.get(part.group), f"pod/{pod.key}"
+    if not _limit_falls(snapshot, part):
         return
     named: dict[str, int | str] = {"of": part.name, "memory_limit_bytes": part.values.limit_bytes}
     if held is None:
@@ -300,16 +302,16 @@ def _memory_notes(seen: Snapshot, pod: Pod, part: _Part, config: Config) -> Iter
             yield Decision(subject, "hold", "MemoryLimitBelowUse", numbers)
 
 
-def _released(seen: Snapshot, wanted: set[tuple[str, str]]) -> Decision:
+def _released(snapshot: Snapshot, wanted: set[tuple[str, str]]) -> Decision:
     """What no pod asks for any more gets back what stood there before us; an idle group takes its shares later."""
     changes = tuple(
         CgroupChange(group, field, found.value, gives_back=True)
-        for place, found in seen.found.items()
+        for place, found in snapshot.found.items()
         if found.strategy == NAME
         for group, name in ((place.part("cgroup"), place.part("field")),)
         for field in _FIELDS
-        if field == name and (group, field) not in wanted and group in seen.cgroups
-        if field != "cpu.shares" or not _idle(seen, group)
+        if field == name and (group, field) not in wanted and group in snapshot.cgroups
+        if field != "cpu.shares" or not _idle(snapshot, group)
     )
     if changes:
         return Decision("node", "release", "BatchResourcesReleased", {"files": len(changes)}, changes)

@@ -46,74 +46,76 @@ class _Shared(msgspec.Struct, frozen=True, kw_only=True):
     reserved: Use
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """Nothing is judged before the Node has been seen."""
     yield Decision("node", "skip", "NoNode")
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for each of the two resources, and one for each NUMA zone that is published."""
-    nothing = offer.withheld(seen, RESOURCES)
+    nothing = offer.withheld(snapshot, RESOURCES)
     yield from nothing
-    if nothing or seen.average.node is None:
+    if nothing or snapshot.average.node is None:
         return
-    shared = _shared(seen, seen.average.node)
+    shared = _shared(snapshot, snapshot.average.node)
     cpu, memory = allocatable.batch(
-        capacity=allocatable.amounts(seen.node.capacity),
-        colocation=seen.slo.colocation,
-        sums=allocatable.pod_sums(pods=seen.pods, usage=seen.average.pods),
+        capacity=allocatable.amounts(snapshot.node.capacity),
+        colocation=snapshot.slo.colocation,
+        sums=allocatable.pod_sums(pods=snapshot.pods, usage=snapshot.average.pods),
         system=shared.system,
         host_apps=shared.host_apps,
         reserved=shared.reserved,
     )
-    yield from _node(seen, cpu, memory)
-    yield from _zones(seen, shared)
+    yield from _node(snapshot, cpu, memory)
+    yield from _zones(snapshot, shared)
 
 
-def _shared(seen: NodeSnapshot, used: Use) -> _Shared:
-    average = seen.average
+def _shared(snapshot: NodeSnapshot, used: Use) -> _Shared:
+    average = snapshot.average
     return _Shared(
         system=allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
-        host_apps=allocatable.host_app_use(applications=seen.slo.host_applications, usage=average.host_apps),
-        reserved=allocatable.reserved_use(node=seen.node, notes=seen.notes, reserved=seen.reserved.resources),
+        host_apps=allocatable.host_app_use(applications=snapshot.slo.host_applications, usage=average.host_apps),
+        reserved=allocatable.reserved_use(
+            node=snapshot.node, notes=snapshot.notes, reserved=snapshot.reserved.resources
+        ),
     )
 
 
-def _node(seen: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decision]:
+def _node(snapshot: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decision]:
     offered, left = node_sync.prepared(
         thousandths={keys.BATCH_CPU: cpu.result * 1000, keys.BATCH_MEMORY: memory.result * 1000},
-        ratio=_ratio(seen),
-        taken={name: amount.value for name, amount in seen.notes.third_party.items()},
+        ratio=_ratio(snapshot),
+        taken={name: amount.value for name, amount in snapshot.notes.third_party.items()},
     )
-    settling = offer.settling_node(seen, RESOURCES)
-    why = "" if settling else offer.why_due(seen, left)
-    origin = _origin(seen, offered) if why else ()
+    settling = offer.settling_node(snapshot, RESOURCES)
+    why = "" if settling else offer.why_due(snapshot, left)
+    origin = _origin(snapshot, offered) if why else ()
     for resource, terms, more in ((keys.BATCH_CPU, cpu, origin), (keys.BATCH_MEMORY, memory, ())):
         changes: tuple[Change, ...] = (NodeResourceChange(resource, left[resource]), *more) if why else ()
         evidence = {"result": terms.result, **_terms(terms), "policy": terms.policy}
-        evidence |= _on_the_way(seen, resource, offered[resource] or 0, left[resource] or 0)
+        evidence |= _on_the_way(snapshot, resource, offered[resource] or 0, left[resource] or 0)
         evidence |= {"sync": why} if why else {}
         if settling:
-            evidence |= {"published": seen.published.node_resources.get(resource) or 0, **settling}
+            evidence |= {"published": snapshot.published.node_resources.get(resource) or 0, **settling}
         reason = "UseWindowFilling" if settling else "BatchAllocatable"
         yield Decision(f"node/{resource}", "set" if changes else "hold", reason, evidence, changes)
 
 
-def _on_the_way(seen: Snapshot, resource: str, offered: int, left: int) -> Evidence:
+def _on_the_way(snapshot: Snapshot, resource: str, offered: int, left: int) -> Evidence:
     """What happens to the result before it is published, where anything does."""
-    ratio = {"normalization_ratio": _ratio(seen)} if resource == keys.BATCH_CPU and _ratio(seen) > 1 else {}
+    ratio = {"normalization_ratio": _ratio(snapshot)} if resource == keys.BATCH_CPU and _ratio(snapshot) > 1 else {}
     return {**ratio, **({"offered": offered, "third_party": offered - left, "left": left} if left != offered else {})}
 
 
-def _ratio(seen: Snapshot) -> float:
+def _ratio(snapshot: Snapshot) -> float:
     """What a CPU is worth, as the Node says."""
-    return seen.notes.cpu_normalization or 1.0
+    return snapshot.notes.cpu_normalization or 1.0
 
 
-def _origin(seen: NodeSnapshot, offered: Mapping[str, int | None]) -> tuple[NodeAnnotationChange, ...]:
+def _origin(snapshot: NodeSnapshot, offered: Mapping[str, int | None]) -> tuple[NodeAnnotationChange, ...]:
     """Tells third parties how much there is before their own share is taken off."""
     wanted = {keys.ORIGIN_ALLOCATABLE: node_notes.encode_origin(offered)}
-    changes = node_sync.metadata_changes(held=seen.node.annotations, wanted=wanted)
+    changes = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=wanted)
     return tuple(NodeAnnotationChange(key, text) for key, text in changes.items())
 
 
@@ -134,27 +136,27 @@ def _terms(terms: Terms, unit: str = "", *, parts: int = 1) -> Evidence:
     return {f"{name}{unit}": amount // parts for name, amount in named.items()}
 
 
-def _zones(seen: Snapshot, shared: _Shared) -> Iterator[Decision]:
-    sizes, unreadable = numa_shares.sizes(seen.published.zones)
+def _zones(snapshot: Snapshot, shared: _Shared) -> Iterator[Decision]:
+    sizes, unreadable = numa_shares.sizes(snapshot.published.zones)
     worked_out = numa_shares.batch(
         zones=sizes,
-        colocation=seen.slo.colocation,
-        pods=seen.pods,
-        usage=seen.average.pods,
+        colocation=snapshot.slo.colocation,
+        pods=snapshot.pods,
+        usage=snapshot.average.pods,
         measured=allocatable.plus(shared.system, shared.host_apps),
         reserved=shared.reserved,
     )
     by_name = {f"node-{terms.node}": terms for terms in worked_out}
-    for zone in seen.published.zones:
+    for zone in snapshot.published.zones:
         if zone.name in by_name:
-            yield _zone(seen, zone, by_name[zone.name])
+            yield _zone(snapshot, zone, by_name[zone.name])
         else:
-            yield from _no_size(seen, zone, unreadable.get(zone.name, "no NUMA node, or without CPU and memory"))
+            yield from _no_size(snapshot, zone, unreadable.get(zone.name, "no NUMA node, or without CPU and memory"))
 
 
-def _no_size(seen: Snapshot, zone: Zone, why: str) -> Iterator[Decision]:
+def _no_size(snapshot: Snapshot, zone: Zone, why: str) -> Iterator[Decision]:
     """A zone that is offered nothing gives back what it once was offered."""
-    colocation = seen.slo.colocation
+    colocation = snapshot.slo.colocation
     given_up = node_sync.zone_changes(zones=(zone,), wanted={}, threshold=colocation.resource_diff_threshold)
     changes = _zone_changes(given_up)
     yield Decision(f"zone/{zone.name}", "release" if changes else "skip", "NoZoneSize", {"why": why}, changes)
@@ -164,8 +166,8 @@ def _zone_changes(found: Mapping[tuple[str, str], ZoneResource | None]) -> tuple
     return tuple(ZoneResourceChange(*where, value) for where, value in found.items())
 
 
-def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
-    cpu = node_sync.multiplied(thousandths=terms.cpu.result * 1000, ratio=_ratio(seen))
+def _zone(snapshot: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
+    cpu = node_sync.multiplied(thousandths=terms.cpu.result * 1000, ratio=_ratio(snapshot))
     parts = {
         keys.BATCH_CPU: Quantity.of_milli(cpu),
         keys.BATCH_MEMORY: Quantity.of_milli(terms.memory.result),
@@ -173,13 +175,13 @@ def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
     wanted = node_sync.zone_changes(
         zones=(zone,),
         wanted={zone.name: parts},
-        threshold=seen.slo.colocation.resource_diff_threshold,
-        is_time=_is_time(seen, zone),
+        threshold=snapshot.slo.colocation.resource_diff_threshold,
+        is_time=_is_time(snapshot, zone),
     )
     settling = offer.settling(
-        seen,
+        snapshot,
         {
-            ZoneResourceChange(zone.name, name, None).place: seen.published.zone_resource(zone.name, name)
+            ZoneResourceChange(zone.name, name, None).place: snapshot.published.zone_resource(zone.name, name)
             for name in RESOURCES
         },
     )
@@ -197,11 +199,11 @@ def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
     return Decision(f"zone/{zone.name}", "set" if changes else "hold", reason, evidence, changes)
 
 
-def _is_time(seen: Snapshot, zone: Zone) -> bool:
+def _is_time(snapshot: Snapshot, zone: Zone) -> bool:
     """Long since this zone was written in this run: small differences are written too."""
-    written = [seen.published.last_sync.get(ZoneResourceChange(zone.name, name, None).place) for name in RESOURCES]
+    written = [snapshot.published.last_sync.get(ZoneResourceChange(zone.name, name, None).place) for name in RESOURCES]
     last = max((time for time in written if time is not None), default=None)
-    return last is None or seen.time - last > seen.slo.colocation.update_time_threshold_seconds
+    return last is None or snapshot.time - last > snapshot.slo.colocation.update_time_threshold_seconds
 
 
 SENTENCES = {

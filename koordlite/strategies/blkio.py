@@ -48,32 +48,32 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     return ("blocks",) if asked else ()
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each group that asks, what is wrong with what it asks, and one for what is given back."""
     wanted: set[Place] = set()
-    groups = {uid: place.group for uid, place in seen.places.items()}
-    every = list(askers(seen.slo.resource_qos, seen.pods, groups, seen.layout.besteffort))
+    groups = {uid: place.group for uid, place in snapshot.places.items()}
+    every = list(askers(snapshot.slo.resource_qos, snapshot.pods, groups, snapshot.layout.besteffort))
     found = [_within(asker, config) for asker in every]
-    yield from _unusable(seen)
-    weighed = _weighed(seen, found)
+    yield from _unusable(snapshot)
+    weighed = _weighed(snapshot, found)
     for before, asker in zip(every, found, strict=True):
-        asked = dict(_lines(seen, asker))
+        asked = dict(_lines(snapshot, asker))
         lines = {key: value for key, value in asked.items() if key[1] != "io.weight" or key[0] in weighed}
         yield from _unweighed(asker, asked.keys() - lines.keys())
         wanted |= {BlockChange(asker.group, *key, None).place for key in lines}
-        yield from _mistakes(seen, asker)
-        yield _decided(seen, asker, lines, _clipped(before, asker))
-    yield from _missing(seen, found)
-    yield _released(seen, wanted, len(found))
+        yield from _mistakes(snapshot, asker)
+        yield _decided(snapshot, asker, lines, _clipped(before, asker))
+    yield from _missing(snapshot, found)
+    yield _released(snapshot, wanted, len(found))
 
 
-def _unusable(seen: Snapshot) -> Iterator[Decision]:
+def _unusable(snapshot: Snapshot) -> Iterator[Decision]:
     """What nobody can carry out: an annotation that cannot be read, disks for a class without a group of its own."""
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         _, bad = pod_overrides.blkio_qos(pod)
         if bad:
             yield Decision(f"pod/{pod.key}", "refuse", "BadBlockAnnotation", {"annotation": bad.key, "why": bad.why})
-    qos = seen.slo.resource_qos
+    qos = snapshot.slo.resource_qos
     for name, held in (("lsrClass", qos.lsr_class), ("lsClass", qos.ls_class), ("systemClass", qos.system_class)):
         if held.blkio_qos.enable and held.blkio_qos.blocks:
             yield Decision("node", "skip", "BlockClassHasNoGroup", {"class": name})
@@ -112,25 +112,25 @@ def _wanted(asker: Asker, block: Block) -> dict[BlockField, str]:
     return blkio.of_machine(block.io_cfg) if asker.group == ROOT else blkio.of_group(block.io_cfg)
 
 
-def _lines(seen: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockField], str]]:
+def _lines(snapshot: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockField], str]]:
     """What each disk is to have in this group, by disk and field."""
     for block in asker.blocks:
         try:
             wanted = _wanted(asker, block)
         except ValueError:
             continue  # It is reported with the mistakes.
-        for device in seen.blocks.devices.get(asker.disk(block), ()):
+        for device in snapshot.blocks.devices.get(asker.disk(block), ()):
             yield from (((device, field), value) for field, value in wanted.items())
 
 
-def _weighed(seen: Snapshot, found: Sequence[Asker]) -> set[str]:
+def _weighed(snapshot: Snapshot, found: Sequence[Asker]) -> set[str]:
     """Disks whose use the kernel weighs: those with a latency target or a cost model, or about to get one.
 
     It refuses a weight for any other (`blkg_conf_prep`, EOPNOTSUPP).
     """
-    present = seen.blocks.values.get(ROOT, {})
+    present = snapshot.blocks.values.get(ROOT, {})
     weighed = {device for field in _MACHINE for device in present.get(field, {})}
-    return weighed | {device for asker in found if asker.group == ROOT for device, _ in dict(_lines(seen, asker))}
+    return weighed | {device for asker in found if asker.group == ROOT for device, _ in dict(_lines(snapshot, asker))}
 
 
 def _unweighed(asker: Asker, keys: Set[tuple[str, BlockField]]) -> Iterator[Decision]:
@@ -139,7 +139,7 @@ def _unweighed(asker: Asker, keys: Set[tuple[str, BlockField]]) -> Iterator[Deci
         yield Decision(asker.subject, "skip", "DiskNotWeighed", {"disks": disks})
 
 
-def _mistakes(seen: Snapshot, asker: Asker) -> Iterator[Decision]:
+def _mistakes(snapshot: Snapshot, asker: Asker) -> Iterator[Decision]:
     """Disks that are not there, and settings that cannot be used: one decision each, whatever their number."""
     absent: list[str] = []
     bad: dict[str, str] = {}
@@ -150,7 +150,7 @@ def _mistakes(seen: Snapshot, asker: Asker) -> Iterator[Decision]:
         except ValueError as error:
             bad.setdefault(name, str(error))
             continue
-        if not seen.blocks.devices.get(asker.disk(block)):
+        if not snapshot.blocks.devices.get(asker.disk(block)):
             absent.append(name)
     if bad:
         yield Decision(
@@ -160,8 +160,8 @@ def _mistakes(seen: Snapshot, asker: Asker) -> Iterator[Decision]:
         yield Decision(asker.subject, "skip", "NoSuchDisk", {"disk": ", ".join(absent)})
 
 
-def _decided(seen: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], str], clipped: str) -> Decision:
-    present = seen.blocks.values.get(asker.group, {})
+def _decided(snapshot: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], str], clipped: str) -> Decision:
+    present = snapshot.blocks.values.get(asker.group, {})
     changes = tuple(
         BlockChange(asker.group, device, field, value)
         for (device, field), value in lines.items()
@@ -173,23 +173,23 @@ def _decided(seen: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], s
     return Decision(asker.subject, "set" if changes else "hold", "BlockQOS", evidence, changes)
 
 
-def _missing(seen: Snapshot, found: list[Asker]) -> Iterator[Decision]:
+def _missing(snapshot: Snapshot, found: list[Asker]) -> Iterator[Decision]:
     """Files that are asked for and that this kernel has not; a group that is gone has none, and asks for none."""
     missing = {
         field
         for asker in found
-        for (_, field), _ in _lines(seen, asker)
-        if asker.group in seen.cgroups or asker.group == ROOT
-        if field not in seen.blocks.values.get(asker.group, {})
+        for (_, field), _ in _lines(snapshot, asker)
+        if asker.group in snapshot.cgroups or asker.group == ROOT
+        if field not in snapshot.blocks.values.get(asker.group, {})
     }
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
 
 
-def _released(seen: Snapshot, wanted: Set[Place], asking: int) -> Decision:
+def _released(snapshot: Snapshot, wanted: Set[Place], asking: int) -> Decision:
     """What nobody asks for any more gets back what stood there before us."""
     changes = tuple(
-        _back(place) for place in sorted(seen.ours) if place.kind is block_device.PLACE and place not in wanted
+        _back(place) for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in wanted
     )
     if changes:
         return Decision("node", "release", "BlockQOSReleased", {"files": len(changes)}, changes)

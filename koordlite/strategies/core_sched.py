@@ -63,17 +63,17 @@ def _is_on(slo: SLO) -> bool:
     return enabled and qos.policies.cpu_policy == "coreSched"
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each pod whose class has CPU QoS under this policy or that has something of ours, and one more
     for the node."""
-    on, missing = _is_on(seen.slo), seen.core_sched.missing
-    placed = [pod for pod in seen.pods if pod.uid in seen.places]
-    asked = {pod.uid: _Asked.of(seen, pod, config) for pod in placed if on and pod.active}
+    on, missing = _is_on(snapshot.slo), snapshot.core_sched.missing
+    placed = [pod for pod in snapshot.pods if pod.uid in snapshot.places]
+    asked = {pod.uid: _Asked.of(snapshot, pod, config) for pod in placed if on and pod.active}
     groups = {each.group for each in asked.values() if each.group}
-    held = _Held.of(seen, {uid: each.group for uid, each in asked.items() if each.group})
-    if on or held.ours or any(found.strategy == NAME for found in seen.found.values()):
+    held = _Held.of(snapshot, {uid: each.group for uid, each in asked.items() if each.group})
+    if on or held.ours or any(found.strategy == NAME for found in snapshot.found.values()):
         for pod in placed:
-            yield from _decided(seen, pod, asked.get(pod.uid, _NOTHING), held)
+            yield from _decided(snapshot, pod, asked.get(pod.uid, _NOTHING), held)
     if on and missing:
         yield Decision("node", "skip", "NoCoreScheduling", {"why": missing})
     elif on:
@@ -96,8 +96,8 @@ class _Asked(msgspec.Struct, frozen=True):
     enabled: bool = False
 
     @classmethod
-    def of(cls, seen: Snapshot, pod: Pod, config: Config) -> _Asked:
-        settings = class_cpu_qos.of_pod(seen.slo, pod)
+    def of(cls, snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
+        settings = class_cpu_qos.of_pod(snapshot.slo, pod)
         if pod.raw_qos is QoSClass.SYSTEM or not settings.enable:
             return _NOTHING
         return cls._enabled(pod, settings, config)
@@ -135,16 +135,16 @@ class _Held(msgspec.Struct, frozen=True):
     """The cookie of each core group, 0 for none yet, and some processes that have it."""
 
     @classmethod
-    def of(cls, seen: Snapshot, groups: Mapping[str, str]) -> _Held:
+    def of(cls, snapshot: Snapshot, groups: Mapping[str, str]) -> _Held:
         """`groups` are core groups by pod uid. Only processes of pods in a group show its cookie: once its last process
         has ended, the kernel gives the number of a cookie to the next one, and that may be a stranger's."""
         known: dict[str, set[int]] = {}
-        for place in seen.found:
+        for place in snapshot.found:
             if place.kind is core_cookie.COOKIE:
                 known.setdefault(place.part("core_group"), set()).add(core_cookie.cookie_of(place))
         holders: dict[str, dict[int, list[int]]] = {group: {} for group in groups.values()}
         for uid, group in groups.items():
-            for task in itertools.chain.from_iterable(tasks for _, tasks in _tasks(seen, seen.places[uid])):
+            for task in itertools.chain.from_iterable(tasks for _, tasks in _tasks(snapshot, snapshot.places[uid])):
                 if task.cookie and task.cookie in known.get(group, ()):
                     holders[group].setdefault(task.cookie, []).append(task.pid)
         return cls(
@@ -163,16 +163,16 @@ def _chosen(holders: Mapping[int, Sequence[int]]) -> tuple[int, tuple[int, ...]]
     return cookie, tuple(holders.get(cookie, ())[:_HOLDERS])
 
 
-def _tasks(seen: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[TaskCookie, ...]]]:
+def _tasks(snapshot: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[TaskCookie, ...]]]:
     for group in (*place.containers.values(), *place.sandboxes):
-        yield group, seen.core_sched.tasks.get(group, ())
+        yield group, snapshot.core_sched.tasks.get(group, ())
 
 
-def _decided(seen: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterator[Decision]:
-    place, subject = seen.places[pod.uid], f"pod/{pod.key}"
-    cookies = _joining(seen, place, asked.group, held) if asked.group else _leaving(seen, place, held)
-    changes: tuple[Change, ...] = (*_idle(seen, place.group, asked), *cookies)
-    evidence = {**asked.wrong, **_evidence(seen, place, asked, held)}
+def _decided(snapshot: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterator[Decision]:
+    place, subject = snapshot.places[pod.uid], f"pod/{pod.key}"
+    cookies = _joining(snapshot, place, asked.group, held) if asked.group else _leaving(snapshot, place, held)
+    changes: tuple[Change, ...] = (*_idle(snapshot, place.group, asked), *cookies)
+    evidence = {**asked.wrong, **_evidence(snapshot, place, asked, held)}
     if not asked.enabled:
         if changes:
             yield Decision(subject, "release", "CoreSchedReleased", {"places": len(changes)}, changes)
@@ -183,17 +183,17 @@ def _decided(seen: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterator[D
     elif not asked.group:
         yield Decision(subject, "release" if changes else "hold", "CoreSchedNone", evidence, changes)
     else:
-        reason = "CoreSchedOnlyIdle" if seen.core_sched.missing else "CoreSchedGroup"
+        reason = "CoreSchedOnlyIdle" if snapshot.core_sched.missing else "CoreSchedGroup"
         yield Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
 
-def _evidence(seen: Snapshot, place: PodGroups, asked: _Asked, held: _Held) -> dict[str, int | float | str]:
+def _evidence(snapshot: Snapshot, place: PodGroups, asked: _Asked, held: _Held) -> dict[str, int | float | str]:
     evidence: dict[str, int | float | str] = {"idle": 1} if asked.idle else {}
     if not asked.group:
         return evidence
     evidence["group"] = asked.group
-    if not seen.core_sched.missing:
-        tasks = [task for _, found in _tasks(seen, place) for task in found]
+    if not snapshot.core_sched.missing:
+        tasks = [task for _, found in _tasks(snapshot, place) for task in found]
         cookie, _ = held.cookies[asked.group]
         evidence |= {"cookie": f"{cookie:016x}" if cookie else "to be made", "processes": len(tasks)}
         counts = {"foreign": sum(map(held.is_foreign, tasks)), "unseen": sum(task.cookie is None for task in tasks)}
@@ -201,26 +201,26 @@ def _evidence(seen: Snapshot, place: PodGroups, asked: _Asked, held: _Held) -> d
     return evidence
 
 
-def _joining(seen: Snapshot, place: PodGroups, name: str, held: _Held) -> Iterator[CoreCookieChange]:
+def _joining(snapshot: Snapshot, place: PodGroups, name: str, held: _Held) -> Iterator[CoreCookieChange]:
     """Where a process has no cookie, or that of another core group."""
     cookie, holders = held.cookies[name]
-    for group, tasks in _tasks(seen, place):
+    for group, tasks in _tasks(snapshot, place):
         movable = (task for task in tasks if task.cookie is not None and not held.is_foreign(task))
         if any(not cookie or task.cookie != cookie for task in movable):
             yield CoreCookieChange(group, name, cookie, holders)
 
 
-def _leaving(seen: Snapshot, place: PodGroups, held: _Held) -> Iterator[CoreCookieChange]:
-    for group, tasks in _tasks(seen, place):
+def _leaving(snapshot: Snapshot, place: PodGroups, held: _Held) -> Iterator[CoreCookieChange]:
+    for group, tasks in _tasks(snapshot, place):
         if any(task.cookie in held.ours for task in tasks):
             yield CoreCookieChange(group, "", gives_back=True)
 
 
-def _idle(seen: Snapshot, group: str, asked: _Asked) -> Iterator[CgroupChange]:
+def _idle(snapshot: Snapshot, group: str, asked: _Asked) -> Iterator[CgroupChange]:
     """An idle group for the classes with `schedIdle`; groups of others get back what was found. What `cpuIdentity` has
     made idle it gives back first."""
-    values = seen.cgroups.get(group, Cgroup()).values
-    found = {field: seen.found.get(cgroup.PLACE.place(group, field)) for field in _IDLE_FIELDS}
+    values = snapshot.cgroups.get(group, Cgroup()).values
+    found = {field: snapshot.found.get(cgroup.PLACE.place(group, field)) for field in _IDLE_FIELDS}
     owners = {each.strategy for each in found.values() if each}
     if asked.idle and values.get(IDLE) == 0 and owners <= {NAME}:
         yield CgroupChange(group, IDLE, 1)

@@ -118,32 +118,32 @@ class _Terms(msgspec.Struct, frozen=True, kw_only=True):
         return self.settings.policy in _BURST
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
-    if not any(_asked(seen, pod, config).settings.policy != "none" for pod in _sharing(seen)):
+    if not any(_asked(snapshot, pod, config).settings.policy != "none" for pod in _sharing(snapshot)):
         # Without use and time, which are new in every picture: the answer holds while nobody bursts.
-        yield from _without_burst(seen, config)
+        yield from _without_burst(snapshot, config)
         return
-    state, evidence = _node(seen)
-    ledger = Ledger(recalled(seen, NAME, BurstMemory).tokens, seen.time)
+    state, evidence = _node(snapshot)
+    ledger = Ledger(recalled(snapshot, NAME, BurstMemory).tokens, snapshot.time)
     # Only kernels with group identity take a burst above the quota.
-    anolis = _has(seen, "cpu.bvt_warp_ns")
-    for pod in _sharing(seen):
-        asked = _asked(seen, pod, config)
+    anolis = _has(snapshot, "cpu.bvt_warp_ns")
+    for pod in _sharing(snapshot):
+        asked = _asked(snapshot, pod, config)
         if asked.settings.policy != "none":
-            terms = _Terms(settings=asked.settings, state=state, ratio=_ratio(seen, pod), beyond_quota=anolis)
-            yield _with_asked(_burst(seen, pod, terms, ledger), asked)
+            terms = _Terms(settings=asked.settings, state=state, ratio=_ratio(snapshot, pod), beyond_quota=anolis)
+            yield _with_asked(_burst(snapshot, pod, terms, ledger), asked)
         else:
-            yield from _not_bursting(seen, pod, asked)
-    if not _has(seen, "cpu.burst"):
+            yield from _not_bursting(snapshot, pod, asked)
+    if not _has(snapshot, "cpu.burst"):
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
     memory = BurstMemory(tokens=ledger.tokens)
     yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=memory)
 
 
-def _without_burst(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    for pod in _sharing(seen):
-        yield from _not_bursting(seen, pod, _asked(seen, pod, config))
+def _without_burst(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
+    for pod in _sharing(snapshot):
+        yield from _not_bursting(snapshot, pod, _asked(snapshot, pod, config))
     yield Decision("node", "hold", "BurstOff", remember=BurstMemory())
 
 
@@ -155,8 +155,8 @@ class _Asked(msgspec.Struct, frozen=True):
     bad: pod_overrides.UnusableAnnotation | None = None
 
 
-def _asked(seen: Snapshot, pod: Pod, config: Config) -> _Asked:
-    of_node = seen.slo.cpu_burst
+def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
+    of_node = snapshot.slo.cpu_burst
     if CPU_BURST not in pod.annotations:
         return _Asked(of_node)
     asked, bad = pod_overrides.cpu_burst(pod, of_node)
@@ -178,61 +178,61 @@ def _with_asked(decision: Decision, asked: _Asked) -> Decision:
     return decision
 
 
-def _not_bursting(seen: Snapshot, pod: Pod, asked: _Asked) -> Iterator[Decision]:
+def _not_bursting(snapshot: Snapshot, pod: Pod, asked: _Asked) -> Iterator[Decision]:
     """What is given back, or what is to be said about an annotation that lets the pod burst nevertheless."""
-    if _ours(seen, pod):
-        yield _with_asked(_released(seen, pod, _ratio(seen, pod)), asked)
+    if _ours(snapshot, pod):
+        yield _with_asked(_released(snapshot, pod, _ratio(snapshot, pod)), asked)
     elif asked.bad or asked.clipped:
         yield _with_asked(Decision(f"pod/{pod.key}", "hold", "BurstNotAllowed", {"policy": "none"}), asked)
 
 
-def _sharing(seen: Snapshot) -> Iterator[Pod]:
+def _sharing(snapshot: Snapshot) -> Iterator[Pod]:
     """Pods on the shared CPUs that have their groups."""
-    yield from (p for p in seen.pods if p.raw_qos not in _NOT_SHARED and p.active and p.uid in seen.places)
+    yield from (p for p in snapshot.pods if p.raw_qos not in _NOT_SHARED and p.active and p.uid in snapshot.places)
 
 
-def _node(seen: Snapshot) -> tuple[State, dict[str, int]]:
+def _node(snapshot: Snapshot) -> tuple[State, dict[str, int]]:
     """The state of the shared CPUs; unknown without samples, so that nothing grows then."""
-    window = seen.windows.get(WINDOW_SECONDS)
-    if window is None or window.node is None or not seen.topology.cpus:
+    window = snapshot.windows.get(WINDOW_SECONDS)
+    if window is None or window.node is None or not snapshot.topology.cpus:
         return "unknown", {}
-    pods = [pod for pod in seen.pods if pod.active]
+    pods = [pod for pod in snapshot.pods if pod.active]
     owned = sum(pod.request_milli() for pod in pods if pod.raw_qos in _OWNERS)
-    apart = sum(window.pods[p.uid].cpu for p in seen.pods if p.raw_qos in _NOT_SHARED and p.uid in window.pods)
-    used, total = window.node.cpu - apart, len(seen.topology.cpus) * 1000 - owned
-    threshold = seen.slo.cpu_burst.share_pool_threshold_percent
+    apart = sum(window.pods[p.uid].cpu for p in snapshot.pods if p.raw_qos in _NOT_SHARED and p.uid in window.pods)
+    used, total = window.node.cpu - apart, len(snapshot.topology.cpus) * 1000 - owned
+    threshold = snapshot.slo.cpu_burst.share_pool_threshold_percent
     state = burst.node_state(used_milli=used, total_milli=total, threshold_percent=threshold)
     return state, {"used_milli": used, "total_milli": total, "threshold_percent": threshold}
 
 
-def _burst(seen: Snapshot, pod: Pod, terms: _Terms, ledger: Ledger) -> Decision:
+def _burst(snapshot: Snapshot, pod: Pod, terms: _Terms, ledger: Ledger) -> Decision:
     """What the pod's containers get of quota and of burst, and the pod as much as all of them."""
-    judged = [_judged(seen, pod, c, terms, ledger) for c in pod.containers if _present(seen, pod, c.name)]
-    changes = (*_quotas(seen, pod, judged), *_bursts(seen, pod, judged, terms))
+    judged = [_judged(snapshot, pod, c, terms, ledger) for c in pod.containers if _present(snapshot, pod, c.name)]
+    changes = (*_quotas(snapshot, pod, judged), *_bursts(snapshot, pod, judged, terms))
     step: Move = next((move for move in _MOVES if any(c.step == move for c in judged)), "remain")
     containers = "; ".join(f"{c.name} {c.present.quota_us} → {c.quota_us}, burst {c.burst_us}" for c in judged)
     evidence = {"policy": terms.settings.policy, "state": terms.state, "containers": containers}
     return Decision(f"pod/{pod.key}", _VERDICTS[step] if changes else "hold", _REASONS[step], evidence, changes)
 
 
-def _present(seen: Snapshot, pod: Pod, container: str) -> Cgroup | None:
-    return seen.cgroups.get(seen.places[pod.uid].containers.get(container, ""))
+def _present(snapshot: Snapshot, pod: Pod, container: str) -> Cgroup | None:
+    return snapshot.cgroups.get(snapshot.places[pod.uid].containers.get(container, ""))
 
 
-def _judged(seen: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, ledger: Ledger) -> _Judged:
-    group = seen.places[pod.uid].containers[container.name]
-    cgroup = seen.cgroups[group]
+def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, ledger: Ledger) -> _Judged:
+    group = snapshot.places[pod.uid].containers[container.name]
+    cgroup = snapshot.cgroups[group]
     limit_milli = container.limits["cpu"].milli if "cpu" in container.limits else 0
     base_us = burst.base_quota(limit_milli=limit_milli, period_us=cgroup.period_us, ratio=terms.ratio)
     present = cgroup.quota_us
     step: Move = "remain"
     quota_us = burst.UNLIMITED if present is None else present
     limited = burst.UNLIMITED not in (base_us, quota_us)
-    owned = _owns_quota(seen, group, terms)
+    owned = _owns_quota(snapshot, group, terms)
     # Without a limit, or where kubelet sets no quotas, there is nothing to grow.
     if owned and container.running and limited:
-        step = _move(seen, group, base_us, terms, ledger)
-        quota_us = _target(seen, group, step, base_us, terms)
+        step = _move(snapshot, group, base_us, terms, ledger)
+        quota_us = _target(snapshot, group, step, base_us, terms)
     wanted = burst.kernel_burst(
         limit_milli=limit_milli,
         percent=terms.settings.cpu_burst_percent,
@@ -244,13 +244,13 @@ def _judged(seen: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, l
     return _Judged(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=wanted)
 
 
-def _owns_quota(seen: Snapshot, group: str, terms: _Terms) -> bool:
+def _owns_quota(snapshot: Snapshot, group: str, terms: _Terms) -> bool:
     """A quota that may not grow is divided by `normalizedQuota`: two rules must not write it in turns."""
-    return terms.scales or terms.ratio <= 1 or _is_ours(seen, cgroup.PLACE.place(group, "cpu.quota"))
+    return terms.scales or terms.ratio <= 1 or _is_ours(snapshot, cgroup.PLACE.place(group, "cpu.quota"))
 
 
-def _move(seen: Snapshot, group: str, base_us: int, terms: _Terms, ledger: Ledger) -> Move:
-    used_milli, period_us = seen.usage.containers.get(group), seen.cgroups[group].period_us
+def _move(snapshot: Snapshot, group: str, base_us: int, terms: _Terms, ledger: Ledger) -> Move:
+    used_milli, period_us = snapshot.usage.containers.get(group), snapshot.cgroups[group].period_us
     # Unknown use counts as all of the limit.
     percent = 100 if used_milli is None else used_milli * period_us // (base_us * 10)
     allowed = ledger.allows(
@@ -259,89 +259,95 @@ def _move(seen: Snapshot, group: str, base_us: int, terms: _Terms, ledger: Ledge
         percent=terms.settings.cfs_quota_burst_percent,
         usage_percent=percent,
     )
-    throttled = seen.usage.throttled.get(group)
+    throttled = snapshot.usage.throttled.get(group)
     return burst.move(scaling=terms.scales, allowed=allowed, throttled=throttled, state=terms.state)
 
 
-def _target(seen: Snapshot, group: str, step: Move, base_us: int, terms: _Terms) -> int:
-    present, percent = seen.cgroups[group].quota_us, terms.settings.cfs_quota_burst_percent
+def _target(snapshot: Snapshot, group: str, step: Move, base_us: int, terms: _Terms) -> int:
+    present, percent = snapshot.cgroups[group].quota_us, terms.settings.cfs_quota_burst_percent
     assert present is not None
     if step == "reset":
-        return max(_found(seen, group, "cpu.quota", base_us), base_us)
+        return max(_found(snapshot, group, "cpu.quota", base_us), base_us)
     return burst.quota_target(step, current_us=present, base_us=base_us, percent=percent)
 
 
-def _quotas(seen: Snapshot, pod: Pod, judged: Sequence[_Judged]) -> Iterator[CgroupChange]:
+def _quotas(snapshot: Snapshot, pod: Pod, judged: Sequence[_Judged]) -> Iterator[CgroupChange]:
     """The containers that change, and the pod if they need more, or if it holds more of ours than they need."""
     for container in judged:
-        yield from _change(seen, container.group, "cpu.quota", container.quota_us, container.present.quota_us)
-    group = seen.places[pod.uid].group
-    present = seen.cgroups[group].quota_us if group in seen.cgroups else None
+        yield from _change(snapshot, container.group, "cpu.quota", container.quota_us, container.present.quota_us)
+    group = snapshot.places[pod.uid].group
+    present = snapshot.cgroups[group].quota_us if group in snapshot.cgroups else None
     if present in (None, burst.UNLIMITED) or not judged:
         return
     needed = burst.pod_quota(container.quota_us for container in judged)
-    if cgroup.PLACE.place(group, "cpu.quota") in seen.ours:
+    if cgroup.PLACE.place(group, "cpu.quota") in snapshot.ours:
         # At least what kubelet gave: a container that is just being restarted needs its part again.
-        found = _found(seen, group, "cpu.quota", 0)
+        found = _found(snapshot, group, "cpu.quota", 0)
         yield from _change(
-            seen, group, "cpu.quota", found if needed == burst.UNLIMITED else max(needed, found), present
+            snapshot, group, "cpu.quota", found if needed == burst.UNLIMITED else max(needed, found), present
         )
     elif needed > present >= burst.pod_quota(c.present.quota_us or 0 for c in judged):
         # A pod that has less than its containers was given a limit of its own, which is not ours to lift.
-        yield from _change(seen, group, "cpu.quota", needed, present)
+        yield from _change(snapshot, group, "cpu.quota", needed, present)
 
 
-def _bursts(seen: Snapshot, pod: Pod, judged: Sequence[_Judged], terms: _Terms) -> Iterator[CgroupChange]:
-    group = seen.places[pod.uid].group
-    quota_us = next((c.value for c in _quotas(seen, pod, judged) if c.group == group), None)
-    quota_us = quota_us if isinstance(quota_us, int) else seen.cgroups.get(group, Cgroup()).quota_us
+def _bursts(snapshot: Snapshot, pod: Pod, judged: Sequence[_Judged], terms: _Terms) -> Iterator[CgroupChange]:
+    group = snapshot.places[pod.uid].group
+    quota_us = next((c.value for c in _quotas(snapshot, pod, judged) if c.group == group), None)
+    quota_us = quota_us if isinstance(quota_us, int) else snapshot.cgroups.get(group, Cgroup()).quota_us
     total = sum(container.burst_us for container in judged)
     if quota_us not in (None, burst.UNLIMITED) and not terms.beyond_quota:
         total = min(total, quota_us or 0)
     wanted = {**{c.group: c.burst_us for c in judged}, group: total}
     for place, value in wanted.items():
-        present = seen.cgroups[place].values.get("cpu.burst") if place in seen.cgroups else None
+        present = snapshot.cgroups[place].values.get("cpu.burst") if place in snapshot.cgroups else None
         if terms.bursts:
-            yield from _change(seen, place, "cpu.burst", value, present)
-        elif cgroup.PLACE.place(place, "cpu.burst") in seen.ours:
-            yield from _change(seen, place, "cpu.burst", _found(seen, place, "cpu.burst", 0), present)
+            yield from _change(snapshot, place, "cpu.burst", value, present)
+        elif cgroup.PLACE.place(place, "cpu.burst") in snapshot.ours:
+            yield from _change(snapshot, place, "cpu.burst", _found(snapshot, place, "cpu.burst", 0), present)
 
 
-def _change(seen: Snapshot, group: str, field: CgroupField, value: int, present: int | None) -> Iterator[CgroupChange]:
+def _change(
+    snapshot: Snapshot, group: str, field: CgroupField, value: int, present: int | None
+) -> Iterator[CgroupChange]:
     """The change if it is one; a value that is back where it was found is not ours any more."""
     if present is not None and value != present:
         place = cgroup.PLACE.place(group, field)
-        yield CgroupChange(group, field, value, gives_back=place in seen.found and seen.found[place].value == value)
+        yield CgroupChange(
+            group, field, value, gives_back=place in snapshot.found and snapshot.found[place].value == value
+        )
 
 
-def _found(seen: Snapshot, group: str, field: CgroupField, otherwise: int) -> int:
-    found = seen.found.get(cgroup.PLACE.place(group, field))
+def _found(snapshot: Snapshot, group: str, field: CgroupField, otherwise: int) -> int:
+    found = snapshot.found.get(cgroup.PLACE.place(group, field))
     return found.value if found and isinstance(found.value, int) else otherwise
 
 
-def _ours(seen: Snapshot, pod: Pod) -> list[tuple[str, CgroupField]]:
+def _ours(snapshot: Snapshot, pod: Pod) -> list[tuple[str, CgroupField]]:
     """Places of the pod that hold a value of this strategy."""
-    place = seen.places[pod.uid]
+    place = snapshot.places[pod.uid]
     fields: tuple[CgroupField, ...] = ("cpu.quota", "cpu.burst")
     groups = (*place.containers.values(), place.group)
-    return [(g, f) for g in groups for f in fields if g in seen.cgroups and _is_ours(seen, cgroup.PLACE.place(g, f))]
+    return [
+        (g, f) for g in groups for f in fields if g in snapshot.cgroups and _is_ours(snapshot, cgroup.PLACE.place(g, f))
+    ]
 
 
-def _is_ours(seen: Snapshot, place: Place) -> bool:
-    return place in seen.found and seen.found[place].strategy == NAME
+def _is_ours(snapshot: Snapshot, place: Place) -> bool:
+    return place in snapshot.found and snapshot.found[place].strategy == NAME
 
 
-def _released(seen: Snapshot, pod: Pod, ratio: float) -> Decision:
+def _released(snapshot: Snapshot, pod: Pod, ratio: float) -> Decision:
     """What was found comes back, but no quota below the limit of its container: it may have grown meanwhile.
 
     Nor the pod's below that of its containers together.
     """
-    bases = dict(_bases(seen, pod, ratio))
-    bases[seen.places[pod.uid].group] = sum(bases.values())
+    bases = dict(_bases(snapshot, pod, ratio))
+    bases[snapshot.places[pod.uid].group] = sum(bases.values())
     changes = [
         CgroupChange(group, field, _at_least(found, bases.get(group, found)) if field == "cpu.quota" else found, True)
-        for group, field in _ours(seen, pod)
-        for found in (_found(seen, group, field, 0),)
+        for group, field in _ours(snapshot, pod)
+        for found in (_found(snapshot, group, field, 0),)
     ]
     return Decision(f"pod/{pod.key}", "release", "BurstReset", {"policy": "none"}, tuple(changes))
 
@@ -351,23 +357,23 @@ def _at_least(found_us: int, base_us: int) -> int:
     return found_us if found_us == burst.UNLIMITED else max(found_us, base_us)
 
 
-def _bases(seen: Snapshot, pod: Pod, ratio: float) -> Iterator[tuple[str, int]]:
+def _bases(snapshot: Snapshot, pod: Pod, ratio: float) -> Iterator[tuple[str, int]]:
     for container in pod.containers:
-        cgroup = _present(seen, pod, container.name)
+        cgroup = _present(snapshot, pod, container.name)
         limit = container.limits.get("cpu")
         if cgroup and limit:
             base = burst.base_quota(limit_milli=limit.milli, period_us=cgroup.period_us, ratio=ratio)
-            yield seen.places[pod.uid].containers[container.name], base
+            yield snapshot.places[pod.uid].containers[container.name], base
 
 
-def _ratio(seen: Snapshot, pod: Pod) -> float:
+def _ratio(snapshot: Snapshot, pod: Pod) -> float:
     """What a CPU of this node is worth, for pods that share CPUs. Source: Koordinator `isPodCPUShare`."""
     shares = pod.raw_qos is QoSClass.LS or (pod.raw_qos is QoSClass.NONE and not pod.resource_status.cpuset)
-    return (seen.notes.cpu_normalization or 1.0) if shares else 1.0
+    return (snapshot.notes.cpu_normalization or 1.0) if shares else 1.0
 
 
-def _has(seen: Snapshot, field: CgroupField) -> bool:
-    return field in seen.cgroups.get(seen.layout.kubepods, Cgroup()).values
+def _has(snapshot: Snapshot, field: CgroupField) -> bool:
+    return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values
 
 
 SENTENCES = {

@@ -53,10 +53,10 @@ def features(config: Config) -> tuple[str, ...]:
     return tuple(name for name, on in switches.items() if on)
 
 
-def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
     """Pods to evict for CPU (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
     yield from evict.judge(
-        seen,
+        snapshot,
         config,
         {feature: functools.partial(_RULES[feature], config) for feature in features(config)},
         asked=asked,
@@ -67,45 +67,47 @@ def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset())
     )
 
 
-def _satisfaction(config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
+def _satisfaction(config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
     """BE pods may use so little of what they request that some of them have to go elsewhere."""
-    (window,) = windows(seen.slo)
-    mean = seen.windows.get(window)
+    (window,) = windows(snapshot.slo)
+    mean = snapshot.windows.get(window)
     samples = mean.samples if mean else 0
     terms: Evidence = {"window_seconds": window, "samples": samples}
-    trusted = evict_release.enough_samples(samples=samples, sample_seconds=seen.interval_seconds, window_seconds=window)
+    trusted = evict_release.enough_samples(
+        samples=samples, sample_seconds=snapshot.interval_seconds, window_seconds=window
+    )
     if mean is None or not trusted:
         return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
-    threshold = seen.slo.threshold
-    terms |= _terms("mean", mean) | _terms("last", seen.usage)
+    threshold = snapshot.slo.threshold
+    terms |= _terms("mean", mean) | _terms("last", snapshot.usage)
     terms |= {
         "lower_percent": threshold.cpu_evict_be_satisfaction_lower_percent or 0,
         "upper_percent": threshold.cpu_evict_be_satisfaction_upper_percent or 0,
         "limit_by": threshold.cpu_evict_policy,
     }
-    wanted = (_starved(seen, mean), _starved(seen, seen.usage))
+    wanted = (_starved(snapshot, mean), _starved(snapshot, snapshot.usage))
     if None in wanted:
         return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
     release = min(amount or 0 for amount in wanted)
-    excess = Excess("cpu", _used_milli(seen))
-    candidates = evict_order.best_effort_by_cpu(seen.pods, feature="BECPUEvict", excess=excess)
+    excess = Excess("cpu", _used_milli(snapshot))
+    candidates = evict_order.best_effort_by_cpu(snapshot.pods, feature="BECPUEvict", excess=excess)
     if not release:
         return Rule(Decision("evict/BECPUEvict", "hold", "BestEffortSatisfied", terms), candidates=candidates)
     decision = Decision("evict/BECPUEvict", "hold", "BestEffortStarved", {**terms, "release_batch_cpu_milli": release})
-    requests = {pod.uid: eviction.batch_cpu(pod) for pod in seen.pods if pod.active}
+    requests = {pod.uid: eviction.batch_cpu(pod) for pod in snapshot.pods if pod.active}
     task = Task(
         feature="BECPUEvict",
         target=eviction.REQUESTED,
         to_release={keys.BATCH_CPU: release},
         candidates=tuple(pod.uid for pod in candidates.order),
-        contributions=evict.contributions(seen.pods, keys.BATCH_CPU, requests),
+        contributions=evict.contributions(snapshot.pods, keys.BATCH_CPU, requests),
     )
     return Rule(decision, task, candidates, "best-effort pods may use too little of the CPU they request")
 
 
-def _starved(seen: NodeSnapshot, usage: Usage) -> int | None:
+def _starved(snapshot: NodeSnapshot, usage: Usage) -> int | None:
     """batch-cpu to release by this mean or sample; None when it does not say enough."""
-    threshold, limit = seen.slo.threshold, _limit(seen, usage)
+    threshold, limit = snapshot.slo.threshold, _limit(snapshot, usage)
     if usage.best_effort_cpu is None or usage.best_effort_request is None or limit is None:
         return None
     needs_it = evict_release.uses_its_limit(
@@ -123,10 +125,10 @@ def _starved(seen: NodeSnapshot, usage: Usage) -> int | None:
     )
 
 
-def _limit(seen: NodeSnapshot, usage: Usage) -> int | None:
-    if seen.slo.threshold.cpu_evict_policy != "evictByAllocatable":
+def _limit(snapshot: NodeSnapshot, usage: Usage) -> int | None:
+    if snapshot.slo.threshold.cpu_evict_policy != "evictByAllocatable":
         return usage.best_effort_limit
-    promised = seen.node.allocatable.get(keys.BATCH_CPU)
+    promised = snapshot.node.allocatable.get(keys.BATCH_CPU)
     return evict_release.promised_limit(promised.value if promised else None)
 
 
@@ -139,8 +141,8 @@ def _terms(which: str, usage: Usage) -> Evidence:
     return {name: amount for name, amount in found.items() if amount is not None}
 
 
-def _requests(config: Config, seen: NodeSnapshot, past: Past) -> Rule:
-    threshold = seen.slo.threshold
+def _requests(config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
+    threshold = snapshot.slo.threshold
     limits = evict_requests.Limits(
         feature=evict_config.ALLOCATABLE_CPU,
         resource="cpu",
@@ -149,39 +151,39 @@ def _requests(config: Config, seen: NodeSnapshot, past: Past) -> Rule:
         priority_threshold=threshold.allocatable_evict_priority_threshold or 0,
         wait_seconds=config.zero_allocatable_seconds,
     )
-    return evict_requests.rule(seen, past, limits)
+    return evict_requests.rule(snapshot, past, limits)
 
 
-def _use(_config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
+def _use(_config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
     """The node's CPU is used beyond the threshold, in the mean and at present: when it is over, it is over."""
-    (window,) = windows(seen.slo)
-    mean = seen.windows.get(window)
-    if mean is None or mean.node is None or seen.usage.node is None:
+    (window,) = windows(snapshot.slo)
+    mean = snapshot.windows.get(window)
+    if mean is None or mean.node is None or snapshot.usage.node is None:
         terms: Evidence = {"window_seconds": window, "samples": mean.samples if mean else 0}
         return Rule(Decision("evict/CPUEvict", "skip", "TooFewSamples", terms))
-    upper = seen.slo.threshold.cpu_evict_threshold_percent or 0
-    lower = evict_config.lower_end(upper, seen.slo.threshold.cpu_evict_lower_percent)
-    capacity = seen.node.capacity_milli
+    upper = snapshot.slo.threshold.cpu_evict_threshold_percent or 0
+    lower = evict_config.lower_end(upper, snapshot.slo.threshold.cpu_evict_lower_percent)
+    capacity = snapshot.node.capacity_milli
     release = min(
         evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
-        for used in (mean.node.cpu, seen.usage.node.cpu)
+        for used in (mean.node.cpu, snapshot.usage.node.cpu)
     )
     terms = {
         "used_percent": evict_release.use_percent(used=mean.node.cpu, capacity=capacity),
-        "last_percent": evict_release.use_percent(used=seen.usage.node.cpu, capacity=capacity),
+        "last_percent": evict_release.use_percent(used=snapshot.usage.node.cpu, capacity=capacity),
         "threshold_percent": upper,
         "lower_percent": lower,
         "window_seconds": window,
     }
-    most_used = max(mean.node.cpu, seen.usage.node.cpu)
+    most_used = max(mean.node.cpu, snapshot.usage.node.cpu)
     least = evict_release.to_threshold(used=most_used, capacity=capacity, threshold_percent=upper)
-    excess, feature = Excess("cpu", _used_milli(seen), release), evict_config.USED_CPU
-    candidates = evict.users(seen, feature, excess)
-    return evict.by_use(seen, feature, excess=excess, least=min(least, release), terms=terms, candidates=candidates)
+    excess, feature = Excess("cpu", _used_milli(snapshot), release), evict_config.USED_CPU
+    candidates = evict.users(snapshot, feature, excess)
+    return evict.by_use(snapshot, feature, excess=excess, least=min(least, release), terms=terms, candidates=candidates)
 
 
-def _used_milli(seen: Snapshot) -> dict[str, int]:
-    return {uid: use.cpu for uid, use in seen.usage.pods.items()}
+def _used_milli(snapshot: Snapshot) -> dict[str, int]:
+    return {uid: use.cpu for uid, use in snapshot.usage.pods.items()}
 
 
 _RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {

@@ -54,42 +54,42 @@ def _is_on(slo: SLO) -> bool:
     return enabled and qos.policies.cpu_policy == "groupIdentity"
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each QoS group, pod and host application whose class has CPU QoS, one for the kernel's switch,
     one for what is given back."""
     wanted: set[str] = set()
-    for subject, group, settings, said in _subjects(seen) if _is_on(seen.slo) else ():
+    for subject, group, settings, said in _subjects(snapshot) if _is_on(snapshot.slo) else ():
         if settings.enable or said:
-            yield _with_annotation(_decided(seen, subject, group, settings), said)
-        if settings.enable and _wanted(seen, settings) != (IDLE, 0):
+            yield _with_annotation(_decided(snapshot, subject, group, settings), said)
+        if settings.enable and _wanted(snapshot, settings) != (IDLE, 0):
             wanted.add(group)
-    yield from _switched_on(seen)
-    yield _released(seen, wanted)
+    yield from _switched_on(snapshot)
+    yield _released(snapshot, wanted)
 
 
 _Said = dict[str, str]
 """Evidence about an annotation; empty where there is nothing to be said."""
 
 
-def _subjects(seen: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
+def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
     """Whom a class concerns: name, group and settings, and what is to be said about an annotation. The QoS groups only
     where the kernel has identities."""
-    qos, layout = seen.slo.resource_qos, seen.layout
-    if _has(seen, IDENTITY):
+    qos, layout = snapshot.slo.resource_qos, snapshot.layout
+    if _has(snapshot, IDENTITY):
         yield layout.burstable, layout.burstable, qos.ls_class.cpu_qos, {}
         yield layout.besteffort, layout.besteffort, qos.be_class.cpu_qos, {}
-    for pod in seen.pods:
-        if pod.active and pod.uid in seen.places:
-            yield f"pod/{pod.key}", seen.places[pod.uid].group, *_of_pod(seen, pod)
-    by_class = class_cpu_qos.by_label(seen.slo)
-    for app in seen.slo.host_applications:
-        group = seen.host_groups.get(app.name, "")
-        if group in seen.cgroups and app.qos in by_class:
+    for pod in snapshot.pods:
+        if pod.active and pod.uid in snapshot.places:
+            yield f"pod/{pod.key}", snapshot.places[pod.uid].group, *_of_pod(snapshot, pod)
+    by_class = class_cpu_qos.by_label(snapshot.slo)
+    for app in snapshot.slo.host_applications:
+        group = snapshot.host_groups.get(app.name, "")
+        if group in snapshot.cgroups and app.qos in by_class:
             yield f"host/{app.name}", group, by_class[app.qos], {}
 
 
-def _of_pod(seen: Snapshot, pod: Pod) -> tuple[CPUQOS, _Said]:
-    of_class = class_cpu_qos.of_pod(seen.slo, pod)
+def _of_pod(snapshot: Snapshot, pod: Pod) -> tuple[CPUQOS, _Said]:
+    of_class = class_cpu_qos.of_pod(snapshot.slo, pod)
     if keys.CPU_QOS not in pod.annotations:
         return of_class, {}
     settings, bad = pod_overrides.cpu_qos(pod, of_class)
@@ -108,25 +108,25 @@ def _with_annotation(decision: Decision, said: _Said) -> Decision:
     return Decision(decision.subject, "refuse", "BadCPUQOSAnnotation", evidence, decision.changes)
 
 
-def _switched_on(seen: Snapshot) -> Iterator[Decision]:
+def _switched_on(snapshot: Snapshot) -> Iterator[Decision]:
     """Newer Anolis kernels have a switch for identities; it is `systemConfig`'s where `system-config` names it."""
-    place, present = SystemFileChange(GROUP_IDENTITY, "1").place, seen.system.get(GROUP_IDENTITY)
-    found = seen.found.get(place)
+    place, present = SystemFileChange(GROUP_IDENTITY, "1").place, snapshot.system.get(GROUP_IDENTITY)
+    found = snapshot.found.get(place)
     ours = found is not None and found.strategy == NAME
-    subject, named = f"{_SYSTEM}{GROUP_IDENTITY}", seen.slo.system.sched_group_identity_enabled
-    if _is_on(seen.slo) and present is not None and named is None:
+    subject, named = f"{_SYSTEM}{GROUP_IDENTITY}", snapshot.slo.system.sched_group_identity_enabled
+    if _is_on(snapshot.slo) and present is not None and named is None:
         changes = () if present == "1" else (SystemFileChange(GROUP_IDENTITY, "1"),)
         yield Decision(subject, "set" if changes else "hold", "IdentitySwitch", {"value": 1}, changes)
-    elif _is_on(seen.slo) and present == "0":
+    elif _is_on(snapshot.slo) and present == "0":
         yield Decision(subject, "hold", "IdentitySwitchedOff", {"value": str(named)})
-    elif ours and found is not None and named is None and not _is_on(seen.slo):
+    elif ours and found is not None and named is None and not _is_on(snapshot.slo):
         change = SystemFileChange(GROUP_IDENTITY, str(found.value), gives_back=True)
         yield Decision(subject, "release", "IdentitySwitch", {"value": str(found.value)}, (change,))
 
 
-def _decided(seen: Snapshot, subject: str, group: str, settings: CPUQOS) -> Decision:
-    values = seen.cgroups.get(group, Cgroup()).values
-    field, value = _wanted(seen, settings)
+def _decided(snapshot: Snapshot, subject: str, group: str, settings: CPUQOS) -> Decision:
+    values = snapshot.cgroups.get(group, Cgroup()).values
+    field, value = _wanted(snapshot, settings)
     evidence: dict[str, int | str] = {"file": field, "value": value, "identity": settings.group_identity}
     if field == IDLE and value == 0:
         # Mainline kernels have no rank above the ordinary.
@@ -137,28 +137,28 @@ def _decided(seen: Snapshot, subject: str, group: str, settings: CPUQOS) -> Deci
     return Decision(subject, "set" if changes else "hold", "CPUIdentity", evidence, changes)
 
 
-def _wanted(seen: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
-    if _has(seen, IDENTITY):
+def _wanted(snapshot: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
+    if _has(snapshot, IDENTITY):
         return IDENTITY, settings.group_identity
     return IDLE, int(settings.group_identity < 0 or settings.sched_idle == 1)
 
 
-def _released(seen: Snapshot, wanted: Set[str]) -> Decision:
+def _released(snapshot: Snapshot, wanted: Set[str]) -> Decision:
     """Groups whose class has no CPU QoS any more get back what was found, those that were idle also their shares."""
     changes = tuple(
         CgroupChange(group, field, found.value, gives_back=True)
-        for place, found in seen.found.items()
+        for place, found in snapshot.found.items()
         for group, name in ((place.part("cgroup"), place.part("field")),)
         for field in _WRITTEN
-        if field == name and found.strategy == NAME and group not in wanted and group in seen.cgroups
+        if field == name and found.strategy == NAME and group not in wanted and group in snapshot.cgroups
     )
     if changes:
         return Decision("node", "release", "CPUIdentityReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "CPUIdentityOn" if wanted else "CPUIdentityOff", {"groups": len(wanted)})
 
 
-def _has(seen: Snapshot, field: CgroupField) -> bool:
-    return field in seen.cgroups.get(seen.layout.kubepods, Cgroup()).values
+def _has(snapshot: Snapshot, field: CgroupField) -> bool:
+    return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values
 
 
 SENTENCES = {

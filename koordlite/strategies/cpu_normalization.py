@@ -25,15 +25,15 @@ class Config(StrategySettings):
     """Section `cpuNormalization`."""
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """Nothing is judged before the Node has been seen."""
     yield Decision("node", "skip", "NoNode")
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision: the ratio, written where it differs from what the Node says."""
-    settings, info = seen.slo.cpu_normalization, seen.cpu_info
-    label = seen.node.labels.get(keys.CPU_NORMALIZATION_ENABLED)
+    settings, info = snapshot.slo.cpu_normalization, snapshot.cpu_info
+    label = snapshot.node.labels.get(keys.CPU_NORMALIZATION_ENABLED)
     words = {"model": info.model, "hyperThreads": _word(info.hyper_threads), "turbo": _word(info.turbo)}
     try:
         enabled = normalization.is_enabled(settings, label)
@@ -41,11 +41,11 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     except ValueError as error:
         yield Decision("node", "refuse", "NoCPURatio", {"why": str(error), **words})
         return
-    yield _published(seen, ratio, enabled, words)
+    yield _published(snapshot, ratio, enabled, words)
 
 
-def _published(seen: Snapshot, ratio: float, enabled: bool, words: dict[str, str]) -> Decision:
-    held = seen.notes.cpu_normalization
+def _published(snapshot: Snapshot, ratio: float, enabled: bool, words: dict[str, str]) -> Decision:
+    held = snapshot.notes.cpu_normalization
     reason = "CPURatio" if enabled else "NormalizationDisabled"
     if held is None and not enabled:
         # Koordinator writes 1.00 onto every node; where nobody ever asked for a ratio that is noise.

@@ -121,72 +121,72 @@ class SuppressMemory(Memory, frozen=True, kw_only=True):
         return self.allowed_milli_seconds + round(limit_milli * (now - self.limited_at))
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """The last limit stays for a while: the Node may come back. Where nothing is limited, nothing is released."""
-    off = _off(seen, config)
+    off = _off(snapshot, config)
     if off:
         yield off
         return
-    memory = recalled(seen, NAME, SuppressMemory)
-    gone_at = memory.node_gone_at if memory.node_gone_at is not None else seen.time
+    memory = recalled(snapshot, NAME, SuppressMemory)
+    gone_at = memory.node_gone_at if memory.node_gone_at is not None else snapshot.time
     keep = msgspec.structs.replace(memory, node_gone_at=gone_at)
-    age, root = seen.time - gone_at, seen.layout.besteffort
-    limited = any(f"{place.part('cgroup')}/".startswith(f"{root}/") for place in seen.ours)
+    age, root = snapshot.time - gone_at, snapshot.layout.besteffort
+    limited = any(f"{place.part('cgroup')}/".startswith(f"{root}/") for place in snapshot.ours)
     if age <= config.hold_seconds or not limited:
         yield Decision("besteffort", "skip", "NoNode", remember=keep)
         return
     evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
-    yield msgspec.structs.replace(_release(seen, config, "NoNodeReleased", evidence), remember=keep)
+    yield msgspec.structs.replace(_release(snapshot, config, "NoNodeReleased", evidence), remember=keep)
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision by the policy in force, and one for the other policy if it left something behind."""
-    if not seen.node.capacity_milli:
-        yield from without_node(seen, config)
+    if not snapshot.node.capacity_milli:
+        yield from without_node(snapshot, config)
         return
-    off, used = _off(seen, config), seen.usage.node
+    off, used = _off(snapshot, config), snapshot.usage.node
     if off or used is None:
-        yield off or _without_usage(seen, config)
+        yield off or _without_usage(snapshot, config)
         return
-    memory = recalled(seen, NAME, SuppressMemory)
-    budget_milli, evidence = _budget(seen, used)
-    followed_milli = _followed(seen, config, memory, budget_milli)
-    owed = _owed(seen, config, memory, followed_milli)
-    unit_milli = 1 if _follows_by_quota(seen) else 1000
+    memory = recalled(snapshot, NAME, SuppressMemory)
+    budget_milli, evidence = _budget(snapshot, used)
+    followed_milli = _followed(snapshot, config, memory, budget_milli)
+    owed = _owed(snapshot, config, memory, followed_milli)
+    unit_milli = 1 if _follows_by_quota(snapshot) else 1000
     repaid_milli = suppress.repayment_milli(owed_milli_seconds=owed, unit_milli=unit_milli)
     budget = Budget(budget_milli, followed_milli, owed, repaid_milli)
     if budget.followed_milli != budget.milli:
         evidence["followed_milli"] = budget.followed_milli
     if repaid_milli:
         evidence["repaid_milli"] = repaid_milli
-    if not _be_cpus(seen):
-        decisions = [_least(seen, evidence, budget)]
-    elif seen.slo.threshold.cpu_suppress_policy == "guided":
-        decision, guidance = _guided(seen, config, evidence, budget)
-        decisions = [decision, _full_set(seen, config, "PolicyIsQuota", {})]
+    if not _be_cpus(snapshot):
+        decisions = [_least(snapshot, evidence, budget)]
+    elif snapshot.slo.threshold.cpu_suppress_policy == "guided":
+        decision, guidance = _guided(snapshot, config, evidence, budget)
+        decisions = [decision, _full_set(snapshot, config, "PolicyIsQuota", {})]
         if decision.reason != "NoWaitSignal":
             budget = msgspec.structs.replace(budget, owed_milli_seconds=0, repaid_milli=0)
-        yield from _remembering(seen, memory, budget, decisions, guidance)
+        yield from _remembering(snapshot, memory, budget, decisions, guidance)
         return
-    elif seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
-        decisions = [_by_quota(seen, evidence, budget), _full_set(seen, config, "PolicyIsQuota", {})]
+    elif snapshot.slo.threshold.cpu_suppress_policy == "cfsQuota":
+        decisions = [_by_quota(snapshot, evidence, budget), _full_set(snapshot, config, "PolicyIsQuota", {})]
     else:
-        decisions = [_by_cpuset(seen, config, evidence, budget), *_quota_beside_set(seen, evidence, budget)]
-    yield from _remembering(seen, memory, budget, decisions)
+        decisions = [_by_cpuset(snapshot, config, evidence, budget), *_quota_beside_set(snapshot, evidence, budget)]
+    yield from _remembering(snapshot, memory, budget, decisions)
 
 
-def surge_edge_milli(seen: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
-    """Use of everything but best effort above which `limit`, in force since `seen`, is too high; None when it cannot
-    shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
-    others, capacity = seen.usage.others_milli, seen.node.capacity_milli
-    if seen.slo.threshold.cpu_suppress_policy == "guided" and limit.limit_milli > limit.budget_milli:
+def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
+    """Use of everything but best effort above which `limit`, in force since `snapshot`, is too high; None when it
+    cannot shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
+    others, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
+    if snapshot.slo.threshold.cpu_suppress_policy == "guided" and limit.limit_milli > limit.budget_milli:
         return None  # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits.
     if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
         return None
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
     if others is None or limit.limit_milli <= least:
         return None
-    if not any(pod.is_best_effort for pod in seen.pods):
+    if not any(pod.is_best_effort for pod in snapshot.pods):
         return None
     return reaction.upper_edge_milli(
         others_milli=others,
@@ -205,34 +205,34 @@ def cpu_waits(slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
     return (pod.uid for pod in pods if pod.kube_qos is not KubeQoS.BEST_EFFORT)
 
 
-def _off(seen: Snapshot, config: Config) -> Decision | None:
+def _off(snapshot: Snapshot, config: Config) -> Decision | None:
     """Why nothing is judged on this node, Node or no Node, if there is a reason."""
-    if seen.layout.besteffort not in seen.cgroups:
-        return Decision("besteffort", "skip", "NoBestEffortGroup", {"group": seen.layout.besteffort})
-    if not seen.slo.threshold.enable:
-        return msgspec.structs.replace(_release(seen, config, "Disabled", {}), remember=SuppressMemory())
+    if snapshot.layout.besteffort not in snapshot.cgroups:
+        return Decision("besteffort", "skip", "NoBestEffortGroup", {"group": snapshot.layout.besteffort})
+    if not snapshot.slo.threshold.enable:
+        return msgspec.structs.replace(_release(snapshot, config, "Disabled", {}), remember=SuppressMemory())
     return None
 
 
-def _without_usage(seen: Snapshot, config: Config) -> Decision:
+def _without_usage(snapshot: Snapshot, config: Config) -> Decision:
     """The last limit stays for a while, and then best effort is released."""
-    age = seen.ages.get("usage", 0.0)
+    age = snapshot.ages.get("usage", 0.0)
     if age <= config.hold_seconds:
         return Decision("besteffort", "hold", "NoMetrics", {"ageSeconds": round(age)})
     evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
-    return msgspec.structs.replace(_release(seen, config, "NoMetricsReleased", evidence), remember=SuppressMemory())
+    return msgspec.structs.replace(_release(snapshot, config, "NoMetricsReleased", evidence), remember=SuppressMemory())
 
 
-def _budget(seen: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
+def _budget(snapshot: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
     """The result of `suppress.be_cpu_budget` in millicores, and its terms under the formula's names.
 
     The Node must have capacity; `used` is its last sample. Source: Koordinator `calculateBESuppressCPU`;
     who gives way is decided by the cgroup, not by the label (docs/compatibility.md, suppress-by-cgroup).
     """
-    capacity, threshold = seen.node.capacity_milli, seen.slo.threshold
+    capacity, threshold = snapshot.node.capacity_milli, snapshot.slo.threshold
     minimum = threshold.cpu_suppress_min_percent
-    system = _system_milli(seen, used)
-    parts = {"prod_milli": _prod_milli(seen), "host_milli": _host_milli(seen), "system_milli": system}
+    system = _system_milli(snapshot, used)
+    parts = {"prod_milli": _prod_milli(snapshot), "host_milli": _host_milli(snapshot), "system_milli": system}
     budget_milli = suppress.be_cpu_budget(
         capacity_milli=capacity,
         threshold_percent=threshold.cpu_suppress_threshold_percent,
@@ -247,51 +247,51 @@ def _budget(seen: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
     }
 
 
-def _prod_milli(seen: Snapshot) -> int:
-    best_effort = {pod.uid for pod in seen.pods if gives_way(seen, pod)}
-    return sum(use.cpu for uid, use in seen.usage.pods.items() if uid not in best_effort)
+def _prod_milli(snapshot: Snapshot) -> int:
+    best_effort = {pod.uid for pod in snapshot.pods if gives_way(snapshot, pod)}
+    return sum(use.cpu for uid, use in snapshot.usage.pods.items() if uid not in best_effort)
 
 
-def _host_milli(seen: Snapshot) -> int:
-    used = seen.usage.host_apps
-    return sum(used[a.name].cpu for a in seen.slo.host_applications if a.name in used and not a.is_best_effort)
+def _host_milli(snapshot: Snapshot) -> int:
+    used = snapshot.usage.host_apps
+    return sum(used[a.name].cpu for a in snapshot.slo.host_applications if a.name in used and not a.is_best_effort)
 
 
-def _system_milli(seen: NodeSnapshot, used: Use) -> int:
+def _system_milli(snapshot: NodeSnapshot, used: Use) -> int:
     return suppress.system_use(
         node_milli=used.cpu,
-        pods_milli=sum(use.cpu for use in seen.usage.pods.values()),
-        host_apps_milli=sum(use.cpu for use in seen.usage.host_apps.values()),
-        reserved_milli=_reserved_milli(seen),
+        pods_milli=sum(use.cpu for use in snapshot.usage.pods.values()),
+        host_apps_milli=sum(use.cpu for use in snapshot.usage.host_apps.values()),
+        reserved_milli=_reserved_milli(snapshot),
     )
 
 
-def _reserved_milli(seen: NodeSnapshot) -> int:
+def _reserved_milli(snapshot: NodeSnapshot) -> int:
     """CPU kept back by kubelet or by the annotation, whichever is more."""
     by_kubelet = reservation.from_kubelet(
-        capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node)
+        capacity=snapshot.node.capacity, allocatable=snapshot.notes.kubelet_allocatable(snapshot.node)
     )
-    kept = reservation.larger(by_kubelet, seen.reserved.resources)
+    kept = reservation.larger(by_kubelet, snapshot.reserved.resources)
     return kept["cpu"].milli if "cpu" in kept else 0
 
 
-def _followed(seen: NodeSnapshot, config: Config, memory: SuppressMemory, budget_milli: int) -> int:
+def _followed(snapshot: NodeSnapshot, config: Config, memory: SuppressMemory, budget_milli: int) -> int:
     """The budget the limit is to follow: the last one while nothing much has changed, or a spike is not long past."""
     return suppress.followed_budget(
         budget_milli=budget_milli,
         before_milli=memory.followed_milli,
-        band_milli=int(seen.node.capacity_milli * config.steady_percent / 100),
-        held_down=memory.age_since_shrink(seen.time) < config.grow_hold_seconds,
+        band_milli=int(snapshot.node.capacity_milli * config.steady_percent / 100),
+        held_down=memory.age_since_shrink(snapshot.time) < config.grow_hold_seconds,
     )
 
 
-def _owed(seen: NodeSnapshot, config: Config, memory: SuppressMemory, followed_milli: int) -> int:
+def _owed(snapshot: NodeSnapshot, config: Config, memory: SuppressMemory, followed_milli: int) -> int:
     """What the limit owes to best effort. Between two ticks it stays: use over some hundredths of a second says nothing
     about the time since the last tick."""
-    if seen.woken or memory.ticked_at is None:
+    if snapshot.woken or memory.ticked_at is None:
         return memory.owed_milli_seconds
-    present_milli, entitled_milli = _present_and_entitled(seen, config, followed_milli)
-    allowed, seconds = memory.allowed_since_tick(seen.time, present_milli), seen.time - memory.ticked_at
+    present_milli, entitled_milli = _present_and_entitled(snapshot, config, followed_milli)
+    allowed, seconds = memory.allowed_since_tick(snapshot.time, present_milli), snapshot.time - memory.ticked_at
     if allowed is None or seconds <= 0:
         return 0
     return suppress.owed_milli_seconds(
@@ -299,35 +299,35 @@ def _owed(seen: NodeSnapshot, config: Config, memory: SuppressMemory, followed_m
         entitled_milli=entitled_milli,
         allowed_milli=round(allowed / seconds),
         seconds=seconds,
-        capacity_milli=seen.node.capacity_milli,
+        capacity_milli=snapshot.node.capacity_milli,
     )
 
 
-def _present_and_entitled(seen: NodeSnapshot, config: Config, followed_milli: int) -> tuple[int, int]:
+def _present_and_entitled(snapshot: NodeSnapshot, config: Config, followed_milli: int) -> tuple[int, int]:
     """What holds best effort at present, and what would if the limit were where the budget is: in millicores."""
-    root = seen.cgroups[seen.layout.besteffort]
+    root = snapshot.cgroups[snapshot.layout.besteffort]
     quota_us = UNLIMITED if root.quota_us is None else root.quota_us
-    if not _be_cpus(seen):
+    if not _be_cpus(snapshot):
         return 0, 0
-    if _follows_by_quota(seen):
+    if _follows_by_quota(snapshot):
         cpus = target = len(_usable(root))
         wanted_us = suppress.quota_target(budget_milli=followed_milli, current_us=UNLIMITED, capacity_milli=0)
     else:
-        cpus, target = len(_held(seen, config)), max(-(-followed_milli // 1000), suppress.MIN_CPUS)
-        target, wanted_us = min(target, len(_be_cpus(seen))), None
+        cpus, target = len(_held(snapshot, config)), max(-(-followed_milli // 1000), suppress.MIN_CPUS)
+        target, wanted_us = min(target, len(_be_cpus(snapshot))), None
     present = measured.be_limit_milli(cpus=cpus, quota_us=quota_us, period_us=root.period_us)
     entitled_us = quota_us if wanted_us is None else wanted_us
     return present, measured.be_limit_milli(cpus=target, quota_us=entitled_us, period_us=root.period_us)
 
 
-def _follows_by_quota(seen: Snapshot) -> bool:
+def _follows_by_quota(snapshot: Snapshot) -> bool:
     """Whether the quota follows the budget: by the policy, or beside a set that cannot be any narrower."""
-    by_policy = seen.slo.threshold.cpu_suppress_policy in ("cfsQuota", "guided")
-    return by_policy or 0 < len(_be_cpus(seen)) <= suppress.MIN_CPUS
+    by_policy = snapshot.slo.threshold.cpu_suppress_policy in ("cfsQuota", "guided")
+    return by_policy or 0 < len(_be_cpus(snapshot)) <= suppress.MIN_CPUS
 
 
 def _remembering(
-    seen: Snapshot,
+    snapshot: Snapshot,
     memory: SuppressMemory,
     budget: Budget,
     decisions: Sequence[Decision],
@@ -338,12 +338,12 @@ def _remembering(
     limit = next((d.outcome for d in reversed(decisions) if isinstance(d.outcome, CPULimit)), None)
     fell = memory.followed_milli is not None and budget.followed_milli < memory.followed_milli
     spike = fell and any(decision.verdict == "shrink" for decision in decisions)
-    ended = memory.allowed_since_tick(seen.time, limit.present_milli) if seen.woken and limit else None
+    ended = memory.allowed_since_tick(snapshot.time, limit.present_milli) if snapshot.woken and limit else None
     remember = SuppressMemory(
-        followed_milli=memory.followed_milli if seen.woken else budget.followed_milli,
-        shrunk_at=seen.time if spike else memory.shrunk_at,
-        ticked_at=memory.ticked_at if seen.woken else seen.time,
-        limited_at=None if seen.woken and ended is None else seen.time,
+        followed_milli=memory.followed_milli if snapshot.woken else budget.followed_milli,
+        shrunk_at=snapshot.time if spike else memory.shrunk_at,
+        ticked_at=memory.ticked_at if snapshot.woken else snapshot.time,
+        limited_at=None if snapshot.woken and ended is None else snapshot.time,
         limit_milli=limit.limit_milli if limit else None,
         allowed_milli_seconds=ended or 0,
         owed_milli_seconds=budget.owed_milli_seconds,
@@ -355,10 +355,10 @@ def _remembering(
 
 
 def _limit(
-    seen: Snapshot, budget: Budget, *, cpus: tuple[int, int], quotas_us: tuple[int, int], by_quota: bool
+    snapshot: Snapshot, budget: Budget, *, cpus: tuple[int, int], quotas_us: tuple[int, int], by_quota: bool
 ) -> CPULimit:
     """The result for so many CPUs and such a quota, each at present and as decided; -1 is no quota."""
-    period = seen.cgroups[seen.layout.besteffort].period_us
+    period = snapshot.cgroups[snapshot.layout.besteffort].period_us
     present, decided = (
         measured.be_limit_milli(cpus=count, quota_us=quota, period_us=period)
         for count, quota in zip(cpus, quotas_us, strict=True)
@@ -372,9 +372,9 @@ def _limit(
     )
 
 
-def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
-    present = _held(seen, config)
-    cpus = usable_cpus.pod_cpus(seen)
+def _by_cpuset(snapshot: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
+    present = _held(snapshot, config)
+    cpus = usable_cpus.pod_cpus(snapshot)
     target = cpu_select.be_cpuset(
         count=suppress.cpu_target(
             budget_milli=budget.limit_milli,
@@ -383,115 +383,115 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budge
             owed_milli_seconds=budget.owed_milli_seconds,
         ),
         cpus=cpus,
-        lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
-        forbidden=_forbidden(seen),
+        lsr=cpuset.union(pod.resource_status.cpuset for pod in snapshot.pods if pod.raw_qos is QoSClass.LSR),
+        forbidden=_forbidden(snapshot),
         held=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
-    quota = seen.cgroups[seen.layout.besteffort].quota_us
+    quota = snapshot.cgroups[snapshot.layout.besteffort].quota_us
     quota = UNLIMITED if quota is None else quota
     counts = (len(present), len(target))
-    limit = _limit(seen, budget, cpus=counts, quotas_us=(quota, quota), by_quota=False)
+    limit = _limit(snapshot, budget, cpus=counts, quotas_us=(quota, quota), by_quota=False)
     verdict: Verdict = "shrink" if len(target) < len(present) else "grow" if len(target) > len(present) else "set"
-    changes = _set_changes(seen, config, target)
+    changes = _set_changes(snapshot, config, target)
     return Decision("besteffort", verdict if changes else "hold", "BECPUBudget", evidence, changes, outcome=limit)
 
 
-def _least(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
+def _least(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
     """No CPU may be given to best effort, and an empty set is no set: it keeps its set, and almost no time on it."""
-    root = seen.cgroups[seen.layout.besteffort]
-    evidence = {**evidence, "forbidden": str(_forbidden(seen)), "cpuset": str(_usable(root))}
+    root = snapshot.cgroups[snapshot.layout.besteffort]
+    evidence = {**evidence, "forbidden": str(_forbidden(snapshot)), "cpuset": str(_usable(root))}
     if root.quota_us is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
     least, count = suppress.MIN_QUOTA_US, len(_usable(root))
-    limit = _limit(seen, budget, cpus=(count, count), quotas_us=(root.quota_us, least), by_quota=True)
+    limit = _limit(snapshot, budget, cpus=(count, count), quotas_us=(root.quota_us, least), by_quota=True)
     evidence["quota_us"] = least
     if root.quota_us == least:
         return Decision("besteffort", "hold", "NoCPULeftForBestEffort", evidence, outcome=limit)
-    changes = (CgroupChange(seen.layout.besteffort, "cpu.quota", least), *_quotas_below(seen, least))
+    changes = (CgroupChange(snapshot.layout.besteffort, "cpu.quota", least), *_quotas_below(snapshot, least))
     return Decision("besteffort", "shrink", "NoCPULeftForBestEffort", evidence, changes, outcome=limit)
 
 
-def _forbidden(seen: Snapshot) -> CPUSet:
+def _forbidden(snapshot: Snapshot) -> CPUSet:
     """Reserved CPUs, CPUs of SYSTEM pods alone, of LSE pods, and those a pod has alone from kubelet or by Crane's
     annotations."""
-    return cpuset.union([_owned(seen), seen.system_qos.exclusive_cpus, seen.reserved.cpus])
+    return cpuset.union([_owned(snapshot), snapshot.system_qos.exclusive_cpus, snapshot.reserved.cpus])
 
 
-def _owned(seen: Snapshot) -> CPUSet:
-    lse = [pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSE]
-    return cpuset.union([*lse, seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)])
+def _owned(snapshot: Snapshot) -> CPUSet:
+    lse = [pod.resource_status.cpuset for pod in snapshot.pods if pod.raw_qos is QoSClass.LSE]
+    return cpuset.union([*lse, snapshot.crane.owned, *(held.cpus for held in snapshot.kubelet.pod_cpus)])
 
 
-def _be_cpus(seen: Snapshot) -> CPUSet:
+def _be_cpus(snapshot: Snapshot) -> CPUSet:
     """What best effort gets when nothing limits it."""
     return cpu_select.be_full_set(
-        cpus=usable_cpus.pod_cpus(seen),
-        reserved=seen.reserved.cpus,
-        system_exclusive=seen.system_qos.exclusive_cpus,
-        lse=_owned(seen),
+        cpus=usable_cpus.pod_cpus(snapshot),
+        reserved=snapshot.reserved.cpus,
+        system_exclusive=snapshot.system_qos.exclusive_cpus,
+        lse=_owned(snapshot),
     )
 
 
-def _above_containers(seen: Snapshot) -> CPUSet:
+def _above_containers(snapshot: Snapshot) -> CPUSet:
     """The set of pods and of their QoS group under kubelet's static policy.
 
     Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that where a
     group above has fewer CPUs, and the container does not start; so these groups keep what kubelet's top group has.
     """
-    return usable_cpus.pod_cpuset(seen) if seen.layout.version == 1 else _be_cpus(seen)
+    return usable_cpus.pod_cpuset(snapshot) if snapshot.layout.version == 1 else _be_cpus(snapshot)
 
 
-def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
+def _set_changes(snapshot: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
     """The groups that differ. Under kubelet's static policy only containers are narrowed."""
-    wanted = dict.fromkeys(_tree(seen), target)
-    if seen.kubelet.cpu_manager_policy == "static":
-        wanted = {group: target if _is_container(seen, group) else _above_containers(seen) for group in wanted}
-    wanted |= {group: promise & target or target for group, promise in _promises(seen, config).items()}
+    wanted = dict.fromkeys(_tree(snapshot), target)
+    if snapshot.kubelet.cpu_manager_policy == "static":
+        wanted = {group: target if _is_container(snapshot, group) else _above_containers(snapshot) for group in wanted}
+    wanted |= {group: promise & target or target for group, promise in _promises(snapshot, config).items()}
     return tuple(
         CgroupChange(group, "cpuset.cpus", value)
         for group, value in wanted.items()
-        if seen.cgroups[group].cpuset not in (value, None) and not _inherits(seen, group, wanted)
+        if snapshot.cgroups[group].cpuset not in (value, None) and not _inherits(snapshot, group, wanted)
     )
 
 
-def _inherits(seen: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> bool:
+def _inherits(snapshot: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> bool:
     """On v2 a group whose set is empty follows its parent: nothing to write, and nothing to put back later."""
-    if seen.layout.version != 2 or seen.cgroups[group].cpuset != cpuset.EMPTY:
+    if snapshot.layout.version != 2 or snapshot.cgroups[group].cpuset != cpuset.EMPTY:
         return False
     parent = group.rpartition("/")[0]
-    return wanted.get(parent, seen.cgroups[group].effective) == wanted[group]
+    return wanted.get(parent, snapshot.cgroups[group].effective) == wanted[group]
 
 
-def _promises(seen: Snapshot, config: Config) -> dict[str, CPUSet]:
+def _promises(snapshot: Snapshot, config: Config) -> dict[str, CPUSet]:
     """What the scheduler promised to best-effort containers, by group, unless promises are not followed; and what is
     left of the machine to those that ask to be kept off reserved CPUs."""
-    crane = seen.crane
-    unreserved = seen.topology.cpuset - crane.reserved
+    crane = snapshot.crane
+    unreserved = snapshot.topology.cpuset - crane.reserved
     excluding = crane.excluding if crane.enforced else frozenset()
     groups = {
         group: unreserved
-        for uid in excluding & seen.places.keys()
-        for group in seen.places[uid].containers.values()
-        if group.startswith(f"{seen.layout.besteffort}/") and group in seen.cgroups
+        for uid in excluding & snapshot.places.keys()
+        for group in snapshot.places[uid].containers.values()
+        if group.startswith(f"{snapshot.layout.besteffort}/") and group in snapshot.cgroups
     }
     groups |= {
-        group: pools.promised(pod.resource_status, seen.topology.cpus)
-        for pod in seen.pods
-        if config.follow_promises and pod.uid in seen.places
-        for group in seen.places[pod.uid].containers.values()
-        if group.startswith(f"{seen.layout.besteffort}/") and group in seen.cgroups
+        group: pools.promised(pod.resource_status, snapshot.topology.cpus)
+        for pod in snapshot.pods
+        if config.follow_promises and pod.uid in snapshot.places
+        for group in snapshot.places[pod.uid].containers.values()
+        if group.startswith(f"{snapshot.layout.besteffort}/") and group in snapshot.cgroups
     }
     return {group: promise for group, promise in groups.items() if promise}
 
 
-def _held(seen: Snapshot, config: Config) -> CPUSet:
+def _held(snapshot: Snapshot, config: Config) -> CPUSet:
     """What best-effort work is held to at present: the set of its group, under the static policy of its containers."""
-    static = seen.kubelet.cpu_manager_policy == "static"
-    narrow = _promises(seen, config)
-    groups = [g for g in _tree(seen) if _is_container(seen, g) and g not in narrow] if static else []
+    static = snapshot.kubelet.cpu_manager_policy == "static"
+    narrow = _promises(snapshot, config)
+    groups = [g for g in _tree(snapshot) if _is_container(snapshot, g) and g not in narrow] if static else []
     # A container that just began may still have every CPU: the narrowest says how far the others have come.
-    sets = [_usable(seen.cgroups[group]) for group in groups or [seen.layout.besteffort]]
+    sets = [_usable(snapshot.cgroups[group]) for group in groups or [snapshot.layout.besteffort]]
     return min(sets, key=len)
 
 
@@ -499,12 +499,12 @@ def _usable(cgroup: Cgroup) -> CPUSet:
     return cgroup.effective or cgroup.cpuset or cpuset.EMPTY
 
 
-def _wanted_quota(seen: NodeSnapshot, budget: Budget) -> int | None:
+def _wanted_quota(snapshot: NodeSnapshot, budget: Budget) -> int | None:
     """The quota that follows the budget, in µs per period; None where the group has no quota file."""
-    present = seen.cgroups[seen.layout.besteffort].quota_us
+    present = snapshot.cgroups[snapshot.layout.besteffort].quota_us
     if present is None:
         return None
-    capacity = seen.node.capacity_milli
+    capacity = snapshot.node.capacity_milli
     target = suppress.quota_target(
         budget_milli=budget.limit_milli,
         current_us=present,
@@ -514,42 +514,44 @@ def _wanted_quota(seen: NodeSnapshot, budget: Budget) -> int | None:
     return present if target is None else target
 
 
-def _by_quota(seen: NodeSnapshot, evidence: Evidence, budget: Budget, reason: str = "BECPUBudget") -> Decision:
-    root = seen.layout.besteffort
-    present, target = seen.cgroups[root].quota_us, _wanted_quota(seen, budget)
+def _by_quota(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget, reason: str = "BECPUBudget") -> Decision:
+    root = snapshot.layout.besteffort
+    present, target = snapshot.cgroups[root].quota_us, _wanted_quota(snapshot, budget)
     if present is None or target is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
-    cpus = len(_usable(seen.cgroups[root]))
-    limit = _limit(seen, budget, cpus=(cpus, cpus), quotas_us=(present, target), by_quota=True)
+    cpus = len(_usable(snapshot.cgroups[root]))
+    limit = _limit(snapshot, budget, cpus=(cpus, cpus), quotas_us=(present, target), by_quota=True)
     if target == present:
         return Decision("besteffort", "hold", reason, {**evidence, "quota_us": present}, outcome=limit)
     verdict: Verdict = "grow" if present != UNLIMITED and target > present else "shrink"
     evidence = {**evidence, "present_quota_us": present, "quota_us": target}
-    changes = (CgroupChange(root, "cpu.quota", target), *_quotas_below(seen, target))
+    changes = (CgroupChange(root, "cpu.quota", target), *_quotas_below(snapshot, target))
     return Decision("besteffort", verdict, reason, evidence, changes, outcome=limit)
 
 
 _GUIDED = {"calm": "ServicesDoNotWait", "learning": "WaitCauseUnknown", "caused": "ServicesWait"}
 
 
-def _guided(seen: NodeSnapshot, config: Config, evidence: Evidence, budget: Budget) -> tuple[Decision, Guidance]:
+def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: Budget) -> tuple[Decision, Guidance]:
     """A quota as high as services allow; the formula's when it is not known what they wait."""
-    root = seen.layout.besteffort
-    guidance = recalled(seen, NAME, SuppressMemory).guidance
-    services = {pod.uid: pod for pod in seen.pods if pod.uid in seen.places and not gives_way(seen, pod)}
+    root = snapshot.layout.besteffort
+    guidance = recalled(snapshot, NAME, SuppressMemory).guidance
+    services = {pod.uid: pod for pod in snapshot.pods if pod.uid in snapshot.places and not gives_way(snapshot, pod)}
     waits = {
-        uid: wait for uid, wait in seen.cpu_waits.items() if uid in services and seen.time - wait.until <= STALE_SECONDS
+        uid: wait
+        for uid, wait in snapshot.cpu_waits.items()
+        if uid in services and snapshot.time - wait.until <= STALE_SECONDS
     }
     if services and not waits:
         # Between two samples of a pod lies a tick or more: at first there is none.
-        known_at = seen.time if guidance.known_at is None else guidance.known_at
-        age = max(0.0, seen.time - known_at)
+        known_at = snapshot.time if guidance.known_at is None else guidance.known_at
+        age = max(0.0, snapshot.time - known_at)
         evidence = {**evidence, "ageSeconds": round(age)}
         guidance = msgspec.structs.replace(guidance, known_at=known_at, kept_since=None)
         if age <= PATIENCE_SECONDS:
             return Decision("besteffort", "hold", "WaitsNotKnownYet", evidence), guidance
-        return _by_quota(seen, evidence, budget, "NoWaitSignal"), guidance
-    group = seen.cgroups[root]
+        return _by_quota(snapshot, evidence, budget, "NoWaitSignal"), guidance
+    group = snapshot.cgroups[root]
     quota_us = UNLIMITED if group.quota_us is None else group.quota_us
     present = measured.be_limit_milli(cpus=len(_usable(group)), quota_us=quota_us, period_us=group.period_us)
     least_milli = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US
@@ -561,17 +563,17 @@ def _guided(seen: NodeSnapshot, config: Config, evidence: Evidence, budget: Budg
             and wait.ran_us + wait.waited_us >= MIN_ACTIVITY * 1e6 * (wait.until - wait.since)
         ],
         guidance,
-        time=seen.time,
+        time=snapshot.time,
         present_milli=present,
-        used_milli=seen.usage.best_effort_cpu or 0,
+        used_milli=snapshot.usage.best_effort_cpu or 0,
         floor_milli=max(budget.followed_milli, least_milli),
-        capacity_milli=seen.node.capacity_milli,
+        capacity_milli=snapshot.node.capacity_milli,
         tolerance=config.wait_percent / 100,
     )
     evidence = {**evidence, "wait_percent": config.wait_percent, **_blame(guided, services)}
     # Nothing is owed by a limit that follows services: the formula's is its least.
     target = Budget(budget.milli, guided.limit_milli, 0, 0)
-    decision = _by_quota(seen, evidence, target, _GUIDED[guided.verdict])
+    decision = _by_quota(snapshot, evidence, target, _GUIDED[guided.verdict])
     if isinstance(decision.outcome, CPULimit):
         evidence = {**decision.evidence, "limit_milli": decision.outcome.limit_milli}
         decision = msgspec.structs.replace(decision, evidence=evidence)
@@ -589,34 +591,34 @@ def _blame(guided: Guided, services: Mapping[str, Pod]) -> Evidence:
     return blame | {"slower_percent": round(100 * guided.slower, 1)}
 
 
-def _quota_beside_set(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:
+def _quota_beside_set(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:
     """Under the cpuset policy the quota follows the budget where best effort has no more CPUs than a set must keep.
 
     It is lifted when it has grown to all those CPUs.
     """
-    allowed = _be_cpus(seen)
-    if _follows_by_quota(seen):
-        found = _by_quota(seen, evidence, budget)
-        quota_us = _wanted_quota(seen, budget)
+    allowed = _be_cpus(snapshot)
+    if _follows_by_quota(snapshot):
+        found = _by_quota(snapshot, evidence, budget)
+        quota_us = _wanted_quota(snapshot, budget)
         if quota_us is None or quota_us < len(allowed) * suppress.PERIOD_US:
             reason = "NoQuotaFile" if quota_us is None else "SetIsLeast"
             numbers = {**found.evidence, "cpuset": str(allowed)}
             verdict, changes, limit = found.verdict, found.changes, found.outcome
             yield Decision("besteffort/quota", verdict, reason, numbers, changes, outcome=limit)
             return
-    yield from _quota_release(seen, "PolicyIsCPUSet")
+    yield from _quota_release(snapshot, "PolicyIsCPUSet")
 
 
-def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
+def _quotas_below(snapshot: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
     """v1 refuses a quota that is smaller than one below it: those follow the limit, and get back what they had."""
-    if seen.layout.version != 1:
+    if snapshot.layout.version != 1:
         return
-    for group in _tree(seen)[1:]:
-        present = seen.cgroups[group].quota_us
+    for group in _tree(snapshot)[1:]:
+        present = snapshot.cgroups[group].quota_us
         place = cgroup.PLACE.place(group, "cpu.quota")
-        mine = place in seen.found and seen.found[place].strategy == NAME
+        mine = place in snapshot.found and snapshot.found[place].strategy == NAME
         # What another strategy wrote is lowered like what kubelet wrote; it raises it again itself.
-        found = seen.found[place].value if mine else present
+        found = snapshot.found[place].value if mine else present
         if present is None or not isinstance(found, int) or found == UNLIMITED:
             continue
         wanted = found if limit_us == UNLIMITED else min(found, limit_us)
@@ -624,39 +626,39 @@ def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
             yield CgroupChange(group, "cpu.quota", wanted, gives_back=wanted == found)
 
 
-def _release(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
+def _release(snapshot: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
     """Both limits given back: best-effort may use all CPUs that are not exclusive."""
-    sets = _full_set(seen, config, reason, evidence)
-    changes = (*sets.changes, *(c for d in _quota_release(seen, reason) for c in d.changes))
+    sets = _full_set(snapshot, config, reason, evidence)
+    changes = (*sets.changes, *(c for d in _quota_release(snapshot, reason) for c in d.changes))
     return msgspec.structs.replace(sets, verdict="release" if changes else "hold", changes=changes)
 
 
-def _full_set(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
-    allowed = _be_cpus(seen)
-    changes = _set_changes(seen, config, allowed) if allowed else ()
+def _full_set(snapshot: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
+    allowed = _be_cpus(snapshot)
+    changes = _set_changes(snapshot, config, allowed) if allowed else ()
     numbers = {**evidence, "cpuset": str(allowed)}
     return Decision("besteffort/cpuset", "release" if changes else "hold", reason, numbers, changes)
 
 
-def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
+def _quota_release(snapshot: Snapshot, reason: str) -> Iterator[Decision]:
     """Give back what stood there before us; a quota set by others is not ours to lift."""
-    group = seen.layout.besteffort
+    group = snapshot.layout.besteffort
     place = cgroup.PLACE.place(group, "cpu.quota")
-    found = seen.found[place].value if place in seen.found else UNLIMITED
-    present = seen.cgroups[group].quota_us
-    if place in seen.ours and isinstance(found, int) and present not in (None, found):
-        changes = (CgroupChange(group, "cpu.quota", found), *_quotas_below(seen, found))
+    found = snapshot.found[place].value if place in snapshot.found else UNLIMITED
+    present = snapshot.cgroups[group].quota_us
+    if place in snapshot.ours and isinstance(found, int) and present not in (None, found):
+        changes = (CgroupChange(group, "cpu.quota", found), *_quotas_below(snapshot, found))
         yield Decision("besteffort/quota", "release", reason, {"quota_us": found}, changes)
 
 
-def _tree(seen: Snapshot) -> list[str]:
-    root = seen.layout.besteffort
-    return [group for group in seen.cgroups if group == root or group.startswith(f"{root}/")]
+def _tree(snapshot: Snapshot) -> list[str]:
+    root = snapshot.layout.besteffort
+    return [group for group in snapshot.cgroups if group == root or group.startswith(f"{root}/")]
 
 
-def _is_container(seen: Snapshot, group: str) -> bool:
+def _is_container(snapshot: Snapshot, group: str) -> bool:
     """A container's group, or one that a container made in its own."""
-    return group.count("/") - seen.layout.besteffort.count("/") >= 2
+    return group.count("/") - snapshot.layout.besteffort.count("/") >= 2
 
 
 _BUDGET = (

@@ -45,35 +45,35 @@ class Config(StrategySettings):
     where that is more. CPUs that a pod's annotation names beyond that are refused. 0: there is no floor."""
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the pools, one for each active pod outside the besteffort group and each host application."""
-    ls_pools, be_pools = affinity.shared_pools(seen)
-    elsewhere = affinity.placed(seen) if seen.affinity.enforced else {}
-    yield _publish(seen, ls_pools, be_pools)
-    for pod in seen.pods:
-        place = seen.places.get(pod.uid)
-        if pod.active and place and seen.crane.owns(pod.uid) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
-            yield _quotas_only(seen, config, pod, place, "PlacedByCrane")
+    ls_pools, be_pools = affinity.shared_pools(snapshot)
+    elsewhere = affinity.placed(snapshot) if snapshot.affinity.enforced else {}
+    yield _publish(snapshot, ls_pools, be_pools)
+    for pod in snapshot.pods:
+        place = snapshot.places.get(pod.uid)
+        if pod.active and place and snapshot.crane.owns(pod.uid) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
+            yield _quotas_only(snapshot, config, pod, place, "PlacedByCrane")
         elif pod.active and place and pod.uid in elsewhere:
-            yield _quotas_only(seen, config, pod, place, "PlacedByAffinity")
+            yield _quotas_only(snapshot, config, pod, place, "PlacedByAffinity")
         elif pod.active and place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
-            yield _pod(seen, config, pod, place, ls_pools)
+            yield _pod(snapshot, config, pod, place, ls_pools)
         elif pod.active and pod.resource_status.why:
             evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
             yield Decision(f"pod/{pod.key}", "refuse", "AssignmentRefused", evidence)
-    yield from (_host(seen, app, ls_pools) for app in seen.slo.host_applications)
-    yield from _left_by_hosts(seen)
+    yield from (_host(snapshot, app, ls_pools) for app in snapshot.slo.host_applications)
+    yield from _left_by_hosts(snapshot)
 
 
-def _publish(seen: Snapshot, ls_pools: pools.Pools, be_pools: pools.Pools) -> Decision:
+def _publish(snapshot: Snapshot, ls_pools: pools.Pools, be_pools: pools.Pools) -> Decision:
     texts = {keys.LS_SHARED_POOLS: _text(ls_pools), keys.BE_SHARED_POOLS: _text(be_pools)}
-    published = seen.published.topology
-    stale = {k: t for k, t in texts.items() if seen.node and not topology_diff.same_text(published.get(k), t)}
+    published = snapshot.published.topology
+    stale = {k: t for k, t in texts.items() if snapshot.node and not topology_diff.same_text(published.get(k), t)}
     changes = tuple(TopologyChange(key, text) for key, text in stale.items())
     evidence = {
         "ls_pool": str(pools.joined(ls_pools)),
         "be_pool": str(pools.joined(be_pools)),
-        "reserved": str(seen.reserved.cpus),
+        "reserved": str(snapshot.reserved.cpus),
     }
     return Decision("pools", "set" if changes else "hold", "SharedPools", evidence, changes)
 
@@ -82,9 +82,9 @@ def _text(entries: Iterable[pools.Pool]) -> str:
     return nrt.encode_pools(nrt.pool(entry.socket, entry.node, entry.cpuset) for entry in entries)
 
 
-def _pod(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: pools.Pools) -> Decision:
+def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: pools.Pools) -> Decision:
     subject, status = f"pod/{pod.key}", pod.resource_status
-    on_reserved = status.cpuset & _kept(seen, pod) if status.cpuset else cpuset.EMPTY
+    on_reserved = status.cpuset & _kept(snapshot, pod) if status.cpuset else cpuset.EMPTY
     status = assignments.without(status, on_reserved)
     wanted = pools.container_cpuset(
         qos=pod.raw_qos,
@@ -92,35 +92,37 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: p
         best_effort_cgroup=False,
         ls_pools=ls_pools,
         be_pools=(),
-        system_qos=seen.system_qos,
-        kubelet_policy=seen.kubelet.cpu_manager_policy,
+        system_qos=snapshot.system_qos,
+        kubelet_policy=snapshot.kubelet.cpu_manager_policy,
     )
-    quotas = tuple(_quotas(seen, config, pod, place, status))
+    quotas = tuple(_quotas(snapshot, config, pod, place, status))
     if wanted is None:
-        return _left_alone(seen, pod, place, quotas, _disputed(status))
-    usable = wanted & usable_cpus.pod_cpuset(seen)
+        return _left_alone(snapshot, pod, place, quotas, _disputed(status))
+    usable = wanted & usable_cpus.pod_cpuset(snapshot)
     evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_disputed(status)}
     if status.cpuset:
-        missing = {"absent": wanted - usable_cpus.pod_cpuset(seen), "on_reserved": on_reserved}
+        missing = {"absent": wanted - usable_cpus.pod_cpuset(snapshot), "on_reserved": on_reserved}
         evidence |= {name: str(cpus) for name, cpus in missing.items() if cpus}
     if not usable:
         return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
-    changes = (*_sets(seen, _groups(place), usable), *quotas)
+    changes = (*_sets(snapshot, _groups(place), usable), *quotas)
     reason = "PinnedCPUs" if status.cpuset else "SharedPool"
     return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
 
-def _quotas_only(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, reason: str) -> Decision:
+def _quotas_only(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, reason: str) -> Decision:
     """Another strategy writes the sets of this pod; a quota that was lifted comes back."""
-    quotas = tuple(_quotas(seen, config, pod, place, ResourceStatus()))
+    quotas = tuple(_quotas(snapshot, config, pod, place, ResourceStatus()))
     evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
     return Decision(f"pod/{pod.key}", "release" if quotas else "hold", reason, evidence, quotas)
 
 
-def _kept(seen: Snapshot, pod: Pod) -> CPUSet:
+def _kept(snapshot: Snapshot, pod: Pod) -> CPUSet:
     """CPUs that no annotation of Koordinator can give the pod: those of the system, and those that other pods have from
     kubelet or by Crane's annotations."""
-    return seen.reserved.cpus | seen.system_qos.exclusive_cpus | seen.crane.owned | _of_others(seen, pod)
+    return (
+        snapshot.reserved.cpus | snapshot.system_qos.exclusive_cpus | snapshot.crane.owned | _of_others(snapshot, pod)
+    )
 
 
 def _disputed(status: ResourceStatus) -> dict[str, str]:
@@ -130,15 +132,15 @@ def _disputed(status: ResourceStatus) -> dict[str, str]:
 
 
 def _left_alone(
-    seen: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change, ...], disputed: dict[str, str]
+    snapshot: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change, ...], disputed: dict[str, str]
 ) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
-    if seen.kubelet.cpu_manager_policy == "static":
-        sets = (_given_back(seen, group, "cpuset.cpus") for group in _groups(place))
-        changes = (*(_less(change, _of_others(seen, pod)) for change in sets if change), *quotas)
+    if snapshot.kubelet.cpu_manager_policy == "static":
+        sets = (_given_back(snapshot, group, "cpuset.cpus") for group in _groups(place))
+        changes = (*(_less(change, _of_others(snapshot, pod)) for change in sets if change), *quotas)
         evidence = {"qos": str(pod.qos_class), **disputed}
         return Decision(f"pod/{pod.key}", "release" if changes else "hold", "KubeletStaticPolicy", evidence, changes)
-    evidence = {"qos": str(pod.qos_class), "reserved": str(seen.reserved.cpus), **disputed}
+    evidence = {"qos": str(pod.qos_class), "reserved": str(snapshot.reserved.cpus), **disputed}
     return Decision(f"pod/{pod.key}", "release" if quotas else "hold", "EmptyPool", evidence, quotas)
 
 
@@ -146,33 +148,33 @@ def _groups(place: PodGroups) -> tuple[str, ...]:
     return (*place.containers.values(), *place.sandboxes)
 
 
-def _sets(seen: Snapshot, groups: Iterable[str], wanted: CPUSet) -> Iterator[Change]:
+def _sets(snapshot: Snapshot, groups: Iterable[str], wanted: CPUSet) -> Iterator[Change]:
     for group in groups:
-        cgroup = seen.cgroups.get(group)
-        if cgroup and cgroup.cpuset not in (None, wanted) and not _inherits(seen, cgroup, wanted):
+        cgroup = snapshot.cgroups.get(group)
+        if cgroup and cgroup.cpuset not in (None, wanted) and not _inherits(snapshot, cgroup, wanted):
             yield CgroupChange(group, "cpuset.cpus", wanted)
 
 
-def _inherits(seen: Snapshot, cgroup: Cgroup, wanted: CPUSet) -> bool:
+def _inherits(snapshot: Snapshot, cgroup: Cgroup, wanted: CPUSet) -> bool:
     """On v2 an empty set means the parent's CPUs: where these are the wanted ones, nothing has to be written."""
-    return seen.layout.version == 2 and not cgroup.cpuset and cgroup.effective == wanted
+    return snapshot.layout.version == 2 and not cgroup.cpuset and cgroup.effective == wanted
 
 
-def _quotas(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, status: ResourceStatus) -> Iterator[Change]:
+def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, status: ResourceStatus) -> Iterator[Change]:
     """Lifted while the pod has CPUs of its own, given back when it has them no more."""
     limit_milli = assignments.cpu_limit_milli(pod) if status.cpuset else None
     lifted = pools.lifts_quota(status, limit_milli=limit_milli, enabled=config.unset_pinned_quota)
     for group in (place.group, *place.containers.values()):
-        cgroup = seen.cgroups.get(group)
+        cgroup = snapshot.cgroups.get(group)
         if lifted and cgroup and cgroup.quota_us not in (None, UNLIMITED):
             yield CgroupChange(group, "cpu.quota", UNLIMITED)
-        elif not lifted and (change := _given_back(seen, group, "cpu.quota")):
+        elif not lifted and (change := _given_back(snapshot, group, "cpu.quota")):
             yield change
 
 
-def _of_others(seen: Snapshot, pod: Pod) -> CPUSet:
+def _of_others(snapshot: Snapshot, pod: Pod) -> CPUSet:
     """What kubelet has given to other pods alone, maybe after the pod's own set was found."""
-    return cpuset.union(held.cpus for held in seen.kubelet.pod_cpus if held.uid != pod.uid)
+    return cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
 
 
 def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
@@ -180,11 +182,11 @@ def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
     return msgspec.structs.replace(change, value=left) if left else change
 
 
-def _given_back(seen: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
+def _given_back(snapshot: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
     """What was found before our first write; a quota that others have set since then stays. None where nothing is
     ours."""
-    found = seen.found.get(cgroup_kind.PLACE.place(group, field))
-    cgroup = seen.cgroups.get(group)
+    found = snapshot.found.get(cgroup_kind.PLACE.place(group, field))
+    cgroup = snapshot.cgroups.get(group)
     if found is None or found.strategy != NAME or cgroup is None:
         return None
     if field == "cpu.quota" and cgroup.quota_us not in (None, UNLIMITED):
@@ -192,28 +194,28 @@ def _given_back(seen: Snapshot, group: str, field: CgroupField) -> CgroupChange 
     return CgroupChange(group, field, found.value, gives_back=True)
 
 
-def _host(seen: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> Decision:
-    subject, group = f"host/{app.name}", seen.host_groups.get(app.name, "")
+def _host(snapshot: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> Decision:
+    subject, group = f"host/{app.name}", snapshot.host_groups.get(app.name, "")
     if app.qos is not QoSClass.LS:
         return Decision(subject, "hold", "HostClassHasNoPool", {"qos": str(app.qos)})
     wanted = host_place.cpuset(app.qos, ls_pools)
-    cgroup = seen.cgroups.get(group)
+    cgroup = snapshot.cgroups.get(group)
     if cgroup is None or cgroup.cpuset is None:
         return Decision(subject, "skip", "NoHostGroup", {"group": group})
     evidence = {"qos": str(app.qos), "cpuset": str(wanted)}
     if not wanted:
-        return Decision(subject, "hold", "EmptyPool", {"qos": str(app.qos), "reserved": str(seen.reserved.cpus)})
-    changes = tuple(_sets(seen, [group], wanted))
+        return Decision(subject, "hold", "EmptyPool", {"qos": str(app.qos), "reserved": str(snapshot.reserved.cpus)})
+    changes = tuple(_sets(snapshot, [group], wanted))
     return Decision(subject, "set" if changes else "hold", "SharedPool", evidence, changes)
 
 
-def _left_by_hosts(seen: Snapshot) -> Iterator[Decision]:
+def _left_by_hosts(snapshot: Snapshot) -> Iterator[Decision]:
     """Groups of applications that are not in the pool any more get back what was found."""
-    ours = {place.part("cgroup") for place, found in seen.found.items() if found.strategy == NAME}
-    of_hosts = {seen.host_groups.get(app.name) for app in seen.slo.host_applications if app.qos is QoSClass.LS}
-    of_pods = {group for place in seen.places.values() for group in (place.group, *_groups(place))}
+    ours = {place.part("cgroup") for place, found in snapshot.found.items() if found.strategy == NAME}
+    of_hosts = {snapshot.host_groups.get(app.name) for app in snapshot.slo.host_applications if app.qos is QoSClass.LS}
+    of_pods = {group for place in snapshot.places.values() for group in (place.group, *_groups(place))}
     for group in sorted(ours - of_hosts - of_pods):
-        change = _given_back(seen, group, "cpuset.cpus")
+        change = _given_back(snapshot, group, "cpuset.cpus")
         if change:
             yield Decision(f"host/{group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))
 

@@ -50,11 +50,11 @@ def features(config: Config) -> tuple[str, ...]:
     return tuple(name for name, on in switches.items() if on)
 
 
-def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
     """Pods to evict for memory (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
     measured: dict[str, Rule] = {}
     found = evict.judge(
-        seen,
+        snapshot,
         config,
         {feature: functools.partial(_kept, measured, feature, config) for feature in features(config)},
         asked=asked,
@@ -68,17 +68,17 @@ def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset())
         evict_config.USED_MEMORY: config.memory_last_resort_seconds,
     }
     allowed = LastResort(strategy=NAME, seconds=seconds, config=config, cool_down_seconds=config.cool_down_seconds)
-    yield from last_resort.added(seen, tuple(found), measured, allowed)
+    yield from last_resort.added(snapshot, tuple(found), measured, allowed)
 
 
-def _kept(measured: dict[str, Rule], feature: str, config: Config, seen: NodeSnapshot, past: Past) -> Rule:
+def _kept(measured: dict[str, Rule], feature: str, config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
     """Measure a rule, and keep what it found for the last resort."""
-    measured[feature] = _RULES[feature](config, seen, past)
+    measured[feature] = _RULES[feature](config, snapshot, past)
     return measured[feature]
 
 
-def _requests(config: Config, seen: NodeSnapshot, past: Past) -> Rule:
-    threshold = seen.slo.threshold
+def _requests(config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
+    threshold = snapshot.slo.threshold
     limits = evict_requests.Limits(
         feature=evict_config.ALLOCATABLE_MEMORY,
         resource="memory",
@@ -87,15 +87,15 @@ def _requests(config: Config, seen: NodeSnapshot, past: Past) -> Rule:
         priority_threshold=threshold.allocatable_evict_priority_threshold or 0,
         wait_seconds=config.zero_allocatable_seconds,
     )
-    return evict_requests.rule(seen, past, limits)
+    return evict_requests.rule(snapshot, past, limits)
 
 
-def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
+def _use(feature: str, _config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
     """The node's memory is used beyond the threshold, by the last sample: memory does not wait for a mean."""
-    assert seen.usage.node is not None
-    upper = seen.slo.threshold.memory_evict_threshold_percent
-    lower = evict_config.lower_end(upper, seen.slo.threshold.memory_evict_lower_percent)
-    used, capacity = seen.usage.node.memory, seen.node.capacity_memory
+    assert snapshot.usage.node is not None
+    upper = snapshot.slo.threshold.memory_evict_threshold_percent
+    lower = evict_config.lower_end(upper, snapshot.slo.threshold.memory_evict_lower_percent)
+    used, capacity = snapshot.usage.node.memory, snapshot.node.capacity_memory
     terms: Evidence = {
         "used_percent": evict_release.use_percent(used=used, capacity=capacity),
         "threshold_percent": upper,
@@ -103,12 +103,12 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
     }
     release = evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
     least = evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)
-    excess = Excess("memory", {uid: use.memory for uid, use in seen.usage.pods.items()}, release)
+    excess = Excess("memory", {uid: use.memory for uid, use in snapshot.usage.pods.items()}, release)
     if feature == evict_config.BE_MEMORY:
-        candidates = evict_order.best_effort_by_memory(seen.pods, feature=feature, excess=excess)
+        candidates = evict_order.best_effort_by_memory(snapshot.pods, feature=feature, excess=excess)
     else:
-        candidates = evict.users(seen, feature, excess)
-    return evict.by_use(seen, feature, excess=excess, least=least, terms=terms, candidates=candidates)
+        candidates = evict.users(snapshot, feature, excess)
+    return evict.by_use(snapshot, feature, excess=excess, least=least, terms=terms, candidates=candidates)
 
 
 _RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {

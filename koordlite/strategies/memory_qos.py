@@ -65,26 +65,26 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     return FIELDS if _any_class(slo) or any(keys.MEMORY_QOS in pod.annotations for pod in pods) else ()
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each pod with memory QoS and for each QoS level above one; one for what is given back."""
     wanted: dict[str, Values] = {}
-    by_level: dict[str, list[Values]] = {level: [] for level in _levels(seen)}
+    by_level: dict[str, list[Values]] = {level: [] for level in _levels(snapshot)}
     missing: set[str] = set()
-    asking = [(pod, asked) for pod in seen.pods for asked in (_asked(seen, pod, config),)]
-    caps = _caps(seen, config, asking)
+    asking = [(pod, asked) for pod in snapshot.pods for asked in (_asked(snapshot, pod, config),)]
+    caps = _caps(snapshot, config, asking)
     for pod, asked in asking:
-        if asked.settings is None or not pod.active or pod.uid not in seen.places:
+        if asked.settings is None or not pod.active or pod.uid not in snapshot.places:
             yield from _unused(pod, asked)
             continue
-        of_pod = _capped(_of_pod(seen, pod, asked.settings), caps.get(pod.uid))
+        of_pod = _capped(_of_pod(snapshot, pod, asked.settings), caps.get(pod.uid))
         wanted |= of_pod
-        by_level[_level(seen, pod)].append(of_pod[seen.places[pod.uid].group])
-        missing |= _missing(seen, seen.places[pod.uid].group, of_pod[seen.places[pod.uid].group])
-        yield _with_asked(_decided(seen, f"pod/{pod.key}", "MemoryQOS", of_pod), asked, _cut(caps.get(pod.uid)))
-    for level, values in _of_levels(seen, by_level).items():
+        by_level[_level(snapshot, pod)].append(of_pod[snapshot.places[pod.uid].group])
+        missing |= _missing(snapshot, snapshot.places[pod.uid].group, of_pod[snapshot.places[pod.uid].group])
+        yield _with_asked(_decided(snapshot, f"pod/{pod.key}", "MemoryQOS", of_pod), asked, _cut(caps.get(pod.uid)))
+    for level, values in _of_levels(snapshot, by_level).items():
         wanted[level] = values
-        yield _decided(seen, level, "MemoryQOSLevel", {level: values})
-    yield _released(seen, wanted)
+        yield _decided(snapshot, level, "MemoryQOSLevel", {level: values})
+    yield _released(snapshot, wanted)
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
 
@@ -109,9 +109,9 @@ class _Asked(msgspec.Struct, frozen=True):
     clipped: str = ""
 
 
-def _asked(seen: Snapshot, pod: Pod, config: Config) -> _Asked:
+def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
     """The settings of the class with those of the annotation, as far as annotations may go."""
-    of_class = class_settings(seen.slo.resource_qos, pod.qos_class)
+    of_class = class_settings(snapshot.slo.resource_qos, pod.qos_class)
     if keys.MEMORY_QOS not in pod.annotations:
         return _Asked(of_class if of_class.enable else None)
     asked, bad = pod_overrides.memory_qos(pod, of_class)
@@ -146,16 +146,18 @@ Part = tuple[int, int]
 """What a pod may have of a protection, and what it asks for."""
 
 
-def _caps(seen: Snapshot, config: Config, asking: Sequence[tuple[Pod, _Asked]]) -> dict[str, dict[CgroupField, Part]]:
+def _caps(
+    snapshot: Snapshot, config: Config, asking: Sequence[tuple[Pod, _Asked]]
+) -> dict[str, dict[CgroupField, Part]]:
     """By pod uid what the caps leave of each protection that an annotation raises beyond the class's."""
-    by_class = seen.slo.resource_qos
+    by_class = snapshot.slo.resource_qos
     annotated = [
         (pod, _request(pod), asked.settings)
         for pod, asked in asking
-        if asked.settings and keys.MEMORY_QOS in pod.annotations and pod.active and pod.uid in seen.places
+        if asked.settings and keys.MEMORY_QOS in pod.annotations and pod.active and pod.uid in snapshot.places
     ]
     classes = {pod.uid: ceilings.cgroup_class(pod) for pod, _, _ in annotated}
-    capacity = seen.node.capacity_memory if seen.node else 0
+    capacity = snapshot.node.capacity_memory if snapshot.node else 0
     caps = {str(each): capacity * config.protection_percent(each) // 100 for each in QoSClass}
     found: dict[str, dict[CgroupField, Part]] = {pod.uid: {} for pod, _, _ in annotated}
     for field in _PROTECTION:
@@ -193,21 +195,21 @@ def _request(pod: Pod) -> int:
     return pod.request_value(keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory")
 
 
-def _of_pod(seen: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Values]:
+def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Values]:
     """Values of the pod's group and of its containers' groups."""
     resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
-    place = seen.places[pod.uid]
+    place = snapshot.places[pod.uid]
     values = memory_qos.pod_values(settings, request=_request(pod), limit=_limit(pod, resource))
     found = {place.group: values}
     for container in pod.containers:
         group = place.containers.get(container.name, "")
-        if group in seen.cgroups:
+        if group in snapshot.cgroups:
             found[group] = memory_qos.container_values(
                 settings,
                 request=_bytes(container, resource, "requests"),
                 limit=_bytes(container, resource, "limits"),
-                allocatable=_allocatable(seen),
-                page=seen.page_bytes,
+                allocatable=_allocatable(snapshot),
+                page=snapshot.page_bytes,
             )
     return found
 
@@ -223,69 +225,69 @@ def _limit(pod: Pod, resource: str) -> int:
     return sum(limits) if all(limits) else 0
 
 
-def _allocatable(seen: Snapshot) -> int:
-    amounts = seen.node.allocatable if seen.node else {}
+def _allocatable(snapshot: Snapshot) -> int:
+    amounts = snapshot.node.allocatable if snapshot.node else {}
     return amounts["memory"].value if "memory" in amounts else 0
 
 
-def _levels(seen: Snapshot) -> tuple[str, ...]:
-    layout = seen.layout
+def _levels(snapshot: Snapshot) -> tuple[str, ...]:
+    layout = snapshot.layout
     return layout.kubepods, layout.burstable, layout.besteffort
 
 
-def _level(seen: Snapshot, pod: Pod) -> str:
-    levels = {KubeQoS.BURSTABLE: seen.layout.burstable, KubeQoS.BEST_EFFORT: seen.layout.besteffort}
-    return levels.get(pod.kube_qos, seen.layout.kubepods)
+def _level(snapshot: Snapshot, pod: Pod) -> str:
+    levels = {KubeQoS.BURSTABLE: snapshot.layout.burstable, KubeQoS.BEST_EFFORT: snapshot.layout.besteffort}
+    return levels.get(pod.kube_qos, snapshot.layout.kubepods)
 
 
-def _of_levels(seen: Snapshot, by_level: Mapping[str, list[Values]]) -> dict[str, Values]:
+def _of_levels(snapshot: Snapshot, by_level: Mapping[str, list[Values]]) -> dict[str, Values]:
     """Sums for the levels that have such pods, all of them for the root, and the order of the OOM killer of a class.
 
     Koordinator writes `memory.oom.group` here as well: then running out of memory would end every pod of the level.
     """
     sums = {level: memory_qos.sums(pods) for level, pods in by_level.items() if pods}
     if sums:
-        sums[seen.layout.kubepods] = memory_qos.sums(pod for pods in by_level.values() for pod in pods)
-    qos = seen.slo.resource_qos
-    for level, settings in zip(_levels(seen), (qos.lsr_class, qos.ls_class, qos.be_class), strict=True):
+        sums[snapshot.layout.kubepods] = memory_qos.sums(pod for pods in by_level.values() for pod in pods)
+    qos = snapshot.slo.resource_qos
+    for level, settings in zip(_levels(snapshot), (qos.lsr_class, qos.ls_class, qos.be_class), strict=True):
         if settings.memory_qos.enable:
             order = memory_qos.of_class(settings.memory_qos)
             order.pop("memory.oom.group")
             sums[level] = {**sums.get(level, {}), **order}
-    return {level: values for level, values in sums.items() if level in seen.cgroups}
+    return {level: values for level, values in sums.items() if level in snapshot.cgroups}
 
 
-def _decided(seen: Snapshot, subject: str, reason: str, wanted: Mapping[str, Values]) -> Decision:
-    changes = tuple(change for group, values in wanted.items() for change in _changes(seen, group, values))
+def _decided(snapshot: Snapshot, subject: str, reason: str, wanted: Mapping[str, Values]) -> Decision:
+    changes = tuple(change for group, values in wanted.items() for change in _changes(snapshot, group, values))
     first = next(iter(wanted.values()))
     evidence = {_FIELD_NAMES[field]: first[field] for field in _PROTECTION if field in first}
     return Decision(subject, "set" if changes else "hold", reason, {**evidence, "files": len(changes)}, changes)
 
 
-def _changes(seen: Snapshot, group: str, wanted: Values) -> Iterator[CgroupChange]:
+def _changes(snapshot: Snapshot, group: str, wanted: Values) -> Iterator[CgroupChange]:
     """What differs among the files this kernel has."""
-    present = seen.cgroups[group].values if group in seen.cgroups else {}
+    present = snapshot.cgroups[group].values if group in snapshot.cgroups else {}
     for field, asked in wanted.items():
-        value = memory_qos.kept(field, asked, page=seen.page_bytes)
+        value = memory_qos.kept(field, asked, page=snapshot.page_bytes)
         if field in present and present[field] != value:
             yield CgroupChange(group, field, value)
 
 
-def _missing(seen: Snapshot, group: str, wanted: Values) -> set[str]:
+def _missing(snapshot: Snapshot, group: str, wanted: Values) -> set[str]:
     """Files that are asked for with a value that matters, and which this kernel has not."""
-    present = seen.cgroups[group].values if group in seen.cgroups else wanted
+    present = snapshot.cgroups[group].values if group in snapshot.cgroups else wanted
     neutral = memory_qos.fixed(MemoryQOS())
     return {field for field, value in wanted.items() if field not in present and value != neutral.get(field, 0)}
 
 
-def _released(seen: Snapshot, wanted: Mapping[str, Values]) -> Decision:
+def _released(snapshot: Snapshot, wanted: Mapping[str, Values]) -> Decision:
     """What nobody asks for any more gets back what stood there before us."""
     changes = tuple(
         CgroupChange(group, field, found.value, gives_back=True)
-        for place, found in seen.found.items()
+        for place, found in snapshot.found.items()
         for group, name in ((place.part("cgroup"), place.part("field")),)
         for field in FIELDS
-        if field == name and found.strategy == NAME and group in seen.cgroups and field not in wanted.get(group, {})
+        if field == name and found.strategy == NAME and group in snapshot.cgroups and field not in wanted.get(group, {})
     )
     if changes:
         return Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)

@@ -44,42 +44,42 @@ class Config(StrategySettings):
     """The same for memory."""
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """Nothing is judged before the Node has been seen."""
     yield Decision("node", "skip", "NoNode")
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for each of the two resources."""
-    nothing = offer.withheld(seen, RESOURCES)
+    nothing = offer.withheld(snapshot, RESOURCES)
     yield from nothing
-    if nothing or seen.average.node is None:
+    if nothing or snapshot.average.node is None:
         return
-    spare = reclaimable(seen) if config.predict else None
-    found = dict(zip(RESOURCES, _terms(seen, seen.average.node, spare), strict=True))
-    settling = offer.settling_node(seen, RESOURCES)
-    why = "" if settling else offer.why_due(seen, {resource: terms.result for resource, terms in found.items()})
+    spare = reclaimable(snapshot) if config.predict else None
+    found = dict(zip(RESOURCES, _terms(snapshot, snapshot.average.node, spare), strict=True))
+    settling = offer.settling_node(snapshot, RESOURCES)
+    why = "" if settling else offer.why_due(snapshot, {resource: terms.result for resource, terms in found.items()})
     for resource, terms in found.items():
         changes = (NodeResourceChange(resource, terms.result),) if why else ()
-        evidence = _evidence(terms) | _predicted(seen, config, spare, resource) | ({"sync": why} if why else {})
+        evidence = _evidence(terms) | _predicted(snapshot, config, spare, resource) | ({"sync": why} if why else {})
         if settling:
-            evidence |= {"published": seen.published.node_resources.get(resource) or 0, **settling}
+            evidence |= {"published": snapshot.published.node_resources.get(resource) or 0, **settling}
         reason = "UseWindowFilling" if settling else "MidAllocatable"
         yield Decision(f"node/{resource}", "set" if changes else "hold", reason, evidence, changes)
 
 
-def reclaimable(seen: NodeSnapshot) -> Reclaimable | None:
+def reclaimable(snapshot: NodeSnapshot) -> Reclaimable | None:
     """What prod pods requested and are not expected to use; None while too little is known."""
-    offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))
-    return prediction.reclaimable(prediction=seen.prediction, pods=seen.pods, offered=offered)
+    offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
+    return prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
 
 
-def _predicted(seen: Snapshot, config: Config, spare: Reclaimable | None, resource: str) -> Evidence:
+def _predicted(snapshot: Snapshot, config: Config, spare: Reclaimable | None, resource: str) -> Evidence:
     """What both predictors say, or how long it takes until they say anything."""
     if not config.predict:
         return {}
     if spare is None:
-        known = seen.prediction.known_seconds if seen.prediction else 0.0
+        known = snapshot.prediction.known_seconds if snapshot.prediction else 0.0
         return {"cold_seconds": round(max(config.cold_start_seconds - known, 0))}
     by_pod, by_priority = spare.by_pod.reclaimable, spare.by_priority.reclaimable
     of_cpu = resource == keys.MID_CPU
@@ -89,21 +89,21 @@ def _predicted(seen: Snapshot, config: Config, spare: Reclaimable | None, resour
     }
 
 
-def _terms(seen: NodeSnapshot, used: Use, spare: Reclaimable | None) -> tuple[Terms, Terms]:
-    average, node = seen.average, seen.node
+def _terms(snapshot: NodeSnapshot, used: Use, spare: Reclaimable | None) -> tuple[Terms, Terms]:
+    average, node = snapshot.average, snapshot.node
     return mid.mid(
         capacity=allocatable.amounts(node.capacity),
-        colocation=seen.slo.colocation,
+        colocation=snapshot.slo.colocation,
         reclaimable=spare.least if spare else allocatable.NOTHING,
         used=used,
         kept=mid.kept(
             system=allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
             host_apps=allocatable.host_app_use(
-                applications=seen.slo.host_applications, usage=average.host_apps, offered_to=mid.MID_AND_BELOW
+                applications=snapshot.slo.host_applications, usage=average.host_apps, offered_to=mid.MID_AND_BELOW
             ),
-            reserved=allocatable.reserved_use(node=node, notes=seen.notes, reserved=seen.reserved.resources),
+            reserved=allocatable.reserved_use(node=node, notes=snapshot.notes, reserved=snapshot.reserved.resources),
         ),
-        requested=mid.prod_requests(seen.pods),
+        requested=mid.prod_requests(snapshot.pods),
     )
 
 

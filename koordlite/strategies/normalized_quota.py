@@ -47,44 +47,44 @@ class _Quota(msgspec.Struct, frozen=True, kw_only=True):
     wanted_us: int
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """Nothing is judged before the Node has been seen."""
     yield Decision("node", "skip", "NoNode")
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, one for each pod with a limit, and one for what is given back."""
-    ratio = seen.notes.cpu_normalization or 1.0
+    ratio = snapshot.notes.cpu_normalization or 1.0
     reason = "QuotasDivided" if ratio > 1 else "QuotasWhole"
     yield Decision("node", "hold", reason, {"ratio": ratio})
     kept: set[str] = set()
-    for pod in seen.pods if ratio > 1 else ():
-        quotas = _quotas(seen, pod, ratio)
-        if quotas and not _bursts(seen, pod):
+    for pod in snapshot.pods if ratio > 1 else ():
+        quotas = _quotas(snapshot, pod, ratio)
+        if quotas and not _bursts(snapshot, pod):
             kept |= {quota.group for quota in quotas}
-            yield _decided(seen, pod, quotas, ratio)
-    yield from _given_back(seen, kept)
+            yield _decided(snapshot, pod, quotas, ratio)
+    yield from _given_back(snapshot, kept)
 
 
-def _quotas(seen: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
+def _quotas(snapshot: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
     """Groups of a pod that shares CPUs and has limits; one whose quota another program has lifted is left alone."""
     shares = pod.raw_qos is QoSClass.LS or (pod.raw_qos is QoSClass.NONE and not pod.resource_status.cpuset)
-    place = seen.places.get(pod.uid)
+    place = snapshot.places.get(pod.uid)
     if not shares or not pod.active or place is None:
         return []
     limits = {c.name: c.limits["cpu"].milli for c in pod.containers if "cpu" in c.limits}
     found = [
-        _quota(seen, name, place.containers[name], limit, ratio)
+        _quota(snapshot, name, place.containers[name], limit, ratio)
         for name, limit in limits.items()
         if name in place.containers
     ]
     whole = assignments.cpu_limit_milli(pod)
-    found += [_quota(seen, "pod", place.group, whole, ratio)] if whole else []
+    found += [_quota(snapshot, "pod", place.group, whole, ratio)] if whole else []
     return [quota for quota in found if quota is not None]
 
 
-def _quota(seen: Snapshot, name: str, group: str, limit_milli: int, ratio: float) -> _Quota | None:
-    present = seen.cgroups.get(group, Cgroup())
+def _quota(snapshot: Snapshot, name: str, group: str, limit_milli: int, ratio: float) -> _Quota | None:
+    present = snapshot.cgroups.get(group, Cgroup())
     if present.quota_us in (None, burst.UNLIMITED):
         return None
     assert present.quota_us is not None
@@ -97,49 +97,50 @@ def _quota(seen: Snapshot, name: str, group: str, limit_milli: int, ratio: float
     )
 
 
-def _bursts(seen: Snapshot, pod: Pod) -> bool:
+def _bursts(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether `cpuBurst` may raise the quotas of the pod, and so writes them."""
-    asked, _ = pod_overrides.cpu_burst(pod, seen.slo.cpu_burst)
-    place = seen.places[pod.uid]
+    asked, _ = pod_overrides.cpu_burst(pod, snapshot.slo.cpu_burst)
+    place = snapshot.places[pod.uid]
     places = (cgroup.PLACE.place(group, "cpu.quota") for group in (place.group, *place.containers.values()))
-    raised = any(p in seen.found and seen.found[p].strategy == _BURST for p in places)
-    return raised or ceilings.cpu_burst(asked, seen.slo.cpu_burst).policy in _BURSTING
+    raised = any(p in snapshot.found and snapshot.found[p].strategy == _BURST for p in places)
+    return raised or ceilings.cpu_burst(asked, snapshot.slo.cpu_burst).policy in _BURSTING
 
 
-def _decided(seen: Snapshot, pod: Pod, quotas: list[_Quota], ratio: float) -> Decision:
+def _decided(snapshot: Snapshot, pod: Pod, quotas: list[_Quota], ratio: float) -> Decision:
     """A quota that is neither kubelet's nor ours was set for a reason, and stays."""
     changes = tuple(
         CgroupChange(quota.group, "cpu.quota", quota.wanted_us)
         for quota in quotas
-        if quota.present_us != quota.wanted_us and (quota.present_us == quota.limit_us or _is_ours(seen, quota.group))
+        if quota.present_us != quota.wanted_us
+        and (quota.present_us == quota.limit_us or _is_ours(snapshot, quota.group))
     )
     shown = "; ".join(f"{quota.name} {quota.limit_us} → {quota.wanted_us}" for quota in quotas)
     evidence: dict[str, int | float | str] = {"ratio": ratio, "quotas": shown}
     return Decision(f"pod/{pod.key}", "set" if changes else "hold", "QuotaDivided", evidence, changes)
 
 
-def _is_ours(seen: Snapshot, group: str) -> bool:
-    found = seen.found.get(cgroup.PLACE.place(group, "cpu.quota"))
+def _is_ours(snapshot: Snapshot, group: str) -> bool:
+    found = snapshot.found.get(cgroup.PLACE.place(group, "cpu.quota"))
     return found is not None and found.strategy == NAME
 
 
-def _given_back(seen: Snapshot, kept: set[str]) -> Iterator[Decision]:
+def _given_back(snapshot: Snapshot, kept: set[str]) -> Iterator[Decision]:
     """What is not divided any more has what its limit stands for today, which may not be what was found."""
-    limits = dict(_limits(seen))
-    for place, found in seen.found.items():
+    limits = dict(_limits(snapshot))
+    for place, found in snapshot.found.items():
         if found.strategy != NAME or place.kind is not cgroup.PLACE:
             continue
         group = place.part("cgroup")
-        if group in kept or group not in seen.cgroups:
+        if group in kept or group not in snapshot.cgroups:
             continue
         value = limits.get(group, found.value)
         change = CgroupChange(group, "cpu.quota", value, gives_back=True)
         yield Decision(f"quota/{group}", "release", "QuotaWholeAgain", {"quota": str(value)}, (change,))
 
 
-def _limits(seen: Snapshot) -> Iterator[tuple[str, int]]:
-    for pod in seen.pods:
-        yield from ((quota.group, quota.limit_us) for quota in _quotas(seen, pod, 1.0))
+def _limits(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
+    for pod in snapshot.pods:
+        yield from ((quota.group, quota.limit_us) for quota in _quotas(snapshot, pod, 1.0))
 
 
 SENTENCES = {

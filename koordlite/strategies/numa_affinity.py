@@ -67,28 +67,28 @@ def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
     return {pod.uid: (files.MEMS,) for pod in pods if pod.active and not pod.is_best_effort}
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, one for each pod that has, had or nearly has a place."""
-    why = _why_not(seen)
+    why = _why_not(snapshot)
     if why == "unknown":
         # As after a start of the agent, before kubelet has answered: what is placed stays.
         yield Decision(SUBJECT, "refuse", _WHY_NOT[why])
         return
     if why:
         verdict: Verdict = "hold" if why == "closed" else "refuse"
-        yield Decision(SUBJECT, verdict, _WHY_NOT[why], remember=_same(seen, AffinityMemory()))
-        yield from _released(seen, {}, {})
+        yield Decision(SUBJECT, verdict, _WHY_NOT[why], remember=_same(snapshot, AffinityMemory()))
+        yield from _released(snapshot, {}, {})
         return
-    yield from _Answer(seen, config).decisions()
+    yield from _Answer(snapshot, config).decisions()
 
 
-def _why_not(seen: Snapshot) -> str:
-    if not seen.slo.numa_policy.pod_affinity:
+def _why_not(snapshot: Snapshot) -> str:
+    if not snapshot.slo.numa_policy.pod_affinity:
         return "closed"
-    policy = seen.kubelet.cpu_manager_policy
+    policy = snapshot.kubelet.cpu_manager_policy
     if policy != "none":
         return "static" if policy else "unknown"
-    return "" if len(affinity.ls_pools(seen)) > 1 else "one"
+    return "" if len(affinity.ls_pools(snapshot)) > 1 else "one"
 
 
 _WHY_NOT = {
@@ -102,12 +102,12 @@ _WHY_NOT = {
 class _Answer:
     """The decisions about one picture."""
 
-    def __init__(self, seen: Snapshot, config: Config) -> None:
-        self.seen, self.config = seen, config
-        self.placing = Placing(seen, _rule(config))
+    def __init__(self, snapshot: Snapshot, config: Config) -> None:
+        self.snapshot, self.config = snapshot, config
+        self.placing = Placing(snapshot, _rule(config))
         self.pods = self.placing.pods
         rule = files.MemoryRule(follows=config.memory_nodes, reserve_percent=config.memory_reserve_percent)
-        self.memory = files.memory_stays(seen, self.pods, self.placing.after, rule)
+        self.memory = files.memory_stays(snapshot, self.pods, self.placing.after, rule)
         """Why the memory of a placed pod does not follow it, by uid; empty for those whose memory does."""
 
     def decisions(self) -> Iterator[Decision]:
@@ -118,12 +118,12 @@ class _Answer:
             yield self._placed(uid)
         yield from self._not_placed()
         staying = {uid: (files.CPUS,) if self.memory.get(uid) else (files.CPUS, files.MEMS) for uid in after}
-        yield from _released(self.seen, staying, {self.pods[uid].key: why for uid, why in leaving.items()})
+        yield from _released(self.snapshot, staying, {self.pods[uid].key: why for uid, why in leaving.items()})
 
     def _node(self) -> Decision:
         evidence = {"placed": len(self.placing.after), "ties": len(self.placing.ties.lasting)}
-        counted = self.seen.affinity.connections
-        remember = _same(self.seen, self.placing.remember())
+        counted = self.snapshot.affinity.connections
+        remember = _same(self.snapshot, self.placing.remember())
         if counted is None:
             reason = "NothingCountedYet" if self.config.sample_seconds else "AffinityDeclaredOnly"
             return Decision(SUBJECT, "hold", reason, evidence, remember=remember)
@@ -138,8 +138,8 @@ class _Answer:
         return Decision(SUBJECT, "hold", "ConnectionsCounted", {**evidence, **numbers}, remember=remember)
 
     def _placed(self, uid: str) -> Decision:
-        pod, place, node = self.pods[uid], self.seen.places[uid], self.placing.after[uid]
-        sets = affinity.container_cpus(self.seen, place, self.placing.pools[node])
+        pod, place, node = self.pods[uid], self.snapshot.places[uid], self.placing.after[uid]
+        sets = affinity.container_cpus(self.snapshot, place, self.placing.pools[node])
         own = cpuset.union(sets[group] for group in place.containers.values())
         reason, numbers = self._because(uid, node)
         evidence: Numbers = {"numa_node": node, "cpuset": str(own), **numbers}
@@ -147,10 +147,10 @@ class _Answer:
         changes: tuple[CgroupChange, ...] = ()
         known = self.placing.before.get(uid) == node
         # `cpusetPools` writes these sets until it has seen that the pod is placed.
-        if known or not self.seen.affinity.enforced:
-            changes = tuple(files.sets(self.seen, sets))
+        if known or not self.snapshot.affinity.enforced:
+            changes = tuple(files.sets(self.snapshot, sets))
             if not self.memory[uid]:
-                changes += tuple(files.mems(self.seen, uid, node))
+                changes += tuple(files.mems(self.snapshot, uid, node))
         return Decision(f"pod/{pod.key}", "set" if changes or not known else "hold", reason, evidence, changes)
 
     def _because(self, uid: str, node: int) -> tuple[str, Numbers]:
@@ -170,7 +170,7 @@ class _Answer:
             return {"partner": f"NUMA node {self.placing.named[uid]}, which Oenuma names"}
         if tie.group:
             return {"partner": other.key, "group": tie.group}
-        counted = self.seen.affinity.connections
+        counted = self.snapshot.affinity.connections
         totals = counted.totals if counted else {}
         own = totals.get(uid, 0)
         percent = 100 * tie.connections // own if own else 0
@@ -258,11 +258,11 @@ _NOT_PLACED = {
 
 
 def _released(
-    seen: Snapshot, staying: Mapping[str, tuple[CgroupField, ...]], leaving: Mapping[str, str]
+    snapshot: Snapshot, staying: Mapping[str, tuple[CgroupField, ...]], leaving: Mapping[str, str]
 ) -> Iterator[Decision]:
     """Pods get back what was found, or `cpusetPools` takes them over in the next tick. `leaving`: why, by name."""
-    back = files.given_back(seen, staying)
-    names = {pod.uid: pod.key for pod in seen.pods}
+    back = files.given_back(snapshot, staying)
+    names = {pod.uid: pod.key for pod in snapshot.pods}
     known = {names[uid]: changes for uid, changes in back.items() if uid in names}
     partly = {names[uid] for uid in staying if uid in names}
     for key in sorted({*known, *leaving}):
@@ -279,9 +279,9 @@ _WHY = {
 }
 
 
-def _same(seen: Snapshot, memory: AffinityMemory) -> Memory:
+def _same(snapshot: Snapshot, memory: AffinityMemory) -> Memory:
     """The memory there is already, where that is equal: what did not change stays the same object."""
-    before = seen.remembered.get(NAME)
+    before = snapshot.remembered.get(NAME)
     return before if before == memory and before is not None else memory
 
 

@@ -52,12 +52,12 @@ def reads(_slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     return ("oom_score_adj",) if asked else ()
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each pod that asks for a number, or whose processes still have one of ours."""
     judged = 0
-    for pod in seen.pods:
-        if pod.active and pod.uid in seen.places:
-            decision = _pod(seen, pod, config)
+    for pod in snapshot.pods:
+        if pod.active and pod.uid in snapshot.places:
+            decision = _pod(snapshot, pod, config)
             if decision:
                 judged += 1
                 yield decision
@@ -65,23 +65,23 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "hold", "NoOOMScores")
 
 
-def _pod(seen: Snapshot, pod: Pod, config: Config) -> Decision | None:
+def _pod(snapshot: Snapshot, pod: Pod, config: Config) -> Decision | None:
     """The one decision about a pod; None when it asks for nothing and holds nothing of ours."""
     changes: list[OOMScoreChange] = []
     wanted: dict[str, int | float | str] = {}
     clipped: list[str] = []
     broken: dict[str, int | float | str] = {}
-    for name, group in seen.places[pod.uid].containers.items():
+    for name, group in snapshot.places[pod.uid].containers.items():
         try:
             asked = pod_overrides.oom_score_adj(pod, name)
         except ValueError as error:
             broken = broken or {"container": name, "why": str(error)}
             continue
-        value = None if asked is None else max(asked, _floor(seen, pod, name, config))
+        value = None if asked is None else max(asked, _floor(snapshot, pod, name, config))
         if asked is not None and value is not None:
             wanted[name] = value
             clipped += [f"{name} asks for {asked}, the floor is {value}"] if value != asked else []
-        changes += _changes(seen, seen.oom_scores.get(group, ()), value)
+        changes += _changes(snapshot, snapshot.oom_scores.get(group, ()), value)
     more = {"clipped": "; ".join(clipped)} if clipped else {}
     if broken:
         return Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {**wanted, **broken, **more}, tuple(changes))
@@ -93,19 +93,19 @@ def _pod(seen: Snapshot, pod: Pod, config: Config) -> Decision | None:
     return None
 
 
-def _floor(seen: Snapshot, pod: Pod, name: str, config: Config) -> int:
+def _floor(snapshot: Snapshot, pod: Pod, name: str, config: Config) -> int:
     """The lowest number for a container: its class's, or what kubelet gave it."""
     container = next((c for c in pod.containers if c.name == name), ContainerInfo(name, "", True, {}, {}))
-    capacity = seen.node.capacity_memory if seen.node else 0
+    capacity = snapshot.node.capacity_memory if snapshot.node else 0
     given = ceilings.kubelet_oom_score(pod.kube_qos, container, capacity=capacity)
     return min(given, config.floor(pod.kube_qos))
 
 
-def _changes(seen: Snapshot, processes: tuple[Process, ...], wanted: int | None) -> Iterator[OOMScoreChange]:
+def _changes(snapshot: Snapshot, processes: tuple[Process, ...], wanted: int | None) -> Iterator[OOMScoreChange]:
     """What differs; without a request, what was found comes back."""
     for process in processes:
         place = OOMScoreChange(process.pid, process.start_time, 0).place
-        found = seen.found.get(place)
+        found = snapshot.found.get(place)
         value = wanted if wanted is not None else found.value if found else None
         if isinstance(value, int) and (value != process.oom_score_adj or (wanted is None and found)):
             yield OOMScoreChange(process.pid, process.start_time, value, gives_back=wanted is None)

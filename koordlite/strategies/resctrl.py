@@ -59,30 +59,30 @@ class Config(StrategySettings):
     (AMD, mba_MBps). 0 is unknown: AMD's are then of 20 GB/s, as in Koordinator."""
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each class, each annotated pod, each monitored pod, and each group of ours that has ended."""
     if config.require == "off":
-        yield from (_release(seen, f"{_PLACE}{qos}", str(qos), "ResctrlSwitchedOff") for qos in RESCTRL_CLASSES)
-        yield from _release_ended(seen, ())
-    elif seen.resctrl.absent:
-        yield from _absent(seen, config)
+        yield from (_release(snapshot, f"{_PLACE}{qos}", str(qos), "ResctrlSwitchedOff") for qos in RESCTRL_CLASSES)
+        yield from _release_ended(snapshot, ())
+    elif snapshot.resctrl.absent:
+        yield from _absent(snapshot, config)
     else:
-        pod_groups = _pod_groups(seen, config) if config.pods else {}
-        enabled = [str(qos) for qos in RESCTRL_CLASSES if seen.slo.resctrl[qos].enable]
-        budget = _GroupBudget(seen, [*enabled, *pod_groups.values()])
+        pod_groups = _pod_groups(snapshot, config) if config.pods else {}
+        enabled = [str(qos) for qos in RESCTRL_CLASSES if snapshot.slo.resctrl[qos].enable]
+        budget = _GroupBudget(snapshot, [*enabled, *pod_groups.values()])
         separate = [uid for uid, group in pod_groups.items() if budget.has(group)]
-        yield from (_class_share(seen, config, qos, budget, separate) for qos in RESCTRL_CLASSES)
-        yield from (_pod_share(seen, config, pod, budget, pod_groups) for pod in _annotated(seen, config))
-        yield from _monitoring(seen, config, separate)
-        yield from _release_ended(seen, pod_groups.values())
+        yield from (_class_share(snapshot, config, qos, budget, separate) for qos in RESCTRL_CLASSES)
+        yield from (_pod_share(snapshot, config, pod, budget, pod_groups) for pod in _annotated(snapshot, config))
+        yield from _monitoring(snapshot, config, separate)
+        yield from _release_ended(snapshot, pod_groups.values())
 
 
 class _GroupBudget:
     """Which control groups exist or can be made: those that exist, then the wanted ones in their order."""
 
-    def __init__(self, seen: Snapshot, wanted: Iterable[str]) -> None:
-        self._present = seen.resctrl.group_names
-        self._most = seen.resctrl.max_groups
+    def __init__(self, snapshot: Snapshot, wanted: Iterable[str]) -> None:
+        self._present = snapshot.resctrl.group_names
+        self._most = snapshot.resctrl.max_groups
         missing = [group for group in wanted if group not in self._present]
         self._granted = {*self._present, *missing[: max(0, self._most - len(self._present))]}
 
@@ -104,14 +104,14 @@ def monitor_seconds(config: Config) -> float:
     return config.monitor_seconds
 
 
-def _absent(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    why = {"why": seen.resctrl.absent}
-    annotated = list(_annotated(seen, config))
-    is_needed = bool(annotated) or any(each.enable for each in seen.slo.resctrl.values())
-    if seen.resctrl.mountable and config.mount == "ifAbsent" and is_needed:
+def _absent(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
+    why = {"why": snapshot.resctrl.absent}
+    annotated = list(_annotated(snapshot, config))
+    is_needed = bool(annotated) or any(each.enable for each in snapshot.slo.resctrl.values())
+    if snapshot.resctrl.mountable and config.mount == "ifAbsent" and is_needed:
         yield Decision("resctrl", "set", "ResctrlMounted", why, (ResctrlMountChange(),))
     elif config.require == "required":
-        yield Decision("resctrl", "refuse", "ResctrlRequired", why, outcome=Lacking(seen.resctrl.absent))
+        yield Decision("resctrl", "refuse", "ResctrlRequired", why, outcome=Lacking(snapshot.resctrl.absent))
     yield from (Decision(f"{_PLACE}{qos}", "skip", "NoResctrl", why) for qos in RESCTRL_CLASSES)
     yield from (Decision(f"pod/{pod.key}", "skip", "NoResctrl", why) for pod in annotated)
 
@@ -120,91 +120,93 @@ def _absent(seen: Snapshot, config: Config) -> Iterator[Decision]:
 
 
 def _class_share(
-    seen: Snapshot, config: Config, qos: QoSClass, budget: _GroupBudget, separate: Collection[str]
+    snapshot: Snapshot, config: Config, qos: QoSClass, budget: _GroupBudget, separate: Collection[str]
 ) -> Decision:
-    subject, settings = f"{_PLACE}{qos}", seen.slo.resctrl[qos]
+    subject, settings = f"{_PLACE}{qos}", snapshot.slo.resctrl[qos]
     if not settings.enable:
-        return _release(seen, subject, str(qos), "ClassDisabled")
+        return _release(snapshot, subject, str(qos), "ClassDisabled")
     cache = settings.cat_range_start_percent, settings.cat_range_end_percent
     try:
-        allocation = _allocate(seen, config, Shares(cache=cache, bandwidth=settings.mba_percent))
+        allocation = _allocate(snapshot, config, Shares(cache=cache, bandwidth=settings.mba_percent))
     except ValueError as error:
         return Decision(subject, "refuse", "BadResctrlRange", {"why": str(error)})
-    if _has_no_effect(seen, allocation):
-        return _nothing_to_divide(seen, subject, str(qos), allocation)
+    if _has_no_effect(snapshot, allocation):
+        return _nothing_to_divide(snapshot, subject, str(qos), allocation)
     if not budget.has(qos):
         return budget.refusal(subject)
-    changes = _changes(seen, str(qos), allocation, _class_cgroups(seen, config, qos, separate))
+    changes = _changes(snapshot, str(qos), allocation, _class_cgroups(snapshot, config, qos, separate))
     return Decision(subject, "set" if changes else "hold", "ClassSchemata", _evidence(allocation), changes)
 
 
 def _pod_share(
-    seen: Snapshot, config: Config, pod: Pod, budget: _GroupBudget, pod_groups: Mapping[str, str]
+    snapshot: Snapshot, config: Config, pod: Pod, budget: _GroupBudget, pod_groups: Mapping[str, str]
 ) -> Decision:
     subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
     try:
         asked = protocol.parse(pod.annotations[keys.POD_RESCTRL])
-        held = _held(seen, config, pod, asked)
-        allocation = _allocate(seen, config, held)
+        held = _held(snapshot, config, pod, asked)
+        allocation = _allocate(snapshot, config, held)
     except ValueError as error:
         return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
     if asked.is_empty:
-        return Decision(subject, "hold", "PodAsksForNothing" if _class_of(seen, config, pod) is None else "ClassHolds")
-    if _has_no_effect(seen, allocation):
-        return _nothing_to_divide(seen, subject, group, allocation)
+        return Decision(
+            subject, "hold", "PodAsksForNothing" if _class_of(snapshot, config, pod) is None else "ClassHolds"
+        )
+    if _has_no_effect(snapshot, allocation):
+        return _nothing_to_divide(snapshot, subject, group, allocation)
     if pod.uid not in pod_groups:
         return Decision(subject, "refuse", "NamespaceHasItsGroups", {"groups": config.groups_per_namespace})
     if not budget.has(group):
         return budget.refusal(subject)
-    changes = _changes(seen, group, allocation, _pod_cgroups(seen, pod))
-    evidence = {"group": group, **_evidence(allocation), **_clipped(seen, pod, asked, held)}
+    changes = _changes(snapshot, group, allocation, _pod_cgroups(snapshot, pod))
+    evidence = {"group": group, **_evidence(allocation), **_clipped(snapshot, pod, asked, held)}
     return Decision(subject, "set" if changes else "hold", "PodSchemata", evidence, changes)
 
 
-def _bound(seen: Snapshot, pod: Pod) -> ResctrlQOS:
+def _bound(snapshot: Snapshot, pod: Pod) -> ResctrlQOS:
     """The settings of the class that bounds the pod."""
     bounding = protocol.group_class(ceilings.cgroup_class(pod))
-    return ResctrlQOS() if bounding is None else seen.slo.resctrl[bounding]
+    return ResctrlQOS() if bounding is None else snapshot.slo.resctrl[bounding]
 
 
-def _held(seen: Snapshot, config: Config, pod: Pod, asked: Shares) -> Shares:
+def _held(snapshot: Snapshot, config: Config, pod: Pod, asked: Shares) -> Shares:
     """What the pod gets of what it asks for."""
     if config.pods_beyond_class or asked.is_empty:
         return asked
-    return ceilings.resctrl(asked, _bound(seen, pod))
+    return ceilings.resctrl(asked, _bound(snapshot, pod))
 
 
-def _clipped(seen: Snapshot, pod: Pod, asked: Shares, held: Shares) -> Mapping[str, str]:
+def _clipped(snapshot: Snapshot, pod: Pod, asked: Shares, held: Shares) -> Mapping[str, str]:
     """The range of the class, where more was asked for."""
     if held == asked:
         return {}
-    bound = _bound(seen, pod)
+    bound = _bound(snapshot, pod)
     whole = f"{bound.cat_range_start_percent}-{bound.cat_range_end_percent} % of the cache"
     return {"clipped": f"class {ceilings.cgroup_class(pod)} has {whole}, {bound.mba_percent} % of the bandwidth"}
 
 
-def _class_of(seen: Snapshot, config: Config, pod: Pod) -> QoSClass | None:
+def _class_of(snapshot: Snapshot, config: Config, pod: Pod) -> QoSClass | None:
     """The class in whose group the pod's threads belong. One that asks for nothing leaves it only where it may."""
     found = protocol.class_of(pod)
     if found is None and not config.pods_beyond_class:
-        bound = _bound(seen, pod)
+        bound = _bound(snapshot, pod)
         limits = bound.enable and msgspec.structs.replace(bound, enable=False) != ResctrlQOS()
         return protocol.group_class(ceilings.cgroup_class(pod)) if limits else None
     return found
 
 
-def _allocate(seen: Snapshot, config: Config, asked: Shares) -> Allocation:
-    return shares.allocate(seen.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
+def _allocate(snapshot: Snapshot, config: Config, asked: Shares) -> Allocation:
+    return shares.allocate(snapshot.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
 
 
-def _has_no_effect(seen: Snapshot, allocation: Allocation) -> bool:
+def _has_no_effect(snapshot: Snapshot, allocation: Allocation) -> bool:
     """Whether a group would neither limit nor measure anything on this machine."""
-    return not allocation.values and seen.resctrl.monitor is None
+    return not allocation.values and snapshot.resctrl.monitor is None
 
 
-def _nothing_to_divide(seen: Snapshot, subject: str, group: str, allocation: Allocation) -> Decision:
-    release = _release(seen, subject, group, "NothingToDivide")
-    divided = ", ".join((*seen.resctrl.caches, *seen.resctrl.bandwidths))
+def _nothing_to_divide(snapshot: Snapshot, subject: str, group: str, allocation: Allocation) -> Decision:
+    release = _release(snapshot, subject, group, "NothingToDivide")
+    divided = ", ".join((*snapshot.resctrl.caches, *snapshot.resctrl.bandwidths))
     verdict = release.verdict if release.changes else "skip"
     return msgspec.structs.replace(release, verdict=verdict, evidence={"divided": divided, **allocation.why})
 
@@ -220,22 +222,22 @@ def _evidence(allocation: Allocation) -> Mapping[str, str]:
 # ── which group a pod belongs to ──
 
 
-def _annotated(seen: Snapshot, config: Config) -> Iterator[Pod]:
+def _annotated(snapshot: Snapshot, config: Config) -> Iterator[Pod]:
     """Active pods with the annotation, by name; none where `pods` is off."""
     if config.pods:
-        found = (pod for pod in seen.pods if pod.active and keys.POD_RESCTRL in pod.annotations)
+        found = (pod for pod in snapshot.pods if pod.active and keys.POD_RESCTRL in pod.annotations)
         yield from sorted(found, key=lambda pod: pod.key)
 
 
-def _pod_groups(seen: Snapshot, config: Config) -> dict[str, str]:
+def _pod_groups(snapshot: Snapshot, config: Config) -> dict[str, str]:
     """The groups of pods that have, or are to have, one of their own, by uid, in the order in which they get them.
 
     A pod whose annotation can no longer be read keeps the group it has. Of a namespace those that have one come first.
     """
-    ours = _our_groups(seen)
+    ours = _our_groups(snapshot)
     found: dict[str, str] = {}
     left: dict[str, int] = {}
-    for pod in sorted(seen.pods, key=lambda pod: (protocol.pod_group(pod.uid) not in ours, pod.key)):
+    for pod in sorted(snapshot.pods, key=lambda pod: (protocol.pod_group(pod.uid) not in ours, pod.key)):
         text, group = pod.annotations.get(keys.POD_RESCTRL), protocol.pod_group(pod.uid)
         if text is not None and pod.active:
             asked = protocol.parsed(text)
@@ -246,112 +248,117 @@ def _pod_groups(seen: Snapshot, config: Config) -> dict[str, str]:
     return found
 
 
-def _class_cgroups(seen: Snapshot, config: Config, qos: QoSClass, separate: Collection[str]) -> Iterator[str]:
+def _class_cgroups(snapshot: Snapshot, config: Config, qos: QoSClass, separate: Collection[str]) -> Iterator[str]:
     """The cgroups of a class: its pods, but for those with a group of their own, and its host applications."""
-    for pod in seen.pods:
-        if pod.active and pod.uid not in separate and _class_of(seen, config, pod) is qos:
-            yield from _pod_cgroups(seen, pod)
-    for app in seen.slo.host_applications:
-        if protocol.group_class(app.qos) is qos and app.name in seen.host_groups:
-            yield seen.host_groups[app.name]
+    for pod in snapshot.pods:
+        if pod.active and pod.uid not in separate and _class_of(snapshot, config, pod) is qos:
+            yield from _pod_cgroups(snapshot, pod)
+    for app in snapshot.slo.host_applications:
+        if protocol.group_class(app.qos) is qos and app.name in snapshot.host_groups:
+            yield snapshot.host_groups[app.name]
 
 
-def _pod_cgroups(seen: Snapshot, pod: Pod) -> tuple[str, ...]:
+def _pod_cgroups(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
     """The cgroups of a pod's containers and sandbox, as far as they have been found."""
-    place = seen.places.get(pod.uid)
+    place = snapshot.places.get(pod.uid)
     return (*place.containers.values(), *place.sandboxes) if place else ()
 
 
 # ── monitoring groups ──
 
 
-def _monitoring(seen: Snapshot, config: Config, separate: Collection[str]) -> Iterator[Decision]:
+def _monitoring(snapshot: Snapshot, config: Config, separate: Collection[str]) -> Iterator[Decision]:
     """A monitoring group for each pod of a class, as long as there are RMIDs; one refusal for all that got none."""
     kept: set[str] = set()
-    if config.monitor_pods and seen.resctrl.monitor:
-        left = seen.resctrl.monitor.num_rmids - len(seen.resctrl.groups)
-        wanted = _monitor_groups(seen, config, separate)
+    if config.monitor_pods and snapshot.resctrl.monitor:
+        left = snapshot.resctrl.monitor.num_rmids - len(snapshot.resctrl.groups)
+        wanted = _monitor_groups(snapshot, config, separate)
         for group, pod in wanted[: max(0, left)]:
             kept.add(group)
-            changes = _monitor_changes(seen, group, _pod_cgroups(seen, pod))
+            changes = _monitor_changes(snapshot, group, _pod_cgroups(snapshot, pod))
             yield Decision(f"{_PLACE}{group}", "set" if changes else "hold", "PodMonitored", {"pod": pod.key}, changes)
         if len(wanted) > len(kept):
-            evidence = {"pods": len(wanted), "monitored": len(kept), "num_rmids": seen.resctrl.monitor.num_rmids}
+            evidence = {"pods": len(wanted), "monitored": len(kept), "num_rmids": snapshot.resctrl.monitor.num_rmids}
             yield Decision("resctrl/monitoring", "refuse", "NoMonitorLeft", evidence)
-    for group in sorted(_our_monitor_groups(seen) - kept):
+    for group in sorted(_our_monitor_groups(snapshot) - kept):
         yield Decision(f"{_PLACE}{group}", "release", "PodNotMonitored", {}, (ResctrlReturn(group),))
 
 
-def _monitor_groups(seen: Snapshot, config: Config, separate: Collection[str]) -> list[tuple[str, Pod]]:
+def _monitor_groups(snapshot: Snapshot, config: Config, separate: Collection[str]) -> list[tuple[str, Pod]]:
     """The monitoring group of each pod whose class has a control group, by the pods' names."""
     found = [
         (protocol.pod_monitor(str(qos), pod.uid), pod)
-        for pod in seen.pods
-        if pod.active and pod.uid in seen.places and pod.uid not in separate and (qos := _class_of(seen, config, pod))
-        if seen.slo.resctrl[qos].enable and str(qos) in seen.resctrl.groups
+        for pod in snapshot.pods
+        if pod.active
+        and pod.uid in snapshot.places
+        and pod.uid not in separate
+        and (qos := _class_of(snapshot, config, pod))
+        if snapshot.slo.resctrl[qos].enable and str(qos) in snapshot.resctrl.groups
     ]
     return sorted(found, key=lambda pair: pair[1].key)
 
 
-def _monitor_changes(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
+def _monitor_changes(snapshot: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
     """The monitoring group and its threads. Only threads in the control group already can be put into it."""
-    control = seen.resctrl.groups[group.partition(MON_GROUPS)[0]]
-    made = () if resctrl.GROUP.place(group) in seen.ours else (ResctrlGroupChange(group),)
-    movable = (control.tasks or frozenset()) - seen.resctrl.monitors.get(group, frozenset())
-    return (*made, *_moves(seen, group, cgroups, lambda tid: tid in movable))
+    control = snapshot.resctrl.groups[group.partition(MON_GROUPS)[0]]
+    made = () if resctrl.GROUP.place(group) in snapshot.ours else (ResctrlGroupChange(group),)
+    movable = (control.tasks or frozenset()) - snapshot.resctrl.monitors.get(group, frozenset())
+    return (*made, *_moves(snapshot, group, cgroups, lambda tid: tid in movable))
 
 
 # ── changes, and groups that are ours ──
 
 
-def _changes(seen: Snapshot, group: str, allocation: Allocation, cgroups: Iterable[str]) -> tuple[Change, ...]:
+def _changes(snapshot: Snapshot, group: str, allocation: Allocation, cgroups: Iterable[str]) -> tuple[Change, ...]:
     """The group, the values it does not hold yet, and the threads of the cgroups that are not in it.
 
     In a group we made, a value that is no longer asked for becomes again what the group began with.
     """
-    present = seen.resctrl.groups.get(group)
+    present = snapshot.resctrl.groups.get(group)
     wanted = dict(allocation.values)
-    if present and resctrl.GROUP.place(group) in seen.ours:
-        initial = shares.initial_values(seen.resctrl, present)
+    if present and resctrl.GROUP.place(group) in snapshot.ours:
+        initial = shares.initial_values(snapshot.resctrl, present)
         wanted |= {name: {**ids, **wanted.get(name, {})} for name, ids in initial.items()}
-    values = shares.to_write(seen.resctrl, present, wanted)
+    values = shares.to_write(snapshot.resctrl, present, wanted)
     held = (present.tasks if present else None) or frozenset()
     return (
         *([] if present else [ResctrlGroupChange(group)]),
         *(SchemataChange(group, resource, ids) for resource, ids in values.items()),
-        *_moves(seen, group, cgroups, lambda tid: tid not in held),
+        *_moves(snapshot, group, cgroups, lambda tid: tid not in held),
     )
 
 
-def _moves(seen: Snapshot, group: str, cgroups: Iterable[str], is_wanted: Callable[[int], bool]) -> Iterator[Change]:
+def _moves(
+    snapshot: Snapshot, group: str, cgroups: Iterable[str], is_wanted: Callable[[int], bool]
+) -> Iterator[Change]:
     """One change for all threads to be moved, of the cgroups whose threads were read this time."""
-    found = {each: [tid for tid in seen.resctrl.threads.get(each, ()) if is_wanted(tid)] for each in cgroups}
+    found = {each: [tid for tid in snapshot.resctrl.threads.get(each, ()) if is_wanted(tid)] for each in cgroups}
     tids = sorted(tid for threads in found.values() for tid in threads)
     if tids:
         yield TasksChange(group, tuple(tids), tuple(each for each, threads in found.items() if threads))
 
 
-def _release(seen: Snapshot, subject: str, group: str, reason: str) -> Decision:
+def _release(snapshot: Snapshot, subject: str, group: str, reason: str) -> Decision:
     """Threads go back to where they were found, values to what they were, and the group goes if we made it."""
-    ours = group in _our_groups(seen)
+    ours = group in _our_groups(snapshot)
     return Decision(subject, "release" if ours else "hold", reason, {}, (ResctrlReturn(group),) if ours else ())
 
 
-def _release_ended(seen: Snapshot, wanted: Collection[str]) -> Iterator[Decision]:
+def _release_ended(snapshot: Snapshot, wanted: Collection[str]) -> Iterator[Decision]:
     """Groups of pods that are gone, or no longer ask for one."""
-    for group in sorted(_our_groups(seen)):
+    for group in sorted(_our_groups(snapshot)):
         if protocol.is_pod_group(group) and group not in wanted:
-            yield _release(seen, f"{_PLACE}{group}", group, "PodGroupEnded")
+            yield _release(snapshot, f"{_PLACE}{group}", group, "PodGroupEnded")
 
 
-def _our_groups(seen: Snapshot) -> set[str]:
+def _our_groups(snapshot: Snapshot) -> set[str]:
     """Control groups in which something is ours: the group itself, a value, a thread."""
-    ours = (place.part("group") for place in seen.ours if place.kind.is_resctrl)
+    ours = (place.part("group") for place in snapshot.ours if place.kind.is_resctrl)
     return {group.partition(MON_GROUPS)[0] for group in ours}
 
 
-def _our_monitor_groups(seen: Snapshot) -> set[str]:
-    made = (place.part("group") for place in seen.ours if place.kind is resctrl.GROUP)
+def _our_monitor_groups(snapshot: Snapshot) -> set[str]:
+    made = (place.part("group") for place in snapshot.ours if place.kind is resctrl.GROUP)
     return {group for group in made if MON_GROUPS in group}
 
 

@@ -30,27 +30,27 @@ FORMERLY = "nodeReservation"
 _REASONS = {"list": "ReservedByList", "quantity": "ReservedByQuantity", "none": "NothingReserved"}
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """Nothing is judged before the Node has been seen."""
     yield Decision("node", "skip", "NoNode")
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node: the CPUs and resources reserved, or why the annotation was refused."""
-    text = nrt.encode_reservation(seen.reserved)
-    published = topology_diff.same_text(seen.published.topology.get(keys.RESERVATION), text)
+    text = nrt.encode_reservation(snapshot.reserved)
+    published = topology_diff.same_text(snapshot.published.topology.get(keys.RESERVATION), text)
     changes = () if published else (TopologyChange(keys.RESERVATION, text),)
-    fallback = seen.reserved.fallback
-    refused = next((p for p in seen.problems if p.field == keys.RESERVATION and p.why != fallback), None)
+    fallback = snapshot.reserved.fallback
+    refused = next((p for p in snapshot.problems if p.field == keys.RESERVATION and p.why != fallback), None)
     if refused:
-        yield Decision("node", "refuse", "BadReservation", {**_evidence(seen), "why": refused.why}, changes)
+        yield Decision("node", "refuse", "BadReservation", {**_evidence(snapshot), "why": refused.why}, changes)
     else:
-        reason = "ReservationFallback" if fallback else _REASONS[seen.reserved.source]
-        yield Decision("node", "set" if changes else "hold", reason, _evidence(seen), changes)
+        reason = "ReservationFallback" if fallback else _REASONS[snapshot.reserved.source]
+        yield Decision("node", "set" if changes else "hold", reason, _evidence(snapshot), changes)
 
 
-def _evidence(seen: Snapshot) -> dict[str, int | str]:
-    reserved = seen.reserved
+def _evidence(snapshot: Snapshot) -> dict[str, int | str]:
+    reserved = snapshot.reserved
     amounts = {name: str(amount) for name, amount in sorted(reserved.resources.items())}
     return {
         "reservedCPUs": str(reserved.cpus),

@@ -29,36 +29,36 @@ class Config(StrategySettings):
     """Section `resourceAmplification`."""
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """Nothing is judged before the Node has been seen."""
     yield Decision("node", "skip", "NoNode")
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision: all ratios, written or removed where they differ from what the Node says."""
     try:
         ratios = normalization.amplification(
-            seen.slo.resource_amplification, cpu_normalization=seen.notes.cpu_normalization
+            snapshot.slo.resource_amplification, cpu_normalization=snapshot.notes.cpu_normalization
         )
     except ValueError as error:
         yield Decision("node", "refuse", "BadAmplification", {"why": str(error)})
         return
     text = normalization.encode_ratios(ratios) if ratios else None
     wanted = {keys.AMPLIFICATION_RATIO: text}
-    found = node_sync.metadata_changes(held=seen.node.annotations, wanted=wanted)
+    found = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=wanted)
     changes = tuple(NodeAnnotationChange(key, ratios_text) for key, ratios_text in found.items())
     if text is None:
         yield Decision("node", "release" if changes else "hold", "NothingAmplified", {}, changes)
-    elif not changes and (missing := _not_applied(seen, ratios)):
+    elif not changes and (missing := _not_applied(snapshot, ratios)):
         yield Decision("node", "hold", "AmplificationNeedsWebhook", {"ratios": text, **missing})
     else:
         yield Decision("node", "set" if changes else "hold", "ResourcesAmplified", {"ratios": text}, changes)
 
 
-def _not_applied(seen: NodeSnapshot, ratios: Mapping[str, float]) -> dict[str, str]:
+def _not_applied(snapshot: NodeSnapshot, ratios: Mapping[str, float]) -> dict[str, str]:
     """What of the ratios the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been
     at work. It multiplies when kubelet next writes the Node."""
-    raw, held = seen.notes.raw_allocatable, seen.node.allocatable
+    raw, held = snapshot.notes.raw_allocatable, snapshot.node.allocatable
     missing = sorted(name for name in ratios if name in _AMPLIFIED and name in held and name not in raw)
     shown = ", ".join(f"{name} {held[name]}" for name in missing)
     return {"allocatable": shown} if shown else {}

@@ -37,25 +37,25 @@ def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
     return tuple(f"{_PLACE}{name}" for name in (*system_settings.RANGES, FEATURES))
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each setting that is asked for or given back."""
-    capacity = seen.node.capacity["memory"].value if seen.node and "memory" in seen.node.capacity else 0
+    capacity = snapshot.node.capacity["memory"].value if snapshot.node and "memory" in snapshot.node.capacity else 0
     if capacity <= 0:
         yield Decision("node", "skip", "NoNode")
         return
-    wanted = system_settings.wanted(seen.slo.system, capacity_bytes=capacity)
-    yield from (_setting(seen, name, value) for name, value in wanted.items())
-    switched = seen.slo.system.sched_features
-    yield from (_feature(seen, name, on) for name, on in sorted(switched.items()))
+    wanted = system_settings.wanted(snapshot.slo.system, capacity_bytes=capacity)
+    yield from (_setting(snapshot, name, value) for name, value in wanted.items())
+    switched = snapshot.slo.system.sched_features
+    yield from (_feature(snapshot, name, on) for name, on in sorted(switched.items()))
     asked = {*wanted, *(f"{FEATURES}/{name}" for name in switched)}
-    gone = [_given_back(seen, name, found) for name, found in _ours(seen) if name not in asked]
+    gone = [_given_back(snapshot, name, found) for name, found in _ours(snapshot) if name not in asked]
     yield from gone
     if not asked and not gone:
         yield Decision("node", "hold", "NoSystemSettings")
 
 
-def _setting(seen: Snapshot, name: str, value: int) -> Decision:
-    present = seen.system.get(name)
+def _setting(snapshot: Snapshot, name: str, value: int) -> Decision:
+    present = snapshot.system.get(name)
     evidence: dict[str, int | str] = {"name": name, "value": value}
     if present is None:
         return Decision(f"{_PLACE}{name}", "skip", "UnsupportedByKernel", {"file": name})
@@ -66,8 +66,8 @@ def _setting(seen: Snapshot, name: str, value: int) -> Decision:
     return Decision(f"{_PLACE}{name}", "set" if changes else "hold", "SystemSetting", evidence, changes)
 
 
-def _feature(seen: Snapshot, name: str, on: bool) -> Decision:
-    present = system_settings.features(seen.system.get(FEATURES, ""))
+def _feature(snapshot: Snapshot, name: str, on: bool) -> Decision:
+    present = system_settings.features(snapshot.system.get(FEATURES, ""))
     subject = f"{_PLACE}{FEATURES}/{name}"
     if name not in present:
         return Decision(subject, "skip", "UnsupportedByKernel", {"file": f"{FEATURES} {name}"})
@@ -77,13 +77,13 @@ def _feature(seen: Snapshot, name: str, on: bool) -> Decision:
     return Decision(subject, "set" if changes else "hold", "SystemSetting", evidence, changes)
 
 
-def _ours(seen: Snapshot) -> Iterator[tuple[str, Found]]:
-    for place, found in seen.found.items():
+def _ours(snapshot: Snapshot) -> Iterator[tuple[str, Found]]:
+    for place, found in snapshot.found.items():
         if place.kind is system.SETTING and found.strategy == NAME:
             yield place.part("name"), found
 
 
-def _given_back(seen: Snapshot, name: str, found: Found) -> Decision:
+def _given_back(snapshot: Snapshot, name: str, found: Found) -> Decision:
     """A feature's found value is 1 for on, 0 for off."""
     feature = name.removeprefix(f"{FEATURES}/")
     value = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)

@@ -53,36 +53,36 @@ class Config(StrategySettings):
     reported. What it wrote before the agent started is written over."""
 
 
-def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """Nothing is judged before the Node has been seen."""
     yield Decision("topology", "skip", "NoNode")
 
 
-def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node's description, one for the placement of its containers."""
-    yield _machine(seen, config)
-    yield _placement(seen, config)
+    yield _machine(snapshot, config)
+    yield _placement(snapshot, config)
 
 
-def _machine(seen: NodeSnapshot, config: Config) -> Decision:
-    silent = seen.ages.get("pod resources", 0.0)
-    other = seen.published.other_writer
+def _machine(snapshot: NodeSnapshot, config: Config) -> Decision:
+    silent = snapshot.ages.get("pod resources", 0.0)
+    other = snapshot.published.other_writer
     yields = other is not None and config.other_writer == "yield"
     is_silent = silent > config.refresh_seconds and not yields
     # A zone that could not be read is not published: what was published last stays.
-    report = _report(seen, config, with_zones=not yields and not is_silent)
-    zones_of_nodes = tuple(zone for zone in seen.published.zones if nrt.is_numa_zone(zone.name, zone.type))
-    report = _marked_stale(report, seen.published, zones_of_nodes) if is_silent else report
-    published = msgspec.structs.replace(seen.published, zones=zones_of_nodes)
+    report = _report(snapshot, config, with_zones=not yields and not is_silent)
+    zones_of_nodes = tuple(zone for zone in snapshot.published.zones if nrt.is_numa_zone(zone.name, zone.type))
+    report = _marked_stale(report, snapshot.published, zones_of_nodes) if is_silent else report
+    published = msgspec.structs.replace(snapshot.published, zones=zones_of_nodes)
     changed = topology_diff.difference(published, report)
-    moment = seen.ages.get("topology write", AT_MOST_EVERY_SECONDS)
+    moment = snapshot.ages.get("topology write", AT_MOST_EVERY_SECONDS)
     due = bool(changed) and moment >= AT_MOST_EVERY_SECONDS
     changes = tuple(_changes(published, report)) if due else ()
     evidence: dict[str, int | float | str] = {
-        "cpus": len(seen.topology.cpus),
-        "zones": len(seen.topology.nodes),
-        "kubelet": seen.kubelet.cpu_manager_policy,
-        **({"source": seen.kubelet.resources.source} if seen.kubelet.resources else {}),
+        "cpus": len(snapshot.topology.cpus),
+        "zones": len(snapshot.topology.nodes),
+        "kubelet": snapshot.kubelet.cpu_manager_policy,
+        **({"source": snapshot.kubelet.resources.source} if snapshot.kubelet.resources else {}),
         **({"changed": changed} if changed else {}),
     }
     verdict: Literal["set", "hold"] = "set" if changes else "hold"
@@ -95,27 +95,27 @@ def _machine(seen: NodeSnapshot, config: Config) -> Decision:
     return Decision("topology", verdict, "MachineDescribed", evidence, changes)
 
 
-def _report(seen: NodeSnapshot, config: Config, *, with_zones: bool) -> topology_diff.Report:
-    kubelet = seen.kubelet
+def _report(snapshot: NodeSnapshot, config: Config, *, with_zones: bool) -> topology_diff.Report:
+    kubelet = snapshot.kubelet
     policy = nrt.CPUManagerPolicy(
         policy=kubelet.cpu_manager_policy,
         options=dict(kubelet.cpu_manager_options),
         reserved_cpus=kubelet.reserved_cpus,
     )
     annotations: dict[str, str | None] = {
-        keys.CPU_BASIC_INFO: nrt.encode_cpu_basic_info(seen.cpu_info),
-        keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(seen.topology),
+        keys.CPU_BASIC_INFO: nrt.encode_cpu_basic_info(snapshot.cpu_info),
+        keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(snapshot.topology),
         keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(policy),
-        keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(_alloc(seen, held) for held in kubelet.pod_cpus),
-        keys.SYSTEM_QOS: nrt.encode_system_qos(seen.system_qos),
+        keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(_alloc(snapshot, held) for held in kubelet.pod_cpus),
+        keys.SYSTEM_QOS: nrt.encode_system_qos(snapshot.system_qos),
     }
-    other = seen.published.other_writer if config.other_writer == "yield" else None
+    other = snapshot.published.other_writer if config.other_writer == "yield" else None
     report = topology_diff.Report(
         annotations={key: text for key, text in annotations.items() if not other or key not in other.annotations},
         # An empty label asks for nothing, and is not copied.
-        labels={keys.NUMA_RESERVATION: seen.node.labels.get(keys.NUMA_RESERVATION) or None},
+        labels={keys.NUMA_RESERVATION: snapshot.node.labels.get(keys.NUMA_RESERVATION) or None},
     )
-    return _with_zones(report, seen, config) if with_zones else report
+    return _with_zones(report, snapshot, config) if with_zones else report
 
 
 def _marked_stale(report: topology_diff.Report, published: Published, zones: tuple[Zone, ...]) -> topology_diff.Report:
@@ -130,20 +130,20 @@ def _marked_stale(report: topology_diff.Report, published: Published, zones: tup
     )
 
 
-def _with_zones(report: topology_diff.Report, seen: NodeSnapshot, config: Config) -> topology_diff.Report:
-    kubelet, by_kubelet = seen.kubelet, config.zones == "kubelet"
+def _with_zones(report: topology_diff.Report, snapshot: NodeSnapshot, config: Config) -> topology_diff.Report:
+    kubelet, by_kubelet = snapshot.kubelet, config.zones == "kubelet"
     if not by_kubelet:
-        seen = dataclasses.replace(seen, kubelet=msgspec.structs.replace(kubelet, resources=None))
+        snapshot = dataclasses.replace(snapshot, kubelet=msgspec.structs.replace(kubelet, resources=None))
     numa_placement = config.numa_placement and by_kubelet
-    zones = tuple(zone_report.of(seen, huge_pages=config.huge_pages, numa_placement=numa_placement))
+    zones = tuple(zone_report.of(snapshot, huge_pages=config.huge_pages, numa_placement=numa_placement))
     return msgspec.structs.replace(
         report,
         policies=(nrt.topology_policy(kubelet.topology_manager_policy, kubelet.topology_manager_scope),),
         zones=zones,
-        attributes=zone_report.attributes(seen, method=config.pods_fingerprint, numa_placement=numa_placement),
-        gone=zone_report.gone(seen, zones),
+        attributes=zone_report.attributes(snapshot, method=config.pods_fingerprint, numa_placement=numa_placement),
+        gone=zone_report.gone(snapshot, zones),
         zone_attributes=zone_report.ZONE_ATTRIBUTES if by_kubelet else frozenset(),
-        tells_available=seen.kubelet.resources is not None,
+        tells_available=snapshot.kubelet.resources is not None,
     )
 
 
@@ -165,8 +165,8 @@ def _changes(published: Published, report: topology_diff.Report) -> Iterator[Cha
         )
 
 
-def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
-    pod = next((p for p in seen.pods if p.uid == held.uid), None)
+def _alloc(snapshot: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
+    pod = next((p for p in snapshot.pods if p.uid == held.uid), None)
     return nrt.PodCPUAlloc(
         namespace=pod.namespace if pod else "",
         name=pod.name if pod else "",
@@ -176,14 +176,14 @@ def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
     )
 
 
-def _placement(seen: Snapshot, config: Config) -> Decision:
-    last = _last(seen)
+def _placement(snapshot: Snapshot, config: Config) -> Decision:
+    last = _last(snapshot)
     every = tuple(
-        sorted(placements.containers(seen, only_enforced=True), key=lambda c: (c.namespace, c.pod, c.container))
+        sorted(placements.containers(snapshot, only_enforced=True), key=lambda c: (c.namespace, c.pod, c.container))
     )
     containers = nrt.fitting(every)
     more = len(every) - len(containers)
-    age = seen.ages.get("placement")
+    age = snapshot.ages.get("placement")
     fresh = age is not None and age < config.refresh_seconds
     evidence = {"containers": len(containers), "generation": last.generation if last else 0}
     evidence |= {"more": more} if more else {}
@@ -191,7 +191,7 @@ def _placement(seen: Snapshot, config: Config) -> Decision:
     if stands and fresh:
         return Decision("placement", "hold", "PlacementUnchanged", evidence)
     generation = (last.generation if last else 0) + (0 if stands else 1)
-    placement = nrt.Placement(observed_at=seen.taken_at, generation=generation, containers=containers)
+    placement = nrt.Placement(observed_at=snapshot.taken_at, generation=generation, containers=containers)
     text = nrt.encode_placement(msgspec.structs.replace(placement, more=more) if more else placement)
     change = TopologyChange(keys.PLACEMENT, text)
     return Decision("placement", "set", "PlacementObserved", {**evidence, "generation": generation}, (change,))
@@ -202,8 +202,8 @@ def _bare(containers: tuple[nrt.ContainerPlacement, ...]) -> tuple[nrt.Container
     return tuple(msgspec.structs.replace(container, memory_by_numa={}) for container in containers)
 
 
-def _last(seen: Snapshot) -> nrt.Placement | None:
-    text = seen.published.topology.get(keys.PLACEMENT)
+def _last(snapshot: Snapshot) -> nrt.Placement | None:
+    text = snapshot.published.topology.get(keys.PLACEMENT)
     try:
         return nrt.decode_placement(text, "noderesourcetopology") if text else None
     except InputError:

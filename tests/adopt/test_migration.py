@@ -89,8 +89,8 @@ class Fleet:
         """What an observing agent sees."""
         agent = Agent(self.left.host, cluster, config.with_modes(config.default(), "observe"))
         self.left.node.ticks(agent, 2)
-        assert agent.seen is not None
-        return agent.seen
+        assert agent.snapshot is not None
+        return agent.snapshot
 
     def batch(self) -> Any:
         held = self.server.objects.get("Node", "node-a", api_version="v1")

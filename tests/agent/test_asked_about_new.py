@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from emulated import RESCTRL, Emulated
 
-from koordlite import reflex, strategies
+from koordlite import fast_path, strategies
 from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
-from koordlite.observe import glance
+from koordlite.observe import fast_snapshot
 
 Make = Callable[..., Emulated]
 CLASSES = ("lsrClass", "lsClass", "beClass")
@@ -48,16 +48,16 @@ def seen(emulate: Make) -> Snapshot:
         node.pod(f"p{number}", qos, "500m", memory="1Gi", labels=labels)
     agent = node.agent(None, "enforce")
     agent.tick()
-    assert agent.seen is not None
-    hidden = next(pod.uid for pod in agent.seen.pods if pod.name == "p4")
-    places = {uid: place for uid, place in agent.seen.places.items() if uid != hidden}
-    return dataclasses.replace(agent.seen, places=places)
+    assert agent.snapshot is not None
+    hidden = next(pod.uid for pod in agent.snapshot.pods if pod.name == "p4")
+    places = {uid: place for uid, place in agent.snapshot.places.items() if uid != hidden}
+    return dataclasses.replace(agent.snapshot, places=places)
 
 
 def said(rule: strategies.Strategy, seen: Snapshot, group: str) -> tuple[Decision, ...]:
     """What would be written into a group."""
     settings = {rule.name: dataclasses.replace(rule.config(), mode="enforce")}
-    return reflex.about(strategies.judge(rule, seen, settings), {group})
+    return fast_path.about(strategies.judge(rule, seen, settings), {group})
 
 
 @pytest.mark.parametrize("rule", strategies.discover(), ids=lambda rule: rule.name)
@@ -65,7 +65,7 @@ def test_what_a_rule_does_not_see_would_change_nothing(rule: strategies.Strategy
     groups = [group for place in seen.places.values() for group in place.all]
     assert len(groups) > 12
     for group in groups:
-        part = glance.of_groups(seen, {group})
+        part = fast_snapshot.of_groups(seen, {group})
         if rule.new_containers == "none":
             assert said(rule, part, group) == ()
         elif rule.new_containers == "theirs":
@@ -76,5 +76,7 @@ def test_what_a_rule_does_not_see_would_change_nothing(rule: strategies.Strategy
 def test_something_is_said_at_all(seen: Snapshot) -> None:
     groups = [group for place in seen.places.values() for group in place.all]
     rules = [rule for rule in strategies.discover() if rule.new_containers == "theirs"]
-    speaking = {rule.name for rule in rules for group in groups if said(rule, glance.of_groups(seen, {group}), group)}
+    speaking = {
+        rule.name for rule in rules for group in groups if said(rule, fast_snapshot.of_groups(seen, {group}), group)
+    }
     assert {"batchResource", "memoryQos"} <= speaking, speaking

@@ -9,7 +9,7 @@ from emulated import Emulated
 
 from koordlite.agent import Agent
 from koordlite.changes import cgroup
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.replay import verify
 from koordlite.report.tick import Tick
 
@@ -72,7 +72,7 @@ def test_rules_remember_what_the_tick_left(emulate: Make) -> None:
     with node.journal() as journal:
         agent = node.agent(journal)
         node.ticks(agent, 4)
-        assert agent.seen and agent.judged
+        assert agent.snapshot and agent.judged
         before = agent._recall(0.0, ()).remembered
         begin(node, agent)
         assert agent._recall(0.0, ()).remembered == before
@@ -96,7 +96,7 @@ def test_what_the_runtime_writes_over_it_is_replaced_and_is_what_comes_back(
 
 
 def test_the_round_is_judged_again_from_a_record(emulate: Make) -> None:
-    node, moments = emulate("small"), list[Moment]()
+    node, moments = emulate("small"), list[RoundRecord]()
     with node.journal() as journal:
         agent = node.agent(journal)
         for _ in range(3):

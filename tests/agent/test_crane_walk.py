@@ -74,8 +74,8 @@ def test_from_the_published_object_through_the_scheduler_to_the_cpus(tmp_path: P
     with node.journal() as journal:
         agent = cranepods.agent(node, journal)
         node.ticks(agent, 2)
-        assert agent.seen is not None
-        topology = crane_topology.topology(agent.seen)
+        assert agent.snapshot is not None
+        topology = crane_topology.topology(agent.snapshot)
         given = [{"node1": {"cpu": Quantity.of(4)}}]
         verdict = scheduling.verdict(PodAsked(containers=[("nginx", amounts, amounts)]), topology, given)
         assert (verdict.passes, list(verdict.result)) == (True, ["node0"]), verdict.detail
@@ -90,8 +90,8 @@ def test_the_published_object_names_reserved_cpus_though_the_manager_is_off(tmp_
     with node.journal() as journal:
         agent = cranepods.agent(node, journal, off=frozenset({"craneCPUManager"}))
         node.ticks(agent, 2)
-        assert agent.seen is not None
-        topology = crane_topology.topology(agent.seen)
+        assert agent.snapshot is not None
+        topology = crane_topology.topology(agent.snapshot)
         assert topology.crane_manager_policy.cpu_manager_policy == "None"
         assert topology.attributes == {keys.CRANE_RESERVED_CPUS: "0-1"}
         assert (topology.reserved or {})["cpu"] == "2"
@@ -183,8 +183,8 @@ def test_a_set_that_crane_agent_left_narrow_is_widened(tmp_path: Path, version: 
     cranepods.pod(node, "web")
     looking = cranepods.agent(node, None)
     looking.tick()
-    assert looking.seen is not None
-    (group,) = looking.seen.places["uid-web"].containers.values()
+    assert looking.snapshot is not None
+    (group,) = looking.snapshot.places["uid-web"].containers.values()
     node.host().cgroups.write(group, "cpuset.cpus", CPUSet.parse("1-7,9-15"))
     found = node.programmed()
     with node.journal() as journal:
@@ -213,8 +213,8 @@ def test_a_foreign_write_is_counted_and_put_right(tmp_path: Path) -> None:
     with node.journal() as journal:
         agent = cranepods.agent(node, journal)
         node.ticks(agent, 3)
-        assert agent.seen is not None
-        (group,) = agent.seen.places["uid-nginx"].containers.values()
+        assert agent.snapshot is not None
+        (group,) = agent.snapshot.places["uid-nginx"].containers.values()
         node.host().cgroups.write(group, "cpuset.cpus", CPUSet.parse("4-5"))
         ticks = node.ticks(agent, 6)
         assert [(w.ours, w.found) for tick in ticks for w in tick.foreign] == [("0,8", "4-5")]

@@ -120,8 +120,8 @@ def test_what_the_cluster_keeps_is_killed_at_last_and_comes_back(tmp_path: Path)
         agent = agent_of(node, "enforce", journal, be_memory_last_resort_seconds=5)
         host = node.host()
         agent.tick()
-        assert agent.seen is not None
-        group = next(iter(agent.seen.places["uid-kept"].containers.values()))
+        assert agent.snapshot is not None
+        group = next(iter(agent.snapshot.places["uid-kept"].containers.values()))
         before = host.cgroups.procs(group)
         steps = [step for tick in node.ticks(agent, 20) for step in tick.applied if str(step.place).startswith("kill/")]
         node.sandbox.advance(20.0)

@@ -22,7 +22,7 @@ from koordlite.report.metrics.collector import Metrics
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 from koordlite.report.web.endpoints import Endpoints
-from koordlite.wake import Wake, Waker
+from koordlite.wakeup import Wake, Waker
 
 Make = Callable[[str], Emulated]
 Break = Callable[[Iterable[int]], None]

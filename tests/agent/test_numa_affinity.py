@@ -272,12 +272,12 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
             shop.node.ticks(agent, 1)
             assert agent.judged is not None
             moments.append(agent.judged)
-    assert moments[-1].seen.affinity.connections
+    assert moments[-1].snapshot.affinity.connections
     onefile.write(tmp_path / "plain", Head(koordlite="1"), moments)
     onefile.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, verify.decided_again())
     for name in ("plain", "masked"):
         read = list(Record(tmp_path / name).moments())
-        assert read[-1].seen.affinity.connections == moments[-1].seen.affinity.connections
+        assert read[-1].snapshot.affinity.connections == moments[-1].snapshot.affinity.connections
         found = verify.check(read)
         assert found.same, found.mismatches
 

@@ -61,7 +61,7 @@ def test_what_a_service_requests_and_does_not_use_is_offered_to_mid_pods(node: E
     assert int(warm["result"]) == min(int(warm["prod_reclaimable"]), int(warm["node_unused"]))
     moment = agent.judged
     assert moment is not None
-    back = codec.loader(Snapshot)(codec.decode(codec.encode(moment.seen, codec.dumper(Snapshot))))
+    back = codec.loader(Snapshot)(codec.decode(codec.encode(moment.snapshot, codec.dumper(Snapshot))))
     again = strategies.decide_all(back, moment.settings)
     assert [d for d in again if d.strategy == "midAllocatable"] == [
         d for d in moment.decisions if d.strategy == "midAllocatable"
@@ -71,6 +71,6 @@ def test_what_a_service_requests_and_does_not_use_is_offered_to_mid_pods(node: E
 def test_without_the_option_nothing_is_learnt(node: Emulated) -> None:
     agent = agent_of(node, predict=False)
     node.ticks(agent, 3)
-    assert agent.seen is not None
-    assert agent.seen.prediction is None
+    assert agent.snapshot is not None
+    assert agent.snapshot.prediction is None
     assert "by_pod" not in mid_cpu(agent).evidence

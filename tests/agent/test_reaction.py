@@ -14,7 +14,7 @@ from koordlite.host.sentinel import Sentinel
 from koordlite.model.status import FreshUse
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
-from koordlite.wake import Waker
+from koordlite.wakeup import Waker
 
 Make = Callable[[str], Emulated]
 
@@ -90,12 +90,12 @@ def test_before_the_first_picture_there_is_nothing_to_judge(node: Emulated) -> N
 
 
 def test_required_and_impossible_is_degraded(node: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from koordlite import wake
+    from koordlite import wakeup
 
     def refuse(*_: object) -> None:
         raise OSError(2, "No such file or directory", "/sys/fs/cgroup/cpu.stat")
 
-    monkeypatch.setattr(wake, "Sentinel", refuse)
+    monkeypatch.setattr(wakeup, "Sentinel", refuse)
     tick = run(node, 2, reaction="required")[-1]
     assert tick.status == "degraded"
     assert "reaction is required" in tick.because and "cpu.stat" in tick.because

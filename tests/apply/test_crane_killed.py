@@ -108,14 +108,14 @@ def test_killed_at_every_step_the_next_run_keeps_each_promise(
             agent = cranepods.agent(node, journal)
             agent.take_over()
             node.ticks(agent, 2)
-            assert agent.seen is not None
-            now = {uid: promise.cpus for uid, promise in agent.seen.crane.promises.items()}
+            assert agent.snapshot is not None
+            now = {uid: promise.cpus for uid, promise in agent.snapshot.crane.promises.items()}
             for uid in kept.keys() & now.keys():
                 assert not kept[uid] or now[uid] == kept[uid], f"killed at step {kill_at}"
             sets = cranepods.sets(node, agent)
             assert {name: sets.get(name) for name in had} == had, f"killed at step {kill_at}"
-            exclusive = agent.seen.crane.exclusive
-            alone = {f"{pod.name}/main" for pod in agent.seen.pods if pod.name in ("first", "second")}
+            exclusive = agent.snapshot.crane.exclusive
+            alone = {f"{pod.name}/main" for pod in agent.snapshot.pods if pod.name in ("first", "second")}
             assert not [n for n, cpus in sets.items() if n not in alone and cpus & exclusive], f"step {kill_at}"
             assert all(step.ok for step in restore(node.host(), journal, node.cluster)), f"killed at step {kill_at}"
             assert journal.entries == ()

@@ -22,8 +22,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     """A picture of an emulated node."""
     agent = Emulated("small", tmp_path_factory.mktemp("node")).agent(None)
     agent.tick()
-    assert agent.seen is not None
-    return agent.seen
+    assert agent.snapshot is not None
+    return agent.snapshot
 
 
 class Answering:

@@ -8,7 +8,7 @@ import pytest
 from chromium import Browser
 from emulated import Emulated
 
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.replay import compare, html
 from koordlite.replay.what_if import Other
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A minute of a wave, judged again without suppression."""
     folder = tmp_path_factory.mktemp("replay")
-    node, moments = Emulated("small", folder), list[Moment]()
+    node, moments = Emulated("small", folder), list[RoundRecord]()
     node.pod("web", "LS", "wave(low=500m,high=4,period=30)")
     node.pod("a-best-effort-pod-with-a-rather-long-name-as-jobs-have-them-7d9f8c6b5-x2x4z", "BE", "greedy")
     with node.journal() as journal:

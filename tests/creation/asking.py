@@ -73,7 +73,7 @@ class Asking:
         """The agent's picture is that of a moment before the container."""
         import dataclasses
 
-        seen = self.agent.seen
+        seen = self.agent.snapshot
         assert seen is not None
         places = {
             uid: place

@@ -87,7 +87,7 @@ class Meeting:
         cranepods.pod(self.node, name, **{keys.NUMA_GROUP: self.random.choice("ab")})
 
     def _check(self, agent: Agent) -> None:
-        seen = agent.seen
+        seen = agent.snapshot
         assert seen is not None
         sets = cranepods.sets(self.node, agent)
         for owner, cpus, may_share in _alone(seen):

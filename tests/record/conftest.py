@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from emulated import Emulated
 
-from koordlite.record.moment import Moment
+from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head, Writer
 
-Written = Callable[[list[Moment]], tuple[bytes, list[int]]]
+Written = Callable[[list[RoundRecord]], tuple[bytes, list[int]]]
 
 
 @pytest.fixture(scope="session")
-def moments(tmp_path_factory: pytest.TempPathFactory) -> list[Moment]:
+def moments(tmp_path_factory: pytest.TempPathFactory) -> list[RoundRecord]:
     """Some seconds of a busy node: pods come and go, cache is divided, settings change."""
     node = Emulated("intel-1s", tmp_path_factory.mktemp("node"))
     node.pod("web", "LS", "wave(low=1,high=6,period=20,noise=0.2)")
@@ -47,7 +47,7 @@ def head() -> Head:
 def written(head: Head) -> Written:
     """The bytes of a piece, and where each of its moments ends."""
 
-    def write(moments: list[Moment]) -> tuple[bytes, list[int]]:
+    def write(moments: list[RoundRecord]) -> tuple[bytes, list[int]]:
         writer = Writer(head)
         raw, ends = writer.start, []
         for moment in moments:

@@ -23,7 +23,7 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import ClusterView
 from koordlite.record import codec, difference, schema
-from koordlite.record.moment import Damage, Moment, RecordError
+from koordlite.record.round_record import Damage, RecordError, RoundRecord
 from koordlite.strategies.cpu_suppress import SuppressMemory
 from koordlite.strategies.shared.evict import EvictionMemory
 
@@ -85,7 +85,7 @@ def test_the_settings_of_each_strategy_come_back_as_its_own_class() -> None:
     assert [type(section) for section in back.values()] == [type(section) for section in given_settings.values()]
 
 
-@pytest.mark.parametrize("cls", [Moment, Snapshot, ClusterView])
+@pytest.mark.parametrize("cls", [RoundRecord, Snapshot, ClusterView])
 def test_every_field_has_a_way_to_be_written_and_read(cls: type) -> None:
     for hint in schema.field_types(cls).values():
         codec.dumper(hint)
@@ -98,20 +98,20 @@ def test_every_field_has_a_way_to_be_written_and_read(cls: type) -> None:
 @given(chain=st.lists(st.lists(DECISIONS, max_size=4).map(tuple), min_size=2, max_size=4), data=st.data())
 @settings(max_examples=100)
 def test_moments_follow_from_those_before_them(
-    moments: list[Moment], chain: list[tuple[Decision, ...]], data: st.DataObject
+    moments: list[RoundRecord], chain: list[tuple[Decision, ...]], data: st.DataObject
 ) -> None:
     writer, reader = difference.Writer(), difference.Reader()
     keys = st.dictionaries(TEXT, st.sampled_from([1.0, 2.0]), max_size=4)
     for decisions in chain:
-        seen = dataclasses.replace(moments[0].seen, evicted=data.draw(keys))
-        moment = msgspec.structs.replace(moments[0], decisions=decisions, seen=seen)
+        seen = dataclasses.replace(moments[0].snapshot, evicted=data.draw(keys))
+        moment = msgspec.structs.replace(moments[0], decisions=decisions, snapshot=seen)
         back = reader.moment(writer.frame(moment))
         assert back == moment
-        assert list(back.seen.evicted) == list(moment.seen.evicted)
+        assert list(back.snapshot.evicted) == list(moment.snapshot.evicted)
         assert repr(back.decisions) == repr(moment.decisions)
 
 
-def test_equal_numbers_of_another_kind_and_another_order_are_changes(moments: list[Moment]) -> None:
+def test_equal_numbers_of_another_kind_and_another_order_are_changes(moments: list[RoundRecord]) -> None:
     writer, reader = difference.Writer(), difference.Reader()
     for evidence in ({"a": 1, "b": 2}, {"a": 1.0, "b": 2}, {"b": 2, "a": 1.0}, {"b": 2, "a": True}):
         moment = msgspec.structs.replace(moments[0], decisions=(Decision("node", "hold", "X", evidence),))
@@ -119,7 +119,7 @@ def test_equal_numbers_of_another_kind_and_another_order_are_changes(moments: li
         assert repr(back.decisions) == repr(moment.decisions)
 
 
-def test_a_moment_that_is_the_same_takes_one_byte(moments: list[Moment]) -> None:
+def test_a_moment_that_is_the_same_takes_one_byte(moments: list[RoundRecord]) -> None:
     writer = difference.Writer()
     writer.frame(moments[0])
     assert writer.frame(moments[0]) == b"\x80"
@@ -170,8 +170,11 @@ def test_a_field_that_a_later_version_added_has_its_default() -> None:
     assert through(Decision, Decision("node", "hold", "X")) == codec.loader(Decision)(written)
 
 
-def test_a_field_of_a_moment_or_picture_that_is_gone_is_named(moments: list[Moment]) -> None:
-    for name, owner in (("seen.colour", "snapshot.Snapshot has no field colour"), ("mood", "moment.Moment has no")):
+def test_a_field_of_a_moment_or_picture_that_is_gone_is_named(moments: list[RoundRecord]) -> None:
+    for name, owner in (
+        ("snapshot.colour", "snapshot.Snapshot has no field colour"),
+        ("mood", "round_record.RoundRecord has no"),
+    ):
         with pytest.raises(RecordError, match=owner):
             difference.Reader().moment(codec.encode({name: [1]}))
     with pytest.raises(RecordError, match=r"snapshot.Snapshot in the record lacks"):

@@ -10,8 +10,8 @@ from emulated import Emulated
 
 from koordlite.record import onefile
 from koordlite.record.mask import Mask, Names
-from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head
 from koordlite.replay import verify
 
@@ -19,7 +19,7 @@ NAMES = ("payments-api", "secret-batch", "node-a", "team-blue", "owner")
 
 
 @pytest.fixture(scope="module")
-def named(tmp_path_factory: pytest.TempPathFactory) -> list[Moment]:
+def named(tmp_path_factory: pytest.TempPathFactory) -> list[RoundRecord]:
     """Moments of pods with telling names and labels."""
     node = Emulated("small", tmp_path_factory.mktemp("named"))
     for name, qos, cpu in (("payments-api", "LS", "1"), ("secret-batch", "BE", "greedy"), ("ab", "BE", "1")):
@@ -38,7 +38,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> list[Moment]:
 
 
 @pytest.fixture(scope="module")
-def masked(named: list[Moment], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def masked(named: list[RoundRecord], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("masked") / "a.record"
     head = Head(koordlite="1", node="node-a", machine="host-7")
     assert onefile.masked(path, head, lambda: named, decide=verify.decided_again()) == len(named)
@@ -49,7 +49,7 @@ def test_no_name_is_left_in_any_field(masked: Path) -> None:
     moments = list(Record(masked).moments())
     left = [name for name in (*NAMES, "acme.example") if name in repr(moments)]
     assert left == []
-    assert {pod.name for pod in moments[0].seen.pods} == {"pod-1", "pod-2", "pod-3"}
+    assert {pod.name for pod in moments[0].snapshot.pods} == {"pod-1", "pod-2", "pod-3"}
 
 
 def test_the_head_says_that_it_is_masked_and_names_no_machine(masked: Path) -> None:
@@ -58,14 +58,14 @@ def test_the_head_says_that_it_is_masked_and_names_no_machine(masked: Path) -> N
     assert record.head == Head(koordlite="1", node="node-1", machine="", masked=True)
 
 
-def test_what_rules_read_stays(named: list[Moment], masked: Path) -> None:
-    before, after = named[-1].seen, list(Record(masked).moments())[-1].seen
+def test_what_rules_read_stays(named: list[RoundRecord], masked: Path) -> None:
+    before, after = named[-1].snapshot, list(Record(masked).moments())[-1].snapshot
     assert [pod.uid for pod in after.pods] == [pod.uid for pod in before.pods]
     assert [pod.labels["koordinator.sh/qosClass"] for pod in after.pods] == ["BE", "LS", "BE"]
     assert (after.usage, after.cgroups, after.topology) == (before.usage, before.cgroups, before.topology)
 
 
-def test_judged_again_it_gives_the_decisions_it_holds(named: list[Moment], masked: Path) -> None:
+def test_judged_again_it_gives_the_decisions_it_holds(named: list[RoundRecord], masked: Path) -> None:
     assert verify.check(Record(masked).moments()).same
     reasons = [[d.reason for d in moment.decisions] for moment in Record(masked).moments()]
     assert reasons == [[d.reason for d in moment.decisions] for moment in named]
@@ -73,27 +73,27 @@ def test_judged_again_it_gives_the_decisions_it_holds(named: list[Moment], maske
 
 def test_the_same_name_has_the_same_pseudonym_everywhere(masked: Path) -> None:
     for moment in Record(masked).moments():
-        known = {f"pod/{pod.namespace}/{pod.name}" for pod in moment.seen.pods}
+        known = {f"pod/{pod.namespace}/{pod.name}" for pod in moment.snapshot.pods}
         assert {d.subject for d in moment.decisions if d.subject.startswith("pod/")} <= known
 
 
-def test_pseudonyms_sort_as_the_names_do(named: list[Moment]) -> None:
+def test_pseudonyms_sort_as_the_names_do(named: list[RoundRecord]) -> None:
     names = Names(pods={f"app-{number}" for number in range(12)} | {"zebra", "ant"})
     mask = Mask(names)
     ordered = sorted(names.pods)
     assert sorted(map(mask.text, ordered)) == [mask.text(name) for name in ordered]
 
 
-def test_unchanged_parts_stay_the_same_objects(named: list[Moment]) -> None:
+def test_unchanged_parts_stay_the_same_objects(named: list[RoundRecord]) -> None:
     names = Names()
-    names.take_in(named[-1].seen)
+    names.take_in(named[-1].snapshot)
     mask = Mask(names)
     first, second = mask.moment(named[3]), mask.moment(named[4])
-    assert first.seen.pods is second.seen.pods
-    assert first.seen.topology is second.seen.topology
+    assert first.snapshot.pods is second.snapshot.pods
+    assert first.snapshot.topology is second.snapshot.topology
 
 
-def test_a_file_that_is_there_is_not_overwritten(named: list[Moment], tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_not_overwritten(named: list[RoundRecord], tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("content")
     with pytest.raises(FileExistsError):

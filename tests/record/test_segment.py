@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordlite.record import codec, segment
-from koordlite.record.moment import Damage, Moment, RecordError
 from koordlite.record.reader import Record
+from koordlite.record.round_record import Damage, RecordError, RoundRecord
 from koordlite.record.segment import Head, Parser, Writer
 
-Written = Callable[[list[Moment]], tuple[bytes, list[int]]]
+Written = Callable[[list[RoundRecord]], tuple[bytes, list[int]]]
 File = Callable[[bytes], Path]
 
 
-def test_every_moment_comes_back_as_it_was(moments: list[Moment], written: Written, file: File) -> None:
+def test_every_moment_comes_back_as_it_was(moments: list[RoundRecord], written: Written, file: File) -> None:
     raw, _ = written(moments)
     record = Record(file(raw))
     assert list(record.moments()) == moments
@@ -29,14 +29,14 @@ def test_every_moment_comes_back_as_it_was(moments: list[Moment], written: Writt
 
 
 def test_unchanged_parts_of_the_picture_stay_the_same_objects(
-    moments: list[Moment], written: Written, file: File
+    moments: list[RoundRecord], written: Written, file: File
 ) -> None:
     first, second, *_ = Record(file(written(moments)[0])).moments()
-    assert first.seen.topology is second.seen.topology
+    assert first.snapshot.topology is second.snapshot.topology
     assert first.settings is second.settings
 
 
-def test_cut_off_at_any_byte_all_whole_frames_before_it_are_found(moments: list[Moment], written: Written) -> None:
+def test_cut_off_at_any_byte_all_whole_frames_before_it_are_found(moments: list[RoundRecord], written: Written) -> None:
     raw, ends = written(moments[:6])
     start = segment.check_start(raw, 0, "")
     for cut in range(start, len(raw) + 1):
@@ -45,7 +45,7 @@ def test_cut_off_at_any_byte_all_whole_frames_before_it_are_found(moments: list[
 
 
 def test_cut_off_anywhere_the_moments_before_it_are_read_and_the_cut_is_told(
-    moments: list[Moment], written: Written, file: File
+    moments: list[RoundRecord], written: Written, file: File
 ) -> None:
     raw, ends = written(moments)
     for cut in (ends[0] - 1, ends[0], ends[0] + 1, ends[7] + 5, ends[-1] - 1, ends[-1]):
@@ -55,12 +55,14 @@ def test_cut_off_anywhere_the_moments_before_it_are_read_and_the_cut_is_told(
 
 
 @pytest.mark.parametrize("cut", range(len(segment.MARK) + 1))
-def test_a_file_cut_off_inside_the_mark_is_no_record(moments: list[Moment], file: File, cut: int, head: Head) -> None:
+def test_a_file_cut_off_inside_the_mark_is_no_record(
+    moments: list[RoundRecord], file: File, cut: int, head: Head
+) -> None:
     with pytest.raises(RecordError):
         list(Record(file(Writer(head).start[:cut])).moments())
 
 
-def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[Moment], written: Written, file: File) -> None:
+def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[RoundRecord], written: Written, file: File) -> None:
     one, ends = written(moments[:8])
     two, _ = written(moments[8:])
     spoiled = bytearray(one + two)
@@ -74,7 +76,7 @@ def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[Moment], writ
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
-    moments: list[Moment], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    moments: list[RoundRecord], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     writer = Writer(Head(koordlite="1"))
     raw = bytearray(writer.start + b"".join(writer.frame(moment) for moment in moments[:4]))
@@ -93,11 +95,11 @@ def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_frame_with_a_right_checksum_and_wrong_content_is_an_error_of_the_record(
-    moments: list[Moment], data: st.DataObject
+    moments: list[RoundRecord], data: st.DataObject
 ) -> None:
     parser, stream = Parser(), zstandard.ZstdCompressor().compressobj()
 
-    def take(content: bytes) -> Moment | None:
+    def take(content: bytes) -> RoundRecord | None:
         return parser.take(stream.compress(content) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
 
     take(msgspec.msgpack.encode(Head(koordlite="1")))
@@ -124,7 +126,7 @@ class _Keeping(Writer):
         return super()._frame(content)
 
 
-def _content(writer: _Keeping, moment: Moment) -> bytes:
+def _content(writer: _Keeping, moment: RoundRecord) -> bytes:
     """What the frame of `moment` holds, inflated."""
     writer.frame(moment)
     return writer.content
@@ -174,7 +176,7 @@ def test_a_frame_that_grows_beyond_all_bounds_is_damage(size: int, monkeypatch: 
 
 
 def test_a_piece_of_a_version_with_other_fields_is_refused_with_class_field_and_version(
-    moments: list[Moment], file: File, monkeypatch: pytest.MonkeyPatch
+    moments: list[RoundRecord], file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(Head(koordlite="7.8.9"))
     whole = codec.encode

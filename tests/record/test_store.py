@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koordlite.record.moment import Moment, RecordError
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RecordError, RoundRecord
 from koordlite.record.segment import Head
 from koordlite.record.store import Recorder
 
 
-def long(moments: list[Moment], rounds: int) -> list[Moment]:
+def long(moments: list[RoundRecord], rounds: int) -> list[RoundRecord]:
     """The same moments over and over, each at its own time."""
     return [
         msgspec.structs.replace(moment, wall=float(number * len(moments) + at))
@@ -32,7 +32,7 @@ def size(folder: Path) -> int:
 
 
 def test_it_never_takes_more_than_its_bound_and_keeps_the_newest(
-    moments: list[Moment], head: Head, tmp_path: Path
+    moments: list[RoundRecord], head: Head, tmp_path: Path
 ) -> None:
     bound = 90_000
     recorder, fed = Recorder(tmp_path, head, max_bytes=bound), long(moments, 12)
@@ -46,7 +46,7 @@ def test_it_never_takes_more_than_its_bound_and_keeps_the_newest(
     assert size(tmp_path) > bound // 4
 
 
-def test_it_can_be_read_while_it_is_written(moments: list[Moment], head: Head, tmp_path: Path) -> None:
+def test_it_can_be_read_while_it_is_written(moments: list[RoundRecord], head: Head, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
     for number, moment in enumerate(moments, 1):
         recorder.add(moment)
@@ -58,7 +58,7 @@ def test_it_can_be_read_while_it_is_written(moments: list[Moment], head: Head, t
 
 
 def test_a_piece_that_is_dropped_while_it_is_read_is_passed_over(
-    moments: list[Moment], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moments: list[RoundRecord], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(tmp_path, head, max_bytes=90_000)
     for moment in long(moments, 8):
@@ -72,7 +72,7 @@ def test_a_piece_that_is_dropped_while_it_is_read_is_passed_over(
     assert list(record.moments())
 
 
-def test_the_next_run_goes_on_in_a_new_piece(moments: list[Moment], head: Head, tmp_path: Path) -> None:
+def test_the_next_run_goes_on_in_a_new_piece(moments: list[RoundRecord], head: Head, tmp_path: Path) -> None:
     for half in (moments[:9], moments[9:]):
         recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
         for moment in half:
@@ -91,7 +91,7 @@ def test_two_processes_cannot_record_into_one_folder(head: Head, tmp_path: Path)
 
 
 def test_a_full_disk_leaves_a_gap_and_nothing_else(
-    moments: list[Moment], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moments: list[RoundRecord], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder, write, full = Recorder(tmp_path, head, max_bytes=1 << 20), os.write, False
 
@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_a_gap_and_nothing_else(
 
 
 def test_a_disk_that_stays_full_is_not_strewn_with_pieces(
-    moments: list[Moment], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moments: list[RoundRecord], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder, write, full = Recorder(tmp_path, head, max_bytes=1 << 20), os.write, False
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:5] if full else data))
@@ -140,7 +140,7 @@ def test_a_disk_that_stays_full_is_not_strewn_with_pieces(
     ids=["empty", "five bytes", "the mark alone", "of another version", "zeros, as after a loss of power"],
 )
 def test_a_piece_that_is_none_does_not_cost_the_others(
-    moments: list[Moment], head: Head, tmp_path: Path, torn: bytes, why: str
+    moments: list[RoundRecord], head: Head, tmp_path: Path, torn: bytes, why: str
 ) -> None:
     for part in (moments[:6], moments[6:]):
         recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
@@ -157,7 +157,7 @@ def test_a_piece_that_is_none_does_not_cost_the_others(
 
 
 @pytest.mark.parametrize("at", [0, 3, 6, 12, 19], ids=lambda at: f"from moment {at} on")
-def test_only_from_a_time_on_is_asked_for(moments: list[Moment], head: Head, tmp_path: Path, at: int) -> None:
+def test_only_from_a_time_on_is_asked_for(moments: list[RoundRecord], head: Head, tmp_path: Path, at: int) -> None:
     for part in (moments[:6], moments[6:13], moments[13:]):
         recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
         for moment in part:
@@ -166,7 +166,7 @@ def test_only_from_a_time_on_is_asked_for(moments: list[Moment], head: Head, tmp
     assert list(Record(tmp_path).moments(since=moments[at].wall)) == moments[at:]
 
 
-def test_files_of_others_in_the_folder_are_left_alone(moments: list[Moment], head: Head, tmp_path: Path) -> None:
+def test_files_of_others_in_the_folder_are_left_alone(moments: list[RoundRecord], head: Head, tmp_path: Path) -> None:
     (tmp_path / "mine.piece").write_text("not a piece")
     recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
     recorder.add(moments[0])
@@ -190,7 +190,7 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_all_it_had_said(moments: list[Moment], head: Head, tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_all_it_had_said(moments: list[RoundRecord], head: Head, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     recorder = Recorder(source, head, max_bytes=1 << 20)
     for moment in moments:

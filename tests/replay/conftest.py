@@ -13,20 +13,22 @@ from emulated import RESCTRL, Emulated
 
 from koordlite.agent import Agent
 from koordlite.model.status import FreshUse
-from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head
 from koordlite.record.store import Recorder
 
 Recorded = Callable[..., Path]
 
 
-def run(node: Emulated, folder: Path, *, seconds: int, surges: tuple[int, ...] = (), **memory: Any) -> list[Moment]:
+def run(
+    node: Emulated, folder: Path, *, seconds: int, surges: tuple[int, ...] = (), **memory: Any
+) -> list[RoundRecord]:
     """The moments of an agent in mode enforce; they are recorded in `folder`."""
     settings = node.settings()
     rule = dataclasses.replace(settings.strategies["memoryEvict"], **memory)
     settings = msgspec.structs.replace(settings, strategies={**settings.strategies, "memoryEvict": rule})
-    recorder, found = Recorder(folder, Head(koordlite="test", node="node-a"), max_bytes=8 << 20), list[Moment]()
+    recorder, found = Recorder(folder, Head(koordlite="test", node="node-a"), max_bytes=8 << 20), list[RoundRecord]()
     with node.journal() as journal:
         agent = Agent(node.host(), node.cluster, settings, journal)
         for second in range(seconds):
@@ -40,7 +42,7 @@ def run(node: Emulated, folder: Path, *, seconds: int, surges: tuple[int, ...] =
     return found
 
 
-def keep(agent: Agent, recorder: Recorder, found: list[Moment]) -> None:
+def keep(agent: Agent, recorder: Recorder, found: list[RoundRecord]) -> None:
     assert agent.judged
     recorder.add(agent.judged)
     found.append(agent.judged)
@@ -48,13 +50,13 @@ def keep(agent: Agent, recorder: Recorder, found: list[Moment]) -> None:
 
 def surge(agent: Agent) -> FreshUse:
     """Latency-sensitive work suddenly uses two CPUs more."""
-    assert agent.seen and agent.seen.usage.node
-    more = agent.seen.usage.node.cpu + 2000
-    return FreshUse(node=more, pods=more, best_effort=agent.seen.usage.best_effort_cpu or 0)
+    assert agent.snapshot and agent.snapshot.usage.node
+    more = agent.snapshot.usage.node.cpu + 2000
+    return FreshUse(node=more, pods=more, best_effort=agent.snapshot.usage.best_effort_cpu or 0)
 
 
 @pytest.fixture(scope="session")
-def eventful(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Moment]]:
+def eventful(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RoundRecord]]:
     """A run with surges, evictions, a divided cache, a change of settings, and pods that come and go."""
     folder = tmp_path_factory.mktemp("eventful")
     node = Emulated("intel-1s", folder)
@@ -87,7 +89,7 @@ def wave(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def guided(tmp_path: Path) -> tuple[Path, list[Moment]]:
+def guided(tmp_path: Path) -> tuple[Path, list[RoundRecord]]:
     """A service whose shares let batch work delay it, under the policy `guided`."""
     node = Emulated("small", tmp_path)
     node.slo(policy="guided", resctrl=False)

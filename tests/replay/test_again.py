@@ -11,11 +11,11 @@ from koordlite import strategies
 from koordlite.changes.eviction import EvictPod
 from koordlite.changes.resctrl import SchemataChange
 from koordlite.model.snapshot import Snapshot
-from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RoundRecord
 from koordlite.replay import text, verify
 
-Eventful = tuple[Path, list[Moment]]
+Eventful = tuple[Path, list[RoundRecord]]
 
 
 def test_the_run_has_what_is_hard_to_repeat(eventful: Eventful) -> None:
@@ -24,8 +24,8 @@ def test_the_run_has_what_is_hard_to_repeat(eventful: Eventful) -> None:
     assert any(isinstance(change, EvictPod) for change in changes)
     assert any(isinstance(change, SchemataChange) for change in changes)
     assert sum(moment.woken and bool(moment.decisions) for moment in moments) >= 1
-    assert any(moment.seen.remembered for moment in moments)
-    assert any(moment.seen.evicted for moment in moments)
+    assert any(moment.snapshot.remembered for moment in moments)
+    assert any(moment.snapshot.evicted for moment in moments)
 
 
 def test_what_is_read_is_what_the_agent_had(eventful: Eventful) -> None:

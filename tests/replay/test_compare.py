@@ -12,8 +12,8 @@ import pytest
 from koordlite import config
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
-from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RoundRecord
 from koordlite.replay import compare, html, text
 from koordlite.replay import json as as_json
 from koordlite.replay.verify import Judge
@@ -34,7 +34,7 @@ def found(record: Record, other: Other) -> compare.Comparison:
 def test_the_same_settings_lead_to_the_same_limits(record: Record) -> None:
     judge, course, steps = Judge(), Course(Other()), 0
     for moment in record.moments():
-        shown = course.seen(moment)
+        shown = course.snapshot(moment)
         decisions = judge.decisions(shown)
         course.carried_out(shown, decisions)
         mine = [d for d in moment.decisions if d.strategy == "cpuSuppress"]
@@ -74,8 +74,8 @@ def test_what_best_effort_would_have_used_is_a_range_where_it_was_held_down(reco
 def test_without_a_limit_best_effort_gets_no_more_than_stood_idle(record: Record) -> None:
     free = found(record, Other(modes={"cpuSuppress": "observe"}, threshold={"enable": False}))
     moments = list(record.moments())
-    capacity = moments[0].seen.node.capacity_milli / 1000  # type: ignore[union-attr]
-    node = sum(m.seen.usage.node.cpu for m in moments[1:] if m.seen.usage.node) / 1000
+    capacity = moments[0].snapshot.node.capacity_milli / 1000  # type: ignore[union-attr]
+    node = sum(m.snapshot.usage.node.cpu for m in moments[1:] if m.snapshot.usage.node) / 1000
     assert free.be_cpu_seconds_gained <= free.seconds * capacity - node + 1
 
 
@@ -138,7 +138,7 @@ def test_a_run_of_observing_can_be_enforced_afterwards(record: Record) -> None:
     assert enforced.other.writes > 0
 
 
-def test_pods_that_would_have_been_evicted_are_gone_and_counted_once(eventful: tuple[Path, list[Moment]]) -> None:
+def test_pods_that_would_have_been_evicted_are_gone_and_counted_once(eventful: tuple[Path, list[RoundRecord]]) -> None:
     folder, moments = eventful
     rule = dataclasses.replace(moments[0].settings["memoryEvict"], max_evictions_per_round=3)  # type: ignore[call-arg]
     other = Other(settings={**moments[0].settings, "memoryEvict": rule})

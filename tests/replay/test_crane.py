@@ -8,8 +8,8 @@ import cranepods
 from emulated import Emulated
 
 from koordlite.record import onefile
-from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head
 from koordlite.record.store import Recorder
 from koordlite.replay import text, verify
@@ -22,7 +22,7 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
     cranepods.pod(node, "refused", 2, {0: 9})
     cranepods.pod(node, "numa", 2, {1: 2}, policy="numa", excludes=True)
     recorder = Recorder(tmp_path / "record", Head(koordlite="test", node="node-a"), max_bytes=8 << 20)
-    moments: list[Moment] = []
+    moments: list[RoundRecord] = []
     with node.journal() as journal:
         agent = cranepods.agent(node, journal)
         for second in range(6):
@@ -36,7 +36,7 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
     recorder.close()
     read = list(Record(tmp_path / "record").moments())
     assert read == moments
-    assert read[-1].seen.crane.promises["uid-nginx"].policy == "exclusive"
+    assert read[-1].snapshot.crane.promises["uid-nginx"].policy == "exclusive"
     found = verify.check(read)
     assert found.wrong == 0, text.check(found)
     path, head = tmp_path / "masked.record", Head(koordlite="test", node="node-a")

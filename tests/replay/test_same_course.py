@@ -13,8 +13,8 @@ import slices
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.status import AppliedStep
 from koordlite.record import onefile
-from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head
 from koordlite.replay import compare
 from koordlite.replay.verify import Judge
@@ -25,12 +25,12 @@ from koordlite.simulation.stage import Stage
 
 SCENARIOS = Path(__file__).parents[2] / "configs" / "scenarios"
 SHIPPED = sorted(SCENARIOS.glob("*.yaml"))
-Run = tuple[Path, list[Moment]]
+Run = tuple[Path, list[RoundRecord]]
 
 
-def played(play: Play, state: Path) -> list[Moment]:
+def played(play: Play, state: Path) -> list[RoundRecord]:
     """What the agents of a scenario judged."""
-    stage, found = Stage(play, seed=play.scenario.seed, state=state), list[Moment]()
+    stage, found = Stage(play, seed=play.scenario.seed, state=state), list[RoundRecord]()
     due = sorted(play.scenario.events, key=lambda event: event.seconds, reverse=True)
     interval = stage.settings.agent.interval_seconds
     stage.start()
@@ -47,7 +47,7 @@ def played(play: Play, state: Path) -> list[Moment]:
     return found
 
 
-def assert_nothing_differs(moments: list[Moment]) -> None:
+def assert_nothing_differs(moments: list[RoundRecord]) -> None:
     same = compare.compare(moments, Other())
     assert same.other == same.recorded
     assert [(turn.wall, turn.strategy, turn.subject) for turn in same.turns] == []
@@ -82,11 +82,11 @@ def test_what_the_cluster_refused_it_refuses_again(eventful: Run) -> None:
     assert [done(asked, each) for each in (asked.applied, refusals)] == [1, 0]
 
 
-def done(moment: Moment, applied: tuple[AppliedStep, ...]) -> int:
+def done(moment: RoundRecord, applied: tuple[AppliedStep, ...]) -> int:
     """Evictions that the other course carries out, where of the recorded one came what `applied` says."""
     moment = msgspec.structs.replace(moment, applied=applied)
     way = Course(Other())
-    changes = way.carried_out(way.seen(moment), moment.decisions)
+    changes = way.carried_out(way.snapshot(moment), moment.decisions)
     return sum(isinstance(change, EvictPod) for change in changes)
 
 
@@ -96,8 +96,8 @@ def _refused(step: AppliedStep) -> AppliedStep:
 
 def test_who_is_evicted_on_both_courses_lingers_as_recorded(eventful: Run) -> None:
     shown = course(eventful[1], Other())
-    assert [m.seen.usage.pods for m in shown] == [m.seen.usage.pods for m in eventful[1]]
-    assert [m.seen.evicted for m in shown] == [m.seen.evicted for m in eventful[1]]
+    assert [m.snapshot.usage.pods for m in shown] == [m.snapshot.usage.pods for m in eventful[1]]
+    assert [m.snapshot.evicted for m in shown] == [m.snapshot.evicted for m in eventful[1]]
 
 
 def test_who_is_evicted_first_on_the_other_course_is_gone_at_once_and_stays_so(eventful: Run) -> None:
@@ -107,20 +107,20 @@ def test_who_is_evicted_first_on_the_other_course_is_gone_at_once_and_stays_so(e
     assert early
     for moment in shown:
         left = {uid for uid in early if evicted(shown)[uid] < moment.wall}
-        assert not left & ({pod.uid for pod in moment.seen.pods} | moment.seen.usage.pods.keys())
+        assert not left & ({pod.uid for pod in moment.snapshot.pods} | moment.snapshot.usage.pods.keys())
 
 
 def test_who_was_evicted_on_the_recorded_course_only_is_not_on_its_way_out(eventful: Run) -> None:
     shown = course(eventful[1], Other(modes={"memoryEvict": "observe"}))
-    assert any(moment.seen.evicted for moment in eventful[1]) or evicted(eventful[1])
-    assert not any(moment.seen.evicted for moment in shown)
+    assert any(moment.snapshot.evicted for moment in eventful[1]) or evicted(eventful[1])
+    assert not any(moment.snapshot.evicted for moment in shown)
 
 
-def course(moments: list[Moment], other: Other) -> list[Moment]:
+def course(moments: list[RoundRecord], other: Other) -> list[RoundRecord]:
     """The moments as the other course saw them, with what it decided and carried out."""
-    judge, way, found = Judge(), Course(other), list[Moment]()
+    judge, way, found = Judge(), Course(other), list[RoundRecord]()
     for moment in moments:
-        shown = way.seen(moment)
+        shown = way.snapshot(moment)
         decisions = judge.decisions(shown)
         done = way.carried_out(shown, decisions)
         steps = tuple(AppliedStep(change.place, "", ok=True) for change in done)
@@ -128,7 +128,7 @@ def course(moments: list[Moment], other: Other) -> list[Moment]:
     return found
 
 
-def evicted(moments: list[Moment]) -> dict[str, float]:
+def evicted(moments: list[RoundRecord]) -> dict[str, float]:
     """When each pod was let go, by uid."""
     found: dict[str, float] = {}
     for moment in moments:

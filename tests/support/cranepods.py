@@ -104,7 +104,7 @@ def machine(threads: int, version: int = 2) -> Machine:
 
 def sets(node: Emulated, running: Agent) -> dict[str, CPUSet]:
     """The CPUs that every container may use now, by `pod/container`, of the pods in the agent's last picture."""
-    host, seen = node.host(), running.seen
+    host, seen = node.host(), running.snapshot
     assert seen is not None
     names = {pod.uid: pod.name for pod in seen.pods}
     return {
@@ -121,6 +121,6 @@ def cpus(node: Emulated, running: Agent, name: str, container: str = "main") -> 
 
 def mems(node: Emulated, running: Agent, name: str) -> str:
     """The NUMA nodes that a pod's container may take memory from now."""
-    assert running.seen is not None
-    group = running.seen.places[f"uid-{name}"].containers["main"]
+    assert running.snapshot is not None
+    group = running.snapshot.places[f"uid-{name}"].containers["main"]
     return node.host().cgroups.read_raw(group, "cpuset.mems.effective").decode().strip()

@@ -71,8 +71,8 @@ class Left:
         """What an observing agent sees, with all that strategies read."""
         agent = Agent(self.node.host(), self.node.cluster, config.with_modes(config.default(), "observe"))
         self.node.ticks(agent, 2)
-        assert agent.seen is not None
-        return agent.seen
+        assert agent.snapshot is not None
+        return agent.snapshot
 
 
 _FIELDS = (

@@ -95,8 +95,8 @@ class Guest:
         """A picture of now."""
         watching = Agent(self.host, self.cluster, config.with_modes(config.default(), "observe"))
         watching.tick()
-        assert watching.seen is not None
-        return watching.seen
+        assert watching.snapshot is not None
+        return watching.snapshot
 
     def raw(self) -> dict[str, bytes]:
         """Every file that may be written, as it is."""

@@ -70,7 +70,7 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
         files.write(host.files, host.cgroups, change.group, change.field, line)
         return change.describe()
 
-    def has_ended(self, entry: FileEntry, host: Host, seen: Snapshot) -> bool:
+    def has_ended(self, entry: FileEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its group."""
         return not host.cgroups.exists(_undoing(entry).group)
 

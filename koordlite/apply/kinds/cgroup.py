@@ -45,13 +45,13 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
 
     def stands(self, change: CgroupChange, work: Work) -> bool:
         """As the picture shows it."""
-        cgroup = work.seen.cgroups.get(change.group)
+        cgroup = work.snapshot.cgroups.get(change.group)
         return cgroup is not None and stands(work.host, change, cgroup)
 
     def is_premature(self, change: CgroupChange, work: Work) -> bool:
         """As long as kubelet has not written its own values into a new group. A set of CPUs does not wait: the kernel
         refuses to narrow the group above while this one keeps its own."""
-        return change.field != inherited.FIELD and work.beginnings.is_waited_for(change.group, work.host, work.seen)
+        return change.field != inherited.FIELD and work.beginnings.is_waited_for(change.group, work.host, work.snapshot)
 
     def found(self, change: CgroupChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The bytes of the file."""
@@ -65,7 +65,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
     def found_besides(self, changes: Sequence[CgroupChange], work: Work) -> Iterator[FileEntry]:
         """Groups that copied a set of ours."""
         moved = {change.group for change in changes if change.field == inherited.FIELD}
-        return inherited.left_behind(work.host, moved, work.seen, work.journal.by_place, work.lately)
+        return inherited.left_behind(work.host, moved, work.snapshot, work.journal.by_place, work.lately)
 
     def write(self, change: CgroupChange, work: Work) -> AppliedStep:
         """What the kernel makes of the value is ours from then on."""
@@ -109,10 +109,10 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
             return None
         return Found(host.cgroups.decode(entry.field, entry.raw), entry.strategy)
 
-    def has_ended(self, entry: FileEntry, host: Host, seen: Snapshot) -> bool:
+    def has_ended(self, entry: FileEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its group. A file that is there but cannot be read is not gone, and a runtime may still be about to make
         the group."""
-        if entry.group in seen.cgroups or entry.field not in FIELDS:
+        if entry.group in snapshot.cgroups or entry.field not in FIELDS:
             return False
         if entry.at_creation and host.clock.wall() - entry.found_at < _CREATION_SECONDS:
             return False
@@ -166,7 +166,7 @@ def _file(group: str, field: CgroupField, strategy: str, work: Work) -> Iterator
         return
     if field == inherited.FIELD:
         raw = inherited.found_before_us(host, group, raw, work.journal.by_place, work.lately)
-    raw = work.beginnings.original(group, field, raw, host, work.seen)
+    raw = work.beginnings.original(group, field, raw, host, work.snapshot)
     host.cgroups.decode(field, raw)  # ValueError: what is no value of the field could not be put back.
     path, wall = host.cgroups.path(group, field), host.clock.wall()
     yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)

@@ -47,10 +47,10 @@ class CoreCookie(Kind[CoreCookieChange, CookieMade]):
         """The number of the cookie."""
         return Found(cookie_of(entry.place), entry.strategy)
 
-    def has_ended(self, entry: CookieMade, host: Host, seen: Snapshot) -> bool:
+    def has_ended(self, entry: CookieMade, host: Host, snapshot: Snapshot) -> bool:
         """With its last process."""
-        tasks = itertools.chain.from_iterable(seen.core_sched.tasks.values())
-        return not seen.core_sched.missing and all(task.cookie != cookie_of(entry.place) for task in tasks)
+        tasks = itertools.chain.from_iterable(snapshot.core_sched.tasks.values())
+        return not snapshot.core_sched.missing and all(task.cookie != cookie_of(entry.place) for task in tasks)
 
     def undo(self, entries: Sequence[CookieMade], back: Undoing) -> Iterable[AppliedStep]:
         """All at once, since the whole machine is searched for them."""
@@ -122,7 +122,7 @@ def _note(cookies: Mapping[str, int], work: Work) -> None:
 
 def _unused(work: Work, gone: Collection[str], given: Collection[int]) -> set[Place]:
     """Places of cookies that no process in the picture has, but for those in the groups `gone`; `given` are in use."""
-    tasks = work.seen.core_sched.tasks
+    tasks = work.snapshot.core_sched.tasks
     held = {task.cookie for group, theirs in tasks.items() if group not in gone for task in theirs}.union(given)
     return {place for place in work.journal.places if place.kind is COOKIE and cookie_of(place) not in held}
 

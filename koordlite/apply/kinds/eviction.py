@@ -19,7 +19,7 @@ class Eviction(Kind[EvictPod, Never]):
 
     def carry_out(self, changes: Sequence[EvictPod], work: Work) -> Iterator[AppliedStep]:
         """Ask for each pod."""
-        yield from work.evictions.take(changes, time=work.seen.time)
+        yield from work.evictions.take(changes, time=work.snapshot.time)
 
 
 class ContainerKill(Kind[KillContainer, Never]):

@@ -41,7 +41,7 @@ class Published(Kind[C, E]):
     def found(self, change: C, strategy: str, work: Work) -> Iterator[E]:
         """The present value; nothing of a description, which is not undone."""
         if self._before:
-            yield self._before(change, work.seen, strategy)
+            yield self._before(change, work.snapshot, strategy)
 
     def carry_out(self, changes: Sequence[C], work: Work) -> Iterator[AppliedStep]:
         """All of them in one go."""
@@ -67,8 +67,8 @@ NODE_RESOURCE = Published[published.NodeResourceChange, NodeResource](
     published.NodeResourceChange,
     published.NODE_RESOURCE,
     "node",
-    before=lambda change, seen, strategy: NodeResource(
-        resource=change.resource, previous=change.held(seen), strategy=strategy
+    before=lambda change, snapshot, strategy: NodeResource(
+        resource=change.resource, previous=change.held(snapshot), strategy=strategy
     ),
     is_amount=True,
 )
@@ -76,7 +76,9 @@ NODE_ANNOTATION = Published[published.NodeAnnotationChange, NodeAnnotation](
     published.NodeAnnotationChange,
     published.NODE_ANNOTATION,
     "node",
-    before=lambda change, seen, strategy: NodeAnnotation(key=change.key, previous=change.held(seen), strategy=strategy),
+    before=lambda change, snapshot, strategy: NodeAnnotation(
+        key=change.key, previous=change.held(snapshot), strategy=strategy
+    ),
 )
 TOPOLOGY_ANNOTATION = Published[published.TopologyChange, Never](
     published.TopologyChange, published.TOPOLOGY_ANNOTATION, "topology"
@@ -89,10 +91,10 @@ ZONE_RESOURCE = Published[published.ZoneResourceChange, ZoneAmount](
     published.ZoneResourceChange,
     published.ZONE_RESOURCE,
     "topology",
-    before=lambda change, seen, strategy: ZoneAmount(
+    before=lambda change, snapshot, strategy: ZoneAmount(
         zone=change.zone,
         resource=change.resource,
-        previous=seen.published.zone_resource(change.zone, change.resource),
+        previous=snapshot.published.zone_resource(change.zone, change.resource),
         strategy=strategy,
     ),
     is_amount=True,

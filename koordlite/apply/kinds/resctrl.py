@@ -174,7 +174,7 @@ class ResctrlTasks(InGroup[TasksChange, TasksMoved]):
         moved = host.resctrl.move_all(change.group, lambda: _members(host, change.cgroups), known=change.tids)
         return str(moved)
 
-    def has_ended(self, entry: TasksMoved, host: Host, seen: Snapshot) -> bool:
+    def has_ended(self, entry: TasksMoved, host: Host, snapshot: Snapshot) -> bool:
         """With its thread."""
         return procfs.start_time(host.files, entry.tid) != entry.start_time
 

@@ -86,7 +86,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound]):
         """The number."""
         return Found(entry.value, entry.strategy)
 
-    def has_ended(self, entry: OOMScoreFound, host: Host, seen: Snapshot) -> bool:
+    def has_ended(self, entry: OOMScoreFound, host: Host, snapshot: Snapshot) -> bool:
         """With its process."""
         return procfs.start_time(host.files, entry.pid) != entry.start_time
 

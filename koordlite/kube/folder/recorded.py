@@ -35,14 +35,14 @@ class RecordedCluster:
         self._folder = folder
         settings = self._file("configz.json", configz.parse_configz) or configz.KubeletConfig(cpu_manager_policy="")
         state = self._file("var_lib_kubelet/cpu_manager_state", configz.parse_cpu_manager_state)
-        seen, problems = configz.combine(settings, state or configz.CPUManagerState(), topology)
+        snapshot, problems = configz.combine(settings, state or configz.CPUManagerState(), topology)
         pods = self._file("pods.json", lambda raw: _decoded(raw, _PodList))
         self._view = ClusterView(
             node=self._file("apiserver_node.json", lambda raw: _decoded(raw, objects.NodeObject)),
             pods=pods.items or () if pods else (),
             config=config,
             topology=None,
-            kubelet=seen,
+            kubelet=snapshot,
             problems=problems,
         )
 

@@ -21,33 +21,33 @@ PATH = f"/apis/{crane.API_VERSION}/noderesourcetopologies"
 MERGE = "application/merge-patch+json"
 
 
-def topology(seen: Snapshot, *, parts: bool = False) -> TopologyObject:
+def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
     """The node by the picture, without metadata; with `parts` also its sockets and cores.
 
     Crane's scheduler counts the CPUs that pods of other protocols have alone as not there. Source: crane-agent
     `BuildNodeResourceTopology`.
     """
-    promised = seen.crane
-    reserved = dict(seen.kubelet.reserved)
+    promised = snapshot.crane
+    reserved = dict(snapshot.kubelet.reserved)
     if promised.reserved:
         reserved["cpu"] = Quantity.of(len(promised.reserved))
     found = zones.node_zones(
-        seen.topology.nodes, reserved_cpus=promised.reserved, reserved=reserved, taken=promised.taken
+        snapshot.topology.nodes, reserved_cpus=promised.reserved, reserved=reserved, taken=promised.taken
     )
     return TopologyObject(
         crane_manager_policy=ManagerPolicy(
             cpu_manager_policy=crane.STATIC if promised.enforced and not promised.why_not else "None",
-            topology_manager_policy=_default_awareness(seen),
+            topology_manager_policy=_default_awareness(snapshot),
         ),
         reserved={name: str(amount) for name, amount in sorted(reserved.items())} or None,
-        zones=(*found, *(zones.part_zones(seen.topology.cpus) if parts else ())),
+        zones=(*found, *(zones.part_zones(snapshot.topology.cpus) if parts else ())),
         attributes={keys.CRANE_RESERVED_CPUS: str(promised.reserved)},
     )
 
 
-def _default_awareness(seen: Snapshot) -> str:
+def _default_awareness(snapshot: Snapshot) -> str:
     """For pods that do not say: the Node's label."""
-    label = (seen.node.labels if seen.node else {}).get(keys.CRANE_TOPOLOGY_AWARENESS)
+    label = (snapshot.node.labels if snapshot.node else {}).get(keys.CRANE_TOPOLOGY_AWARENESS)
     return "None" if boolean(label) is False else crane.SINGLE_NUMA
 
 
@@ -63,9 +63,9 @@ class CraneTopologyReport(BackgroundReport[TopologyObject]):
         super().__init__(api, node_name)
         self._parts = parts
 
-    def wanted(self, seen: Snapshot) -> TopologyObject:
+    def wanted(self, snapshot: Snapshot) -> TopologyObject:
         """The object of `topology`."""
-        return topology(seen, parts=self._parts)
+        return topology(snapshot, parts=self._parts)
 
     def fresh(self, wanted: TopologyObject, owner: objects.NodeObject) -> dict[str, Any]:
         """The wanted object, with its metadata."""

@@ -25,9 +25,9 @@ API_VERSION = "slo.koordinator.sh/v1alpha1"
 _PREDICTED = ("prodReclaimableMetric", "prodPeakMetric")
 
 
-def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
+def status(snapshot: Snapshot, *, wall: float) -> dict[str, Any] | None:
     """The status that the means of use give; None while there are none."""
-    usage = seen.average
+    usage = snapshot.average
     if usage.node is None:
         return None
     system = _rest(usage.node, [*usage.pods.values(), *usage.host_apps.values()])
@@ -36,22 +36,22 @@ def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
         "nodeMetric": {
             "nodeUsage": _resources(usage.node),
             "systemUsage": _resources(system),
-            "aggregatedNodeUsages": _windows(seen, "node"),
-            "aggregatedSystemUsages": _windows(seen, "system"),
-            "numaUsages": _by_numa(seen, system) or None,
+            "aggregatedNodeUsages": _windows(snapshot, "node"),
+            "aggregatedSystemUsages": _windows(snapshot, "system"),
+            "numaUsages": _by_numa(snapshot, system) or None,
         },
-        "podsMetric": list(_pods(seen)),
-        "hostApplicationMetric": list(_hosts(seen)),
-        **_predicted(seen),
+        "podsMetric": list(_pods(snapshot)),
+        "hostApplicationMetric": list(_hosts(snapshot)),
+        **_predicted(snapshot),
     }
 
 
-def _predicted(seen: Snapshot) -> dict[str, Any]:
+def _predicted(snapshot: Snapshot) -> dict[str, Any]:
     """Requests that prod pods are not expected to use, and those they are; null removes koordlet's."""
-    if not has_node(seen):
+    if not has_node(snapshot):
         return dict.fromkeys(_PREDICTED)
-    offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))
-    found = prediction.reclaimable(prediction=seen.prediction, pods=seen.pods, offered=offered)
+    offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
+    found = prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
     if found is None:
         return dict.fromkeys(_PREDICTED)
     return dict(zip(_PREDICTED, ({"resource": _resources(use)} for use in (found.least, found.peak)), strict=True))
@@ -77,10 +77,11 @@ def fresh(node: objects.NodeObject, colocation: Colocation) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "NodeMetric", "metadata": metadata, "spec": spec(colocation)}
 
 
-def _windows(seen: Snapshot, part: str) -> list[dict[str, Any]]:
+def _windows(snapshot: Snapshot, part: str) -> list[dict[str, Any]]:
     """Mean and percentiles by duration; without numbers until samples cover half of it."""
     return [
-        {"usage": _spread(getattr(each, part)), "duration": duration.show(each.length_ns)} for each in seen.node_windows
+        {"usage": _spread(getattr(each, part)), "duration": duration.show(each.length_ns)}
+        for each in snapshot.node_windows
     ]
 
 
@@ -91,10 +92,10 @@ def _spread(spread: Spread | None) -> dict[str, Any]:
     return {name: _resources(use) for name, use in uses.items()}
 
 
-def _by_numa(seen: Snapshot, system: Use) -> list[dict[str, Any]]:
-    cpus = measured.system_cpu_by_numa(system.cpu, {numa: each.node.cpu for numa, each in seen.numa_use.items()})
+def _by_numa(snapshot: Snapshot, system: Use) -> list[dict[str, Any]]:
+    cpus = measured.system_cpu_by_numa(system.cpu, {numa: each.node.cpu for numa, each in snapshot.numa_use.items()})
     found: list[dict[str, Any]] = []
-    for numa, each in seen.numa_use.items():
+    for numa, each in snapshot.numa_use.items():
         entry: dict[str, Any] = {"numaNodeID": numa, "nodeUsage": _resources(each.node)}
         if each.system_memory is not None:
             entry["systemUsage"] = _resources(Use(cpus[numa], each.system_memory))
@@ -102,17 +103,17 @@ def _by_numa(seen: Snapshot, system: Use) -> list[dict[str, Any]]:
     return found
 
 
-def _pods(seen: Snapshot) -> Iterator[dict[str, Any]]:
-    for pod in sorted(seen.pods, key=lambda pod: (pod.namespace, pod.name)):
-        use = seen.average.pods.get(pod.uid)
+def _pods(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    for pod in sorted(snapshot.pods, key=lambda pod: (pod.namespace, pod.name)):
+        use = snapshot.average.pods.get(pod.uid)
         if use is not None:
             classes = {"priority": str(pod.priority_class), "qos": str(pod.qos_class)}
             yield {"name": pod.name, "namespace": pod.namespace, "podUsage": _resources(use), **classes}
 
 
-def _hosts(seen: Snapshot) -> Iterator[dict[str, Any]]:
-    for app in sorted(seen.slo.host_applications, key=lambda app: app.name):
-        use = seen.average.host_apps.get(app.name)
+def _hosts(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    for app in sorted(snapshot.slo.host_applications, key=lambda app: app.name):
+        use = snapshot.average.host_apps.get(app.name)
         if use is not None:
             yield {
                 "name": app.name,

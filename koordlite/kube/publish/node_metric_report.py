@@ -74,27 +74,29 @@ class NodeMetricReport(BackgroundWriter):
         return (Problem(f"nodemetric/{self._name}", "status", "", self.error, do),)
 
     def observe(
-        self, seen: Snapshot, *, monotonic: float, wall: float, node: Callable[[], objects.NodeObject | None]
+        self, snapshot: Snapshot, *, monotonic: float, wall: float, node: Callable[[], objects.NodeObject | None]
     ) -> None:
         """Report this picture when it is time. `node` gives the object that owns a new NodeMetric."""
-        every = max(LEAST_SECONDS, self._every_seconds or settings.collect_policy(seen.slo.colocation).report_seconds)
+        every = max(
+            LEAST_SECONDS, self._every_seconds or settings.collect_policy(snapshot.slo.colocation).report_seconds
+        )
         if self._last == float("-inf"):
             self._last = monotonic
         if monotonic - self._last < every:
             return
         self._last = monotonic
-        report = self.report(seen, wall=wall, node=node())
+        report = self.report(snapshot, wall=wall, node=node())
         if report is not None:
             self.send(report)
 
-    def report(self, seen: Snapshot, *, wall: float, node: objects.NodeObject | None) -> Report | None:
+    def report(self, snapshot: Snapshot, *, wall: float, node: objects.NodeObject | None) -> Report | None:
         """The report of this picture; None while nothing has been measured."""
-        status = node_metric.status(seen, wall=wall)
+        status = node_metric.status(snapshot, wall=wall)
         if status is None:
             return None
         if not self._create:
             return Report(status)
-        colocation = seen.slo.colocation
+        colocation = snapshot.slo.colocation
         spec = node_metric.spec(colocation)
         if node is None:
             return Report(status, spec, why_not=_NO_NODE)

@@ -21,40 +21,40 @@ from koordlite.model.wire.numatopology import (
 )
 
 
-def spec(seen: Snapshot) -> NumatopologySpec:
+def spec(snapshot: Snapshot) -> NumatopologySpec:
     """The node by the picture. Source: Volcano's resource-exporter.
 
     Free are all CPUs that no container has to itself, reserved ones among them, as in kubelet's shared pool.
     """
-    kubelet, by_uid = seen.kubelet, {pod.uid: pod for pod in seen.pods}
+    kubelet, by_uid = snapshot.kubelet, {pod.uid: pod for pod in snapshot.pods}
     held = [pod for pod in kubelet.pod_cpus if pod.uid not in by_uid or by_uid[pod.uid].active]
-    free = seen.topology.cpuset - union(pod.cpus for pod in held)
+    free = snapshot.topology.cpuset - union(pod.cpus for pod in held)
     return NumatopologySpec(
         policies={
             numatopology.CPU_POLICY: kubelet.cpu_manager_policy or "none",
             numatopology.TOPOLOGY_POLICY: kubelet.topology_manager_policy or "none",
         },
-        res_reserved={"cpu": _reserved(seen)},
-        numares={"cpu": ResourceInfo(allocatable=str(free), capacity=len(seen.topology.cpus))},
+        res_reserved={"cpu": _reserved(snapshot)},
+        numares={"cpu": ResourceInfo(allocatable=str(free), capacity=len(snapshot.topology.cpus))},
         cpu_detail={
-            str(cpu.id): CPUInfo(numa=cpu.node, socket=cpu.socket, core=cpu.core) for cpu in seen.topology.cpus
+            str(cpu.id): CPUInfo(numa=cpu.node, socket=cpu.socket, core=cpu.core) for cpu in snapshot.topology.cpus
         },
-        pod_allocations=tuple(_allocation(seen, pod) for pod in sorted(held, key=lambda pod: pod.uid)) or None,
+        pod_allocations=tuple(_allocation(snapshot, pod) for pod in sorted(held, key=lambda pod: pod.uid)) or None,
     )
 
 
-def _reserved(seen: Snapshot) -> str:
+def _reserved(snapshot: Snapshot) -> str:
     """Kubelet's reserved CPU: the listed CPUs under the static policy, else capacity − allocatable of the Node."""
-    if seen.kubelet.reserved_cpus or seen.node is None:
-        return str(len(seen.kubelet.reserved_cpus))
+    if snapshot.kubelet.reserved_cpus or snapshot.node is None:
+        return str(len(snapshot.kubelet.reserved_cpus))
     nothing = Quantity(0)
-    capacity = seen.node.capacity.get("cpu", nothing)
-    allocatable = seen.notes.kubelet_allocatable(seen.node).get("cpu", capacity)
+    capacity = snapshot.node.capacity.get("cpu", nothing)
+    allocatable = snapshot.notes.kubelet_allocatable(snapshot.node).get("cpu", capacity)
     return str(Quantity(max(0, capacity.nano - allocatable.nano)))
 
 
-def _allocation(seen: Snapshot, held: PodCPUs) -> PodAllocation:
-    pod = next((pod for pod in seen.pods if pod.uid == held.uid), None)
+def _allocation(snapshot: Snapshot, held: PodCPUs) -> PodAllocation:
+    pod = next((pod for pod in snapshot.pods if pod.uid == held.uid), None)
     containers: list[tuple[str, CPUSet]] = sorted(held.containers.items())
     return PodAllocation(
         uid=held.uid,
@@ -74,9 +74,9 @@ class NumatopologyReport(BackgroundReport[NumatopologySpec]):
     resource = "numatopologies.nodeinfo.volcano.sh"
     no_kind = "install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off"
 
-    def wanted(self, seen: Snapshot) -> NumatopologySpec:
+    def wanted(self, snapshot: Snapshot) -> NumatopologySpec:
         """The object of `spec`."""
-        return spec(seen)
+        return spec(snapshot)
 
     def fresh(self, wanted: NumatopologySpec, owner: objects.NodeObject) -> dict[str, Any]:
         """The spec, with its metadata."""

@@ -59,24 +59,24 @@ def document(name: str, tick: Tick) -> dict[str, Any]:
 
 
 def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:
-    seen = tick.picture
-    if seen is None:
+    snapshot = tick.picture
+    if snapshot is None:
         raise ValueError("there is no picture of the node yet")
-    found = [pod for pod in seen.pods if name in (pod.key, pod.name)]
+    found = [pod for pod in snapshot.pods if name in (pod.key, pod.name)]
     if len(found) != 1:
-        raise ValueError(_which(name, seen, found))
+        raise ValueError(_which(name, snapshot, found))
     (pod,) = found
-    placed = [each for each in placements.containers(seen) if each.uid == pod.uid]
-    policy = [*_plugin(pod), *_policy(seen, pod, tick.modes)]
-    checks = [*_asks(pod), *policy, *_constraints(pod), *_space(seen, pod)]
+    placed = [each for each in placements.containers(snapshot) if each.uid == pod.uid]
+    policy = [*_plugin(pod), *_policy(snapshot, pod, tick.modes)]
+    checks = [*_asks(pod), *policy, *_constraints(pod), *_space(snapshot, pod)]
     checks += _together(pod, tick)
-    return pod, [*checks, *_stands(seen, pod, placed), *_broken(seen, pod, placed)]
+    return pod, [*checks, *_stands(snapshot, pod, placed), *_broken(snapshot, pod, placed)]
 
 
-def _which(name: str, seen: Snapshot, found: Sequence[Pod]) -> str:
+def _which(name: str, snapshot: Snapshot, found: Sequence[Pod]) -> str:
     if len(found) > 1:
         return f"{len(found)} pods here are called {name!r}: {', '.join(pod.key for pod in found)}"
-    present = sorted(pod.key for pod in seen.pods)
+    present = sorted(pod.key for pod in snapshot.pods)
     more = f" and {len(present) - _MOST_PODS} more" if len(present) > _MOST_PODS else ""
     return f"there is no pod {name!r} on this node; its pods: {', '.join(present[:_MOST_PODS]) or 'none'}{more}"
 
@@ -119,9 +119,9 @@ def _plugin(pod: Pod) -> Iterator[Check]:
         )
 
 
-def _policy(seen: Snapshot, pod: Pod, modes: Mapping[str, str]) -> Iterator[Check]:
+def _policy(snapshot: Snapshot, pod: Pod, modes: Mapping[str, str]) -> Iterator[Check]:
     """First cause: nothing on this node aligns."""
-    kubelet = seen.kubelet
+    kubelet = snapshot.kubelet
     manager, topology = kubelet.cpu_manager_policy or "unknown", kubelet.topology_manager_policy or "unknown"
     said = f"kubelet's CPU manager is {manager}, its topology manager {topology} ({kubelet.topology_manager_scope})"
     if _by_scheduler(pod):
@@ -157,12 +157,12 @@ def _constraints(pod: Pod) -> Iterator[Check]:
         )
 
 
-def _space(seen: Snapshot, pod: Pod) -> Iterator[Check]:
+def _space(snapshot: Snapshot, pod: Pod) -> Iterator[Check]:
     """Third cause: no NUMA node has what it asks for."""
     wanted = {name: amount for name, amount in pod.requests.items() if amount.nano and name in ("cpu", "memory")}
     if not wanted:
         return
-    zones = zone_report.without_pod(seen, pod)
+    zones = zone_report.without_pod(snapshot, pod)
     fits = [at for at, zone in zones.items() if all(_left(zone, name) >= amount for name, amount in wanted.items())]
     asked = ", ".join(_amount(name, amount) for name, amount in wanted.items())
     have = "; ".join(
@@ -173,7 +173,7 @@ def _space(seen: Snapshot, pod: Pod) -> Iterator[Check]:
         yield Check("ok", "space", f"it asks for {asked}; without it NUMA {nodes} would have that ({have})")
     else:
         yield Check("cause", "space", f"it asks for {asked}; without it no single NUMA node has that ({have})")
-        yield _several(seen.slo.numa_policy)
+        yield _several(snapshot.slo.numa_policy)
 
 
 def _several(policies: NUMAPolicy) -> Check:
@@ -193,21 +193,21 @@ def _amount(name: str, amount: Quantity) -> str:
     return f"{units.cores(amount.milli)} CPU" if name == "cpu" else units.size(amount.value)
 
 
-def _stands(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
+def _stands(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
     """CPUs and NUMA nodes it runs on."""
     if not pod.active:
         why = f"it is {pod.phase}; a pod that kubelet could not align is Failed with reason TopologyAffinityError"
         yield Check("note", "runs", why)
         return
-    groups = seen.places.get(pod.uid)
+    groups = snapshot.places.get(pod.uid)
     for name, group in groups.containers.items() if groups else ():
-        cgroup = seen.cgroups.get(group)
+        cgroup = snapshot.cgroups.get(group)
         cpus = cgroup.effective if cgroup else None
         if cpus is None:
             continue
-        used_nodes = sorted(seen.topology.numa_of(cpus))
-        nodes = ", ".join(map(str, used_nodes)) + _apart(seen, used_nodes)
-        used = seen.memory_places.get(group)
+        used_nodes = sorted(snapshot.topology.numa_of(cpus))
+        nodes = ", ".join(map(str, used_nodes)) + _apart(snapshot, used_nodes)
+        used = snapshot.memory_places.get(group)
         memory = "; memory " + ", ".join(f"NUMA {at} {units.size(n)}" for at, n in used.used.items()) if used else ""
         promised = next((each for each in placed if each.container == name and each.source != "none"), None)
         by = f", promised by {promised.source}: {promised.promised_cpus or 'no CPUs'}" if promised else ", no promise"
@@ -221,16 +221,16 @@ def _together(pod: Pod, tick: Tick) -> Iterator[Check]:
             yield Check("note", "together", sentence(decision))
 
 
-def _apart(seen: Snapshot, nodes: Sequence[int]) -> str:
-    costs = {each.id: dict(each.distances) for each in seen.topology.nodes if each.distances}
+def _apart(snapshot: Snapshot, nodes: Sequence[int]) -> str:
+    costs = {each.id: dict(each.distances) for each in snapshot.topology.nodes if each.distances}
     if len(nodes) < 2 or not costs:
         return ""
     return f", mean distance {score.distance(nodes, costs) / len(nodes) ** 2:.1f}"
 
 
-def _broken(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
+def _broken(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
     """Promises that do not hold."""
-    wrong = list(placements.of_pod(seen, pod, placed)) if pod.active and not pod.deleting else []
+    wrong = list(placements.of_pod(snapshot, pod, placed)) if pod.active and not pod.deleting else []
     for each in wrong:
         facts = ", ".join(f"{name} {value}" for name, value in each.evidence.items())
         yield Check("cause", "violation", f"{each.container}: {each.reason} ({each.severity}): {facts}")

@@ -42,11 +42,11 @@ NAMES = frozenset((*FIELDS, *(field for fields in FIELDS.values() for field in f
 _SETTINGS = {path: name for name, paths in system_settings.PATHS.items() for path in paths}
 
 
-def groups(seen: Snapshot | None) -> dict[str, str]:
+def groups(snapshot: Snapshot | None) -> dict[str, str]:
     """Cgroup by pod, `namespace/name`, of the pods that have one."""
-    if seen is None:
+    if snapshot is None:
         return {}
-    placed = ((pod, seen.places.get(pod.uid)) for pod in seen.pods)
+    placed = ((pod, snapshot.places.get(pod.uid)) for pod in snapshot.pods)
     return {pod.key: place.group for pod, place in placed if place}
 
 
@@ -110,25 +110,25 @@ MAX_PODS = 20
 _ABOVE = re.compile(r"^(?:kubepods/)?(?:(?:guaranteed|burstable|besteffort)/)?", re.IGNORECASE)
 
 
-def spellings(path: str, seen: Snapshot | None) -> tuple[str, ...]:
+def spellings(path: str, snapshot: Snapshot | None) -> tuple[str, ...]:
     """Paths that mean the same as `path` on this node; none where it calls nothing by a short name."""
     folder, name = split(path)
-    if seen is None or not folder:
+    if snapshot is None or not folder:
         return ()
     called = dict.fromkeys([folder, folder.removeprefix("kubepods/"), _ABOVE.sub("", folder)])
-    found = [*_classes(called, seen.layout), *_workloads(called, seen)]
+    found = [*_classes(called, snapshot.layout), *_workloads(called, snapshot)]
     return tuple(dict.fromkeys(f"{each}/{name}" for each in found))
 
 
-def check(path: str, seen: Snapshot) -> None:
+def check(path: str, snapshot: Snapshot) -> None:
     """ValueError when `path` calls something by a name that nothing on this node has."""
     folder, name = split(path)
     if path.startswith("/"):
         return
     if not folder and name not in NAMES:
         raise ValueError(f"there is no file {name!r} that a strategy may ask for; name {CAN_BE}")
-    if folder and not spellings(path, seen) and not _is_group(folder, seen):
-        raise ValueError(f"nothing on this node is called {folder!r}; name {CAN_BE}; its pods: {_pods(seen)}")
+    if folder and not spellings(path, snapshot) and not _is_group(folder, snapshot):
+        raise ValueError(f"nothing on this node is called {folder!r}; name {CAN_BE}; its pods: {_pods(snapshot)}")
 
 
 def _classes(called: dict[str, None], layout: Layout) -> Iterator[str]:
@@ -141,13 +141,13 @@ def _classes(called: dict[str, None], layout: Layout) -> Iterator[str]:
     yield from (groups[each.lower()] for each in called if each.lower() in groups)
 
 
-def _workloads(called: dict[str, None], seen: Snapshot) -> Iterator[str]:
+def _workloads(called: dict[str, None], snapshot: Snapshot) -> Iterator[str]:
     """A pod by its key, which stands for its group and those below; a container by its group."""
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         names = _pod_names(pod)
         if not called.keys().isdisjoint(names):
             yield pod.key
-        place = seen.places.get(pod.uid)
+        place = snapshot.places.get(pod.uid)
         for container, group in place.containers.items() if place else ():
             short = {container, group.rpartition("/")[2], _id(group), *(f"{name}/{container}" for name in names)}
             if not called.keys().isdisjoint(short):
@@ -164,13 +164,13 @@ def _id(group: str) -> str:
     return name.removesuffix(".scope").rpartition("-")[2] if name.endswith(".scope") else name
 
 
-def _is_group(folder: str, seen: Snapshot) -> bool:
+def _is_group(folder: str, snapshot: Snapshot) -> bool:
     """A group of the picture, or the end of its path; kernel settings and resctrl have names of their own."""
-    known = (*seen.cgroups, "system", "resctrl", *(f"resctrl/{name}" for name in seen.resctrl.groups))
+    known = (*snapshot.cgroups, "system", "resctrl", *(f"resctrl/{name}" for name in snapshot.resctrl.groups))
     return any(f"/{group}".endswith(f"/{folder}") for group in known)
 
 
-def _pods(seen: Snapshot) -> str:
-    present = sorted(pod.key for pod in seen.pods)
+def _pods(snapshot: Snapshot) -> str:
+    present = sorted(pod.key for pod in snapshot.pods)
     more = f" and {len(present) - MAX_PODS} more" if len(present) > MAX_PODS else ""
     return f"{', '.join(present[:MAX_PODS])}{more}" if present else "none"

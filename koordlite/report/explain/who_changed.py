@@ -27,14 +27,14 @@ class Mark(msgspec.Struct, frozen=True):
     used: Mapping[str, int]
 
 
-def mark(decision: Decision, seen: Snapshot | None) -> Mark | None:
+def mark(decision: Decision, snapshot: Snapshot | None) -> Mark | None:
     """None where the decision does not depend on the use of pods, or has no number."""
     resource = _resource(decision)
-    if seen is None or not resource:
+    if snapshot is None or not resource:
         return None
     limit, result = decision.outcome, decision.evidence.get("result")
     amount = limit.limit_milli if isinstance(limit, CPULimit) else result
-    return Mark(amount, _used(decision, seen, resource)) if isinstance(amount, int) else None
+    return Mark(amount, _used(decision, snapshot, resource)) if isinstance(amount, int) else None
 
 
 def because(decision: Decision, before: Mark, now: Mark) -> str:
@@ -81,8 +81,8 @@ def _others(rest: Sequence[int]) -> str:
     return "1 other" if len(rest) == 1 else f"{len(rest)} others"
 
 
-def _used(decision: Decision, seen: Snapshot, resource: str) -> Mapping[str, int]:
-    return _by_name(seen, seen.average if decision.strategy in _AVERAGED else seen.usage, resource)
+def _used(decision: Decision, snapshot: Snapshot, resource: str) -> Mapping[str, int]:
+    return _by_name(snapshot, snapshot.average if decision.strategy in _AVERAGED else snapshot.usage, resource)
 
 
 def _resource(decision: Decision) -> str:
@@ -93,11 +93,11 @@ def _resource(decision: Decision) -> str:
     return ""
 
 
-def _by_name(seen: Snapshot, usage: Usage, resource: str) -> Mapping[str, int]:
+def _by_name(snapshot: Snapshot, usage: Usage, resource: str) -> Mapping[str, int]:
     """Use of all that is not best effort, by the name people know."""
     used = {
         f"{pod.namespace}/{pod.name}": usage.pods[pod.uid]
-        for pod in seen.pods
+        for pod in snapshot.pods
         if pod.uid in usage.pods and not pod.is_best_effort
     }
     used |= {f"host application {name}": use for name, use in usage.host_apps.items()}

@@ -13,11 +13,11 @@ _SAID_ELSEWHERE = frozenset({"slo"})
 """`explain config` has the settings, with their origins."""
 
 
-def document(seen: Snapshot | None) -> dict[str, Any] | None:
+def document(snapshot: Snapshot | None) -> dict[str, Any] | None:
     """Every part of the picture under its name; None where there was none. Keys of several parts are joined by `/`."""
-    if seen is None:
+    if snapshot is None:
         return None
-    fields = {name: getattr(seen, name) for name in Snapshot.__dataclass_fields__ if name not in _SAID_ELSEWHERE}
+    fields = {name: getattr(snapshot, name) for name in Snapshot.__dataclass_fields__ if name not in _SAID_ELSEWHERE}
     return {_camel(name): _plain(value) for name, value in fields.items()}
 
 

@@ -41,9 +41,9 @@ class EventMetrics(Collector):
         """Count what happened in `tick`."""
         with self._lock:
             self._node = tick.node or self._node
-            seen = tick.picture
-            self._cpu[bool(seen and seen.topology.cpus)] += 1
-            self._numa[bool(seen and seen.topology.nodes)] += 1
+            snapshot = tick.picture
+            self._cpu[bool(snapshot and snapshot.topology.cpus)] += 1
+            self._numa[bool(snapshot and snapshot.topology.nodes)] += 1
             for step in tick.applied:
                 if step.ok and step.place.kind is eviction.PLACE:
                     namespace, name, _ = step.place.parts

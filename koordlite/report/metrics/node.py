@@ -33,22 +33,22 @@ _OFFERED = {
 }
 
 
-def families(seen: Snapshot, tick: Tick) -> Iterator[Metric]:
+def families(snapshot: Snapshot, tick: Tick) -> Iterator[Metric]:
     """All families; no series for what is not known yet."""
     node = tick.node
-    average = seen.average
+    average = snapshot.average
     if average.node is not None:
         rest = allocatable.system_use(
             node=average.node, pods=average.pods.values(), host_apps=average.host_apps.values()
         )
         yield gauge("koordlet_node_metric_node_usage", "Mean use of the node", _USE, _use(node, average.node))
         yield gauge("koordlet_node_metric_system_usage", "Mean use beside pods", _USE, _use(node, rest))
-        system = _system_by_numa(seen, node, rest.cpu)
+        system = _system_by_numa(snapshot, node, rest.cpu)
         yield gauge("koordlet_node_metric_numa_system_usage", "Mean use beside pods on a NUMA node", _NUMA_USE, system)
     meaning = "Use of a NUMA node: mean, as in a NodeMetric, or memory at this moment"
-    yield gauge("koordlet_node_metric_numa_node_usage", meaning, _NUMA_USE, _by_numa(seen, node))
+    yield gauge("koordlet_node_metric_numa_node_usage", meaning, _NUMA_USE, _by_numa(snapshot, node))
     meaning = "Use of a process group outside Kubernetes: cores, bytes"
-    yield gauge("koordlet_host_application_resource_usage", meaning, _HOST, _hosts(seen, node))
+    yield gauge("koordlet_host_application_resource_usage", meaning, _HOST, _hosts(snapshot, node))
 
 
 def offer(tick: Tick) -> Metric:
@@ -56,19 +56,19 @@ def offer(tick: Tick) -> Metric:
     return gauge("koordlet_node_resource_allocatable", "What pods may request", _USE, _offered(tick))
 
 
-def predicted(seen: Snapshot, node: str) -> Iterator[Metric]:
+def predicted(snapshot: Snapshot, node: str) -> Iterator[Metric]:
     """Requests of prod pods that they are not expected to use; without series while nothing is predicted."""
     found = None
-    if has_node(seen):
-        offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))
-        found = prediction.reclaimable(prediction=seen.prediction, pods=seen.pods, offered=offered)
+    if has_node(snapshot):
+        offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
+        found = prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
     by_name = {} if found is None else _predictors(found)
     spare, peaks = ([(name, each[which]) for name, each in by_name.items()] for which in (0, 1))
     meaning = "What prod pods requested and are not expected to use: cores, bytes"
     yield gauge("koordlet_node_predicted_resource_reclaimable", meaning, _PREDICTOR, _each(node, spare))
     meaning = "What prod pods and the system are expected to need: cores, bytes"
     yield gauge("koordlet_node_predicted_resource_peak", meaning, _PREDICTOR, _each(node, peaks))
-    known = [] if seen.prediction is None else [([node, str(PriorityClass.PROD)], float(found is None))]
+    known = [] if snapshot.prediction is None else [([node, str(PriorityClass.PROD)], float(found is None))]
     meaning = "1 while too little is known to predict, else 0"
     yield gauge("koordlet_node_resource_priority_reclaimable_status", meaning, ("node", "priority"), known)
     offered_again = [] if found is None else [(str(PriorityClass.PROD), found.least)]
@@ -111,18 +111,18 @@ def _use(node: str, use: Use) -> Iterator[Sample]:
     yield [node, "memory", "byte"], use.memory
 
 
-def _by_numa(seen: Snapshot, node: str) -> Iterator[Sample]:
-    for numa, each in seen.numa_use.items():
+def _by_numa(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+    for numa, each in snapshot.numa_use.items():
         yield from _numa_use(node, numa, each.node)
-    if not seen.numa_use:
-        for numa, used in seen.numa_memory.get("", {}).items():
+    if not snapshot.numa_use:
+        for numa, used in snapshot.numa_memory.get("", {}).items():
             yield [node, str(numa), "memory", "byte"], used
 
 
-def _system_by_numa(seen: Snapshot, node: str, cpu: int) -> Iterator[Sample]:
+def _system_by_numa(snapshot: Snapshot, node: str, cpu: int) -> Iterator[Sample]:
     """`cpu` is what the system uses on all NUMA nodes. As in a NodeMetric, it is divided as all use is."""
-    shares = measured.system_cpu_by_numa(cpu, {numa: each.node.cpu for numa, each in seen.numa_use.items()})
-    for numa, each in seen.numa_use.items():
+    shares = measured.system_cpu_by_numa(cpu, {numa: each.node.cpu for numa, each in snapshot.numa_use.items()})
+    for numa, each in snapshot.numa_use.items():
         if each.system_memory is not None:
             yield from _numa_use(node, numa, Use(shares[numa], each.system_memory))
 
@@ -132,9 +132,9 @@ def _numa_use(node: str, numa: int, use: Use) -> Iterator[Sample]:
     yield [node, str(numa), "memory", "byte"], use.memory
 
 
-def _hosts(seen: Snapshot, node: str) -> Iterator[Sample]:
-    for app in seen.slo.host_applications:
-        use = seen.usage.host_apps.get(app.name)
+def _hosts(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+    for app in snapshot.slo.host_applications:
+        use = snapshot.usage.host_apps.get(app.name)
         if use is not None:
             classes = [str(app.priority), str(app.qos)]
             yield [node, app.name, "cpu", *classes], use.cpu / 1000

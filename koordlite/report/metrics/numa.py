@@ -44,40 +44,44 @@ class NumaMetrics(Collector):
     @property
     def node(self) -> str:
         """The name of the node in every series."""
-        seen = self.picture
-        return seen.node.name if seen and seen.node else self._node
+        snapshot = self.picture
+        return snapshot.node.name if snapshot and snapshot.node else self._node
 
     def collect(self) -> Iterator[Metric]:
         """All families, `numa_node_cpus_count` first."""
-        seen = self.picture
-        topology = seen.topology if seen else self._topology()
+        snapshot = self.picture
+        topology = snapshot.topology if snapshot else self._topology()
         node = self.node
         counters = self._read(topology)
         yield from _machine(node, topology, counters)
-        if seen:
-            yield from _shares(node, seen)
-            yield from _containers(node, seen)
-            yield _violations(node, seen)
+        if snapshot:
+            yield from _shares(node, snapshot)
+            yield from _containers(node, snapshot)
+            yield _violations(node, snapshot)
         if self.other_names:
-            yield from numa_names.families(node, topology, counters, exclusive=exclusive_cpus(seen), seen=seen)
+            yield from numa_names.families(
+                node, topology, counters, exclusive=exclusive_cpus(snapshot), snapshot=snapshot
+            )
 
 
-def exclusive_cpus(seen: Snapshot | None) -> CPUSet:
+def exclusive_cpus(snapshot: Snapshot | None) -> CPUSet:
     """CPUs that one container has alone: by kubelet, or by a scheduler's annotation for LSE, LSR and Crane's pods."""
-    if seen is None:
+    if snapshot is None:
         return CPUSet()
-    assigned = (p.resource_status.cpuset for p in seen.pods if p.active and p.qos_class in (QoSClass.LSE, QoSClass.LSR))
-    return union([*(held.cpus for held in seen.kubelet.pod_cpus), seen.crane.owned, *assigned])
+    assigned = (
+        p.resource_status.cpuset for p in snapshot.pods if p.active and p.qos_class in (QoSClass.LSE, QoSClass.LSR)
+    )
+    return union([*(held.cpus for held in snapshot.kubelet.pod_cpus), snapshot.crane.owned, *assigned])
 
 
-def reserved_cpus(seen: Snapshot) -> CPUSet:
+def reserved_cpus(snapshot: Snapshot) -> CPUSet:
     """CPUs kept by the Node's annotation and by kubelet's static policy."""
-    return seen.reserved.cpus | seen.kubelet.reserved_cpus
+    return snapshot.reserved.cpus | snapshot.kubelet.reserved_cpus
 
 
-def shared_cpus(seen: Snapshot) -> CPUSet:
+def shared_cpus(snapshot: Snapshot) -> CPUSet:
     """CPUs for pods without any of their own. Kubelet's reserved CPUs are among them unless the Node reserves them."""
-    return seen.topology.cpuset - exclusive_cpus(seen) - seen.reserved.cpus
+    return snapshot.topology.cpuset - exclusive_cpus(snapshot) - snapshot.reserved.cpus
 
 
 def _machine(node: str, topology: Topology, counters: Sequence[NumaCounters]) -> Iterator[Metric]:
@@ -114,13 +118,17 @@ def _read_out(node: str, counters: Sequence[NumaCounters], field: str) -> Iterat
             yield (node, str(each.node)), value
 
 
-def _shares(node: str, seen: Snapshot) -> Iterator[Metric]:
+def _shares(node: str, snapshot: Snapshot) -> Iterator[Metric]:
     for name, meaning, cpus in (
-        ("numa_node_reserved_cpus_count", "CPUs of a NUMA node kept for the system", reserved_cpus(seen)),
-        ("numa_node_shared_pool_cpus_count", "CPUs of a NUMA node for pods without own CPUs", shared_cpus(seen)),
-        ("numa_node_exclusive_cpus_count", "CPUs of a NUMA node that one container has alone", exclusive_cpus(seen)),
+        ("numa_node_reserved_cpus_count", "CPUs of a NUMA node kept for the system", reserved_cpus(snapshot)),
+        ("numa_node_shared_pool_cpus_count", "CPUs of a NUMA node for pods without own CPUs", shared_cpus(snapshot)),
+        (
+            "numa_node_exclusive_cpus_count",
+            "CPUs of a NUMA node that one container has alone",
+            exclusive_cpus(snapshot),
+        ),
     ):
-        yield gauge(name, meaning, _NODE, _counted(node, seen.topology.nodes, cpus))
+        yield gauge(name, meaning, _NODE, _counted(node, snapshot.topology.nodes, cpus))
 
 
 def _counted(node: str, nodes: Sequence[NUMANode], cpus: CPUSet) -> Iterator[Sample]:
@@ -128,16 +136,16 @@ def _counted(node: str, nodes: Sequence[NUMANode], cpus: CPUSet) -> Iterator[Sam
         yield (node, str(each.id)), len(each.cpus & cpus)
 
 
-def _containers(node: str, seen: Snapshot) -> Iterator[Metric]:
+def _containers(node: str, snapshot: Snapshot) -> Iterator[Metric]:
     cpus: list[Sample] = []
     memory: list[Sample] = []
-    for pod in seen.pods:
-        place = seen.places.get(pod.uid) if pod.active else None
+    for pod in snapshot.pods:
+        place = snapshot.places.get(pod.uid) if pod.active else None
         for name, group in place.containers.items() if place else ():
             labels = (node, pod.namespace, pod.name, name)
-            cgroup, held = seen.cgroups.get(group), seen.memory_places.get(group)
+            cgroup, held = snapshot.cgroups.get(group), snapshot.memory_places.get(group)
             if cgroup is not None and cgroup.effective is not None:
-                cpus += [((*labels, str(at.id)), len(at.cpus & cgroup.effective)) for at in seen.topology.nodes]
+                cpus += [((*labels, str(at.id)), len(at.cpus & cgroup.effective)) for at in snapshot.topology.nodes]
             memory += [((*labels, str(at)), used) for at, used in held.used.items()] if held else []
     names = ("node", "namespace", "pod", "container", "numa_node")
     yield gauge("numa_container_cpus_count", "CPUs of a NUMA node that a container may use", names, cpus)
@@ -145,9 +153,9 @@ def _containers(node: str, seen: Snapshot) -> Iterator[Metric]:
     yield gauge("numa_container_memory_bytes", meaning, names, memory)
 
 
-def _violations(node: str, seen: Snapshot) -> Metric:
+def _violations(node: str, snapshot: Snapshot) -> Metric:
     found = collections.Counter(
-        (node, pod.namespace, pod.name, wrong.reason) for pod, wrong in placements.violations(seen)
+        (node, pod.namespace, pod.name, wrong.reason) for pod, wrong in placements.violations(snapshot)
     )
     names = ("node", "namespace", "pod", "code")
     return gauge("numa_pod_violation", "Promises about a pod's placement that do not hold", names, found.items())

@@ -20,14 +20,14 @@ _MIB = 2**20
 
 
 def families(
-    node: str, topology: Topology, counters: Sequence[NumaCounters], *, exclusive: CPUSet, seen: Snapshot | None
+    node: str, topology: Topology, counters: Sequence[NumaCounters], *, exclusive: CPUSet, snapshot: Snapshot | None
 ) -> Iterator[Metric]:
     """All of them; devices only with a picture that has them."""
     has = [(each.id, len(each.cpus), len(each.cpus & exclusive)) for each in topology.nodes]
     yield gauge("numainfo_node_count", "NUMA nodes", ("node",), [((node,), len(has))])
     cores = [((node, _padded(at), kind), n) for at, all_, own in has for kind, n in _both(all_, own)]
     yield gauge("numainfo_core_count", "CPUs of a NUMA node", ("node", "numanode", "type"), cores)
-    devices = list(_devices(node, seen)) if seen else []
+    devices = list(_devices(node, snapshot)) if snapshot else []
     labels = ("node", "numanode", "type", "resource")
     yield gauge("numainfo_pcidevice_count", "Devices of a NUMA node", labels, devices)
     yield gauge("numa_cpu_used", "CPUs one container has alone", ("numa",), [((str(at),), own) for at, _, own in has])
@@ -54,9 +54,9 @@ def _proposed(node: str, has: Sequence[tuple[int, int, int]], counters: Sequence
         yield gauge(f"node_numatopology_{name}", meaning, labels, known)
 
 
-def _devices(node: str, seen: Snapshot) -> Iterator[Sample]:
+def _devices(node: str, snapshot: Snapshot) -> Iterator[Sample]:
     """Devices of kubelet's plugins by NUMA node: all, and those that containers have."""
-    resources = seen.kubelet.resources
+    resources = snapshot.kubelet.resources
     if resources is None:
         return
     held = [devices for pod in resources.pods for given in pod.containers.values() for devices in given.devices]

@@ -36,34 +36,34 @@ _PSI_WORDS = {"cpu": "cpu", "memory": "mem", "io": "io"}
 _MEANS = ("avg10", "avg60", "avg300")
 
 
-def families(seen: Snapshot, node: str, *, longer_psi: bool = False) -> Iterator[Metric]:
+def families(snapshot: Snapshot, node: str, *, longer_psi: bool = False) -> Iterator[Metric]:
     """All families; no series for what the kernel does not report or nothing asks for. `longer_psi`: also the means
     over 60 and 300 s."""
-    yield _summary(seen, node, "requests", lambda container: container.requests)
-    yield _summary(seen, node, "limits", lambda container: container.limits)
+    yield _summary(snapshot, node, "requests", lambda container: container.requests)
+    yield _summary(snapshot, node, "limits", lambda container: container.limits)
     means = _MEANS if longer_psi else _MEANS[:1]
     meaning = "Percent of the last 10, 60 or 300 s that the pod waited"
-    yield gauge("koordlet_pod_psi", meaning, _POD_PSI, _pods_waiting(seen, node, means))
+    yield gauge("koordlet_pod_psi", meaning, _POD_PSI, _pods_waiting(snapshot, node, means))
     meaning = "Percent of the last 10, 60 or 300 s that the container waited"
-    yield gauge("koordlet_container_psi", meaning, _CONTAINER_PSI, _containers_waiting(seen, node, means))
+    yield gauge("koordlet_container_psi", meaning, _CONTAINER_PSI, _containers_waiting(snapshot, node, means))
     meaning = "Cycles and instructions of a container in a window of some seconds"
-    yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(seen, node))
+    yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(snapshot, node))
     for name, field in (("burst", "cpu.burst"), ("quota", "cpu.quota")):
         meaning = f"CPU {name} in µs that the agent gave a container"
-        yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(seen, node, field))
+        yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(snapshot, node, field))
     meaning = "Place of a container's processes in the queue of the OOM killer"
-    yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, _oom_scores(seen, node))
+    yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, _oom_scores(snapshot, node))
     meaning = "1 for each cookie of core scheduling that we gave processes of a container"
-    yield gauge("koordlet_container_core_sched_cookie", meaning, _COOKIE, _cookies(seen, node))
+    yield gauge("koordlet_container_core_sched_cookie", meaning, _COOKIE, _cookies(snapshot, node))
 
 
 def _summary(
-    seen: Snapshot, node: str, which: str, amounts: Callable[[ContainerInfo], Mapping[str, Quantity]]
+    snapshot: Snapshot, node: str, which: str, amounts: Callable[[ContainerInfo], Mapping[str, Quantity]]
 ) -> Metric:
     """batch-cpu and mid-cpu count in millicores, memory in bytes: integers both, and so is the label."""
     samples = (
         ([node, resource, "integer", pod.uid, pod.name, pod.namespace, container.id, container.name], amount.value)
-        for pod in seen.pods
+        for pod in snapshot.pods
         for container in pod.containers
         for resource, amount in amounts(container).items()
         if resource in _EXTENDED
@@ -72,16 +72,16 @@ def _summary(
     return gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, samples)
 
 
-def _pods_waiting(seen: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
-    for pod in seen.pods:
-        found = seen.pressure.get(seen.places[pod.uid].group, {}) if pod.uid in seen.places else {}
+def _pods_waiting(snapshot: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
+    for pod in snapshot.pods:
+        found = snapshot.pressure.get(snapshot.places[pod.uid].group, {}) if pod.uid in snapshot.places else {}
         yield from _waiting([node, pod.uid, pod.name, pod.namespace], found, means)
 
 
-def _containers_waiting(seen: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
-    for pod, container, group in _placed(seen):
+def _containers_waiting(snapshot: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
+    for pod, container, group in _placed(snapshot):
         owner = [node, container.id, container.name, pod.uid, pod.name, pod.namespace]
-        yield from _waiting(owner, seen.pressure.get(group, {}), means)
+        yield from _waiting(owner, snapshot.pressure.get(group, {}), means)
 
 
 def _waiting(owner: Sequence[str], found: Mapping[str, Pressure], means: Sequence[str]) -> Iterator[Sample]:
@@ -92,9 +92,9 @@ def _waiting(owner: Sequence[str], found: Mapping[str, Pressure], means: Sequenc
                 yield [*owner, _PSI_WORDS[resource], mean, degree, full], getattr(stall, mean)
 
 
-def _hardware_counts(seen: Snapshot, node: str) -> Iterator[Sample]:
-    for pod, container, group in _placed(seen):
-        counts = seen.hardware_counts.get(group)
+def _hardware_counts(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+    for pod, container, group in _placed(snapshot):
+        counts = snapshot.hardware_counts.get(group)
         if counts is not None:
             owner = [node, container.id, container.name, pod.uid, pod.name, pod.namespace]
             yield [*owner, "cycles"], counts.cycles
@@ -107,39 +107,41 @@ def _degrees(pressure: Pressure) -> Iterator[tuple[str, Stall]]:
         yield "full", pressure.full
 
 
-def _scaled(seen: Snapshot, node: str, field: str) -> Iterator[Sample]:
+def _scaled(snapshot: Snapshot, node: str, field: str) -> Iterator[Sample]:
     """Containers of which the file holds a value of ours."""
-    for pod, container, group in _placed(seen):
-        cgroup = seen.cgroups.get(group)
-        if cgroup is None or cgroup_change.PLACE.place(group, field) not in seen.ours:
+    for pod, container, group in _placed(snapshot):
+        cgroup = snapshot.cgroups.get(group)
+        if cgroup is None or cgroup_change.PLACE.place(group, field) not in snapshot.ours:
             continue
         value = cgroup.quota_us if field == "cpu.quota" else cgroup.values.get(field)
         if value is not None:
             yield [node, pod.namespace, pod.name, container.id, container.name], value
 
 
-def _oom_scores(seen: Snapshot, node: str) -> Iterator[Sample]:
-    for pod, container, group in _placed(seen):
-        processes = seen.oom_scores.get(group, ())
+def _oom_scores(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+    for pod, container, group in _placed(snapshot):
+        processes = snapshot.oom_scores.get(group, ())
         if processes:
             first = min(processes, key=lambda process: process.pid)
             yield [node, pod.name, pod.namespace, pod.uid, container.name], first.oom_score_adj
 
 
-def _cookies(seen: Snapshot, node: str) -> Iterator[Sample]:
-    if seen.core_sched.missing:
+def _cookies(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+    if snapshot.core_sched.missing:
         return
-    places = (place for place in seen.found if place.kind is core_cookie.COOKIE)
+    places = (place for place in snapshot.found if place.kind is core_cookie.COOKIE)
     groups = {core_cookie.cookie_of(place): place.part("core_group") for place in places}
-    for pod, container, group in _placed(seen):
-        for cookie in sorted({task.cookie for task in seen.core_sched.tasks.get(group, ()) if task.cookie in groups}):
+    for pod, container, group in _placed(snapshot):
+        for cookie in sorted(
+            {task.cookie for task in snapshot.core_sched.tasks.get(group, ()) if task.cookie in groups}
+        ):
             owner = [node, pod.name, pod.namespace, pod.uid, container.name, container.id]
             yield [*owner, groups[cookie], str(cookie)], 1
 
 
-def _placed(seen: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:
-    for pod in seen.pods:
-        groups = seen.places[pod.uid].containers if pod.uid in seen.places else {}
+def _placed(snapshot: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:
+    for pod in snapshot.pods:
+        groups = snapshot.places[pod.uid].containers if pod.uid in snapshot.places else {}
         yield from ((pod, c, groups[c.name]) for c in pod.containers if c.name in groups)
 
 

@@ -34,100 +34,104 @@ class AffinityMemory(Memory, frozen=True, kw_only=True):
     """At which count a pod was released."""
 
 
-def ls_pools(seen: Snapshot) -> pools.Pools:
+def ls_pools(snapshot: Snapshot) -> pools.Pools:
     """The CPUs that latency-sensitive pods share, by NUMA node."""
-    return shared_pools(seen)[0]
+    return shared_pools(snapshot)[0]
 
 
-def shared_pools(seen: Snapshot) -> tuple[pools.Pools, pools.Pools]:
+def shared_pools(snapshot: Snapshot) -> tuple[pools.Pools, pools.Pools]:
     """The CPUs that latency-sensitive pods share, and those that best-effort pods share."""
     return pools.shared_pools(
-        cpus=seen.topology.cpus,
-        exclusive=cpuset.union([seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)]),
-        pinned=pools.pinned(seen.pods),
-        reserved=seen.reserved.cpus,
-        system_exclusive=seen.system_qos.exclusive_cpus,
+        cpus=snapshot.topology.cpus,
+        exclusive=cpuset.union([snapshot.crane.owned, *(held.cpus for held in snapshot.kubelet.pod_cpus)]),
+        pinned=pools.pinned(snapshot.pods),
+        reserved=snapshot.reserved.cpus,
+        system_exclusive=snapshot.system_qos.exclusive_cpus,
     )
 
 
-def placed(seen: Snapshot) -> Mapping[str, int]:
+def placed(snapshot: Snapshot) -> Mapping[str, int]:
     """NUMA node by uid of the pods that were placed when the picture was taken.
 
     The first round of a run remembers nothing: then it is what the files hold. Only this strategy narrows the set of
     such a pod to one NUMA node.
     """
-    memory = seen.remembered.get(NAME)
+    memory = snapshot.remembered.get(NAME)
     if isinstance(memory, AffinityMemory):
         return memory.nodes
-    if not seen.affinity.enforced or len(ls_pools(seen)) < 2:
+    if not snapshot.affinity.enforced or len(ls_pools(snapshot)) < 2:
         return {}
-    found = ((pod.uid, _by_files(seen, seen.places[pod.uid])) for pod in seen.pods if pod.uid in seen.places)
-    movable = {pod.uid for pod in seen.pods if not fixed(seen, pod)}
+    found = (
+        (pod.uid, _by_files(snapshot, snapshot.places[pod.uid])) for pod in snapshot.pods if pod.uid in snapshot.places
+    )
+    movable = {pod.uid for pod in snapshot.pods if not fixed(snapshot, pod)}
     return {uid: node for uid, node in found if node is not None and uid in movable}
 
 
-def owns(seen: Snapshot, uid: str) -> bool:
+def owns(snapshot: Snapshot, uid: str) -> bool:
     """Whether `numaAffinity` writes the CPU sets of this pod."""
-    return seen.affinity.enforced and uid in placed(seen)
+    return snapshot.affinity.enforced and uid in placed(snapshot)
 
 
-def _by_files(seen: Snapshot, place: PodGroups) -> int | None:
-    ours = (g for g in place.containers.values() if cgroup_kind.PLACE.place(g, "cpuset.cpus") in seen.ours)
-    held = [cgroup.cpuset for group in ours if (cgroup := seen.cgroups.get(group)) and cgroup.cpuset]
-    nodes = seen.topology.numa_of(cpuset.union(held))
+def _by_files(snapshot: Snapshot, place: PodGroups) -> int | None:
+    ours = (g for g in place.containers.values() if cgroup_kind.PLACE.place(g, "cpuset.cpus") in snapshot.ours)
+    held = [cgroup.cpuset for group in ours if (cgroup := snapshot.cgroups.get(group)) and cgroup.cpuset]
+    nodes = snapshot.topology.numa_of(cpuset.union(held))
     return next(iter(nodes)) if len(nodes) == 1 else None
 
 
-def fixed(seen: Snapshot, pod: Pod) -> str:
+def fixed(snapshot: Snapshot, pod: Pod) -> str:
     """Why the pod is never moved; empty for one that may be."""
-    status, allowed = pod.resource_status, seen.affinity.whitelist
+    status, allowed = pod.resource_status, snapshot.affinity.whitelist
     reasons = (
         (pod.is_best_effort, "it is best effort, which cpuSuppress moves"),
         (pod.qos_class in (QoSClass.LSE, QoSClass.LSR, QoSClass.SYSTEM), f"it is of class {pod.qos_class}"),
         (status.cpuset or (status.numa_nodes and status.numa_cpu), "a scheduler chose its place"),
-        (pod.uid in seen.crane.promises or seen.crane.owns(pod.uid), "Crane's annotations say where it runs"),
+        (pod.uid in snapshot.crane.promises or snapshot.crane.owns(pod.uid), "Crane's annotations say where it runs"),
         (
-            seen.crane.enforced and "cpusetPools" not in seen.crane.placed_by_others,
+            snapshot.crane.enforced and "cpusetPools" not in snapshot.crane.placed_by_others,
             "craneCPUManager writes its CPU set",
         ),
-        (any(held.uid == pod.uid for held in seen.kubelet.pod_cpus), "kubelet gave it CPUs"),
+        (any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus), "kubelet gave it CPUs"),
         (allowed is not None and pod.key not in allowed, "the Whitelist does not name it"),
     )
     return next((why for holds, why in reasons if holds), "")
 
 
-def tied_node(seen: Snapshot, pod: Pod) -> int | None:
+def tied_node(snapshot: Snapshot, pod: Pod) -> int | None:
     """The NUMA node to which others have tied the pod; None where it has none, or several."""
     cpus, status = pod.resource_status.cpuset, pod.resource_status
     if not cpus and status.numa_nodes and status.numa_cpu:
         return status.numa_nodes[0] if len(status.numa_nodes) == 1 else None
-    promise = seen.crane.promises.get(pod.uid)
+    promise = snapshot.crane.promises.get(pod.uid)
     if not cpus and promise:
         cpus = promise.cpus
     if not cpus:
-        cpus = cpuset.union(held.cpus for held in seen.kubelet.pod_cpus if held.uid == pod.uid)
-    nodes = seen.topology.numa_of(cpus)
+        cpus = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid == pod.uid)
+    nodes = snapshot.topology.numa_of(cpus)
     return next(iter(nodes)) if len(nodes) == 1 else None
 
 
-def device_nodes(seen: Snapshot, pod: Pod) -> frozenset[int]:
+def device_nodes(snapshot: Snapshot, pod: Pod) -> frozenset[int]:
     """The NUMA nodes of its devices; empty where it has none, or the machine does not say."""
-    held = (seen.kubelet.devices.get((pod.uid, container.name), ()) for container in pod.containers)
+    held = (snapshot.kubelet.devices.get((pod.uid, container.name), ()) for container in pod.containers)
     return frozenset(device.numa for devices in held for device in devices if device.numa >= 0)
 
 
-def container_cpus(seen: Snapshot, place: PodGroups, pool: CPUSet) -> Mapping[str, CPUSet]:
+def container_cpus(snapshot: Snapshot, place: PodGroups, pool: CPUSet) -> Mapping[str, CPUSet]:
     """By group: what each container, and the sandbox, may have of `pool`, by the group above it and by what was found
     before this strategy wrote."""
-    above = seen.cgroups.get(place.group)
+    above = snapshot.cgroups.get(place.group)
     within = pool & above.effective if above and above.effective else pool
-    return {group: within & (_found(seen, group) or within) for group in (*place.containers.values(), *place.sandboxes)}
+    return {
+        group: within & (_found(snapshot, group) or within) for group in (*place.containers.values(), *place.sandboxes)
+    }
 
 
-def _found(seen: Snapshot, group: str) -> CPUSet | None:
+def _found(snapshot: Snapshot, group: str) -> CPUSet | None:
     """The set that the group had without this agent; None where it had all, or `cpusetPools` has written since."""
-    found = seen.found.get(cgroup_kind.PLACE.place(group, "cpuset.cpus"))
+    found = snapshot.found.get(cgroup_kind.PLACE.place(group, "cpuset.cpus"))
     if found is not None:
         return found.value if found.strategy == NAME and isinstance(found.value, CPUSet) else None
-    cgroup = seen.cgroups.get(group)
+    cgroup = snapshot.cgroups.get(group)
     return cgroup.cpuset if cgroup else None

@@ -21,39 +21,39 @@ CPUS: CgroupField = "cpuset.cpus"
 MEMS: CgroupField = "cpuset.mems"
 
 
-def sets(seen: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
+def sets(snapshot: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
     """The CPUs of each group in `wanted` that has others."""
     for group, cpus in wanted.items():
-        present = seen.cgroups.get(group)
+        present = snapshot.cgroups.get(group)
         if cpus and present is not None and present.cpuset not in (None, cpus):
             yield CgroupChange(group, CPUS, cpus)
 
 
-def mems(seen: Snapshot, uid: str, node: int) -> Iterator[CgroupChange]:
+def mems(snapshot: Snapshot, uid: str, node: int) -> Iterator[CgroupChange]:
     """Memory of that NUMA node alone for each container of the pod."""
-    for group in seen.places[uid].containers.values():
-        present = seen.cgroups.get(group)
+    for group in snapshot.places[uid].containers.values():
+        present = snapshot.cgroups.get(group)
         if present is not None and present.values.get(MEMS) not in (None, 1 << node):
             yield CgroupChange(group, MEMS, 1 << node)
 
 
 def given_back(
-    seen: Snapshot, staying: Mapping[str, Collection[CgroupField]]
+    snapshot: Snapshot, staying: Mapping[str, Collection[CgroupField]]
 ) -> Mapping[str, tuple[CgroupChange, ...]]:
     """By uid: what was found comes back where this strategy wrote, but for the fields in `staying` of a pod. Under
     kubelet's static policy without the CPUs that it has given to other pods since."""
-    owner = {group: uid for uid, place in seen.places.items() for group in place.all}
+    owner = {group: uid for uid, place in snapshot.places.items() for group in place.all}
     back: dict[str, list[CgroupChange]] = defaultdict(list)
-    for place, found in seen.found.items():
+    for place, found in snapshot.found.items():
         if found.strategy != NAME or place.kind is not cgroup_kind.PLACE:
             continue
         group, field = place.part("cgroup"), place.part("field")
         uid = owner.get(group)
-        if uid is None or group not in seen.cgroups or field in staying.get(uid, ()):
+        if uid is None or group not in snapshot.cgroups or field in staying.get(uid, ()):
             continue
         value = found.value
         if isinstance(value, CPUSet):
-            value = value - cpuset.union(held.cpus for held in seen.kubelet.pod_cpus if held.uid != uid) or value
+            value = value - cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != uid) or value
             back[uid].append(CgroupChange(group, CPUS, value, gives_back=True))
         else:
             back[uid].append(CgroupChange(group, MEMS, value, gives_back=True))
@@ -68,7 +68,7 @@ class MemoryRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def memory_stays(
-    seen: Snapshot, pods: Mapping[str, Pod], placed: Mapping[str, int], rule: MemoryRule
+    snapshot: Snapshot, pods: Mapping[str, Pod], placed: Mapping[str, int], rule: MemoryRule
 ) -> dict[str, str]:
     """Why the memory of a placed pod does not follow it, by uid; empty for those whose memory does.
 
@@ -76,27 +76,27 @@ def memory_stays(
     only and that is full, the kernel ends its processes although others have memory.
     """
     stays: dict[str, str] = {}
-    used = seen.numa_memory.get("", {})
-    for node in seen.topology.nodes:
+    used = snapshot.numa_memory.get("", {})
+    for node in snapshot.topology.nodes:
         limits: dict[str, int] = {}
         for uid in (uid for uid, at in placed.items() if at == node.id):
             allowance = limit(pods[uid], "memory")
-            stays[uid] = _why(seen, pods[uid], node.id, rule, limited=allowance is not None, known=node.id in used)
+            stays[uid] = _why(snapshot, pods[uid], node.id, rule, limited=allowance is not None, known=node.id in used)
             if not stays[uid] and allowance is not None:
                 limits[uid] = allowance
         free, reserve = node.memory - used.get(node.id, 0), int(node.memory * rule.reserve_percent / 100)
         # What they have is part of what they may have: while all of it would fit once more, nobody has to look.
         if sum(limits.values()) > free - reserve:
-            fits = rules.memory_fits(_growth(seen, limits), free=free, reserve=reserve)
+            fits = rules.memory_fits(_growth(snapshot, limits), free=free, reserve=reserve)
             stays |= {uid: "less than its limit is free there" for uid in limits if uid not in fits}
     return stays
 
 
-def _growth(seen: Snapshot, limits: Mapping[str, int]) -> list[tuple[str, int, bool]]:
+def _growth(snapshot: Snapshot, limits: Mapping[str, int]) -> list[tuple[str, int, bool]]:
     """By uid what it may still take there, and whether its memory follows already."""
     found = []
     for uid, allowance in limits.items():
-        use, already = seen.usage.pods.get(uid), _has_ours(seen, uid)
+        use, already = snapshot.usage.pods.get(uid), _has_ours(snapshot, uid)
         found.append((uid, max(0, allowance - use.memory) if already and use else allowance, already))
     return found
 
@@ -113,28 +113,28 @@ def limit(pod: Pod, resource: str) -> int | None:
     return None if None in found or not found else sum(each for each in found if each is not None)
 
 
-def _why(seen: Snapshot, pod: Pod, node: int, rule: MemoryRule, *, limited: bool, known: bool) -> str:
+def _why(snapshot: Snapshot, pod: Pod, node: int, rule: MemoryRule, *, limited: bool, known: bool) -> str:
     if not rule.follows:
         return "memoryNodes is false"
     if not limited:
         return "a container has no memory limit"
-    if any((pod.uid, container.name) in seen.kubelet.memory_nodes for container in pod.containers):
+    if any((pod.uid, container.name) in snapshot.kubelet.memory_nodes for container in pod.containers):
         return "kubelet's memory manager chose its memory"
     if not known:
         return "the use of memory by NUMA node is not known"
-    if any(not _may_take(seen, group, node) for group in seen.places[pod.uid].containers.values()):
+    if any(not _may_take(snapshot, group, node) for group in snapshot.places[pod.uid].containers.values()):
         return "a container may not take memory there"
     return ""
 
 
-def _has_ours(seen: Snapshot, uid: str) -> bool:
-    groups = seen.places[uid].containers.values()
-    return any(cgroup_kind.PLACE.place(group, MEMS) in seen.found for group in groups)
+def _has_ours(snapshot: Snapshot, uid: str) -> bool:
+    groups = snapshot.places[uid].containers.values()
+    return any(cgroup_kind.PLACE.place(group, MEMS) in snapshot.found for group in groups)
 
 
-def _may_take(seen: Snapshot, group: str, node: int) -> bool:
+def _may_take(snapshot: Snapshot, group: str, node: int) -> bool:
     """Whether the group might take memory there before this strategy wrote; 0 is all that the group above has."""
-    found = seen.found.get(cgroup_kind.PLACE.place(group, MEMS))
-    present = seen.cgroups.get(group)
+    found = snapshot.found.get(cgroup_kind.PLACE.place(group, MEMS))
+    present = snapshot.cgroups.get(group)
     mask = found.value if found is not None else present.values.get(MEMS) if present else None
     return isinstance(mask, int) and (mask == 0 or bool(mask >> node & 1))

@@ -62,22 +62,22 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Placing:
     """One look at one picture."""
 
-    def __init__(self, seen: Snapshot, rule: Rule) -> None:
-        self.seen, self._rule = seen, rule
-        self._memory = recalled(seen, affinity.NAME, AffinityMemory)
-        self.pods = {pod.uid: pod for pod in seen.pods if pod.active and pod.uid in seen.places}
+    def __init__(self, snapshot: Snapshot, rule: Rule) -> None:
+        self.snapshot, self._rule = snapshot, rule
+        self._memory = recalled(snapshot, affinity.NAME, AffinityMemory)
+        self.pods = {pod.uid: pod for pod in snapshot.pods if pod.active and pod.uid in snapshot.places}
         """Those that live in a group, by uid."""
-        self.fixed = {uid: why for uid, pod in self.pods.items() if (why := affinity.fixed(seen, pod))}
+        self.fixed = {uid: why for uid, pod in self.pods.items() if (why := affinity.fixed(snapshot, pod))}
         """Why a pod is never moved."""
-        before = affinity.placed(seen).items()
+        before = affinity.placed(snapshot).items()
         self.before = {uid: node for uid, node in before if uid in self.pods and uid not in self.fixed}
         """NUMA node by uid, as it was when the picture was taken."""
-        self.ties = ties_of(seen, self.pods, self._memory, rule.thresholds)
-        wanted = seen.affinity.numa_nodes
+        self.ties = ties_of(snapshot, self.pods, self._memory, rule.thresholds)
+        wanted = snapshot.affinity.numa_nodes
         self.named = {uid: wanted[p.key] for uid, p in self.pods.items() if p.key in wanted and uid not in self.fixed}
         """NUMA node by uid, of pods that Oenuma names."""
-        usable = usable_cpus.pod_cpuset(seen)
-        self.pools = {pool.node: pool.cpuset & usable for pool in affinity.ls_pools(seen)}
+        usable = usable_cpus.pod_cpuset(snapshot)
+        self.pools = {pool.node: pool.cpuset & usable for pool in affinity.ls_pools(snapshot)}
         self.alone: dict[str, int] = {}
         """In how many counts in a row a placed pod had no partner on its NUMA node."""
         self.leaving: dict[str, str] = {}
@@ -116,7 +116,7 @@ class Placing:
 
     def _place(self) -> None:
         self.tied = {
-            uid: node for uid in self.fixed if (node := affinity.tied_node(self.seen, self.pods[uid])) is not None
+            uid: node for uid in self.fixed if (node := affinity.tied_node(self.snapshot, self.pods[uid])) is not None
         }
         wanted = {*self.before, *self.named, *(uid for tie in self.ties.lasting for uid in (tie.first, tie.second))}
         members = {uid: self._member(uid) for uid in wanted if uid in self.pods and uid not in self.fixed}
@@ -137,7 +137,7 @@ class Placing:
             if self.named[uid] != node:
                 self.leaving[uid] = RENAMED
             return self.named[uid] == node
-        counted, most = self.seen.affinity.connections, self._rule.thresholds.rounds
+        counted, most = self.snapshot.affinity.connections, self._rule.thresholds.rounds
         if any(where.get(other) == node for other in self.ties.partners.get(uid, ())):
             self.alone[uid] = 0
         elif not self._rule.measures:
@@ -160,23 +160,23 @@ class Placing:
 
     @property
     def _rounds(self) -> int:
-        counted = self.seen.affinity.connections
+        counted = self.snapshot.affinity.connections
         return counted.rounds if counted else 0
 
     def _demand(self, pod: Pod) -> int:
-        use = self.seen.average.pods.get(pod.uid) if self._weighs else None
+        use = self.snapshot.average.pods.get(pod.uid) if self._weighs else None
         return max(pod.request_milli(), use.cpu if use else 0)
 
     def _member(self, uid: str) -> Member:
-        pod, place = self.pods[uid], self.seen.places[uid]
-        devices = affinity.device_nodes(self.seen, pod)
+        pod, place = self.pods[uid], self.snapshot.places[uid]
+        devices = affinity.device_nodes(self.snapshot, pod)
         nodes = [node for node in self.pools if not devices or node in devices]
         cpus = {}
-        held = [self.seen.cgroups.get(group) for group in place.containers.values()]
+        held = [self.snapshot.cgroups.get(group) for group in place.containers.values()]
         if any(cgroup is None or cgroup.cpuset is None for cgroup in held):
             nodes = []  # Nothing can be written there.
         for node in nodes:
-            sets = affinity.container_cpus(self.seen, place, self.pools[node])
+            sets = affinity.container_cpus(self.snapshot, place, self.pools[node])
             smallest = min((sets[group] for group in place.containers.values()), key=len, default=cpuset.EMPTY)
             if smallest:
                 cpus[node] = smallest
@@ -188,7 +188,7 @@ class Placing:
         confined: dict[int, int] = {}
         spread = 0
         for uid, pod in self.pods.items():
-            if pod.is_best_effort or pod.resource_status.cpuset or uid in self.seen.crane.promises:
+            if pod.is_best_effort or pod.resource_status.cpuset or uid in self.snapshot.crane.promises:
                 continue
             if uid in self.tied:
                 confined[self.tied[uid]] = confined.get(self.tied[uid], 0) + self._demand(pod)
@@ -198,13 +198,13 @@ class Placing:
         return Room(sizes, confined=confined, spread_milli=spread, fill_percent=self._rule.fill_percent)
 
 
-def ties_of(seen: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory, limits: Thresholds) -> Ties:
+def ties_of(snapshot: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory, limits: Thresholds) -> Ties:
     """The ties between `pods`, given what the last look left."""
-    rounds = seen.affinity.connections.rounds if seen.affinity.connections else 0
+    rounds = snapshot.affinity.connections.rounds if snapshot.affinity.connections else 0
     new_round = rounds != memory.round
     lasting, partners = list(_declared(pods)), defaultdict[str, set[str]](set)
     pending, foreign, streaks = [], [], dict[str, int]()
-    for tie in _measured(seen, pods):
+    for tie in _measured(snapshot, pods):
         alike = limits.across_namespaces or pods[tie.first].namespace == pods[tie.second].namespace
         if alike and tie.percent >= limits.stay_percent:
             partners[tie.first].add(tie.second)
@@ -252,8 +252,8 @@ def _declared(pods: Mapping[str, Pod]) -> Iterable[Tie]:
             yield Tie(first=low, second=high, group=word)
 
 
-def _measured(seen: Snapshot, pods: Mapping[str, Pod]) -> Iterable[Tie]:
-    counted = seen.affinity.connections
+def _measured(snapshot: Snapshot, pods: Mapping[str, Pod]) -> Iterable[Tie]:
+    counted = snapshot.affinity.connections
     for talk in counted.talks if counted else ():
         if talk.first in pods and talk.second in pods:
             totals = (counted.totals.get(uid, 0) if counted else 0 for uid in (talk.first, talk.second))

@@ -91,10 +91,10 @@ class Past(msgspec.Struct, frozen=True):
         since += [] if self.evicted is None else [self.evicted]
         return max(0.0, max(since) + cool_down_seconds - self.time) if since else 0.0
 
-    def going(self, seen: Snapshot) -> frozenset[str]:
+    def going(self, snapshot: Snapshot) -> frozenset[str]:
         """Pods that are on their way out and count as released, whoever has asked for it."""
-        known = {pod.uid for pod in seen.pods}
-        times = {**self.leaving, **dict.fromkeys(self.asked, self.time), **seen.evicted}
+        known = {pod.uid for pod in snapshot.pods}
+        times = {**self.leaving, **dict.fromkeys(self.asked, self.time), **snapshot.evicted}
         return frozenset(uid for uid, at in times.items() if uid in known and self.time - at < LEAVING_SECONDS)
 
     def remember(self, asked: Iterable[str] = ()) -> EvictionMemory:
@@ -123,7 +123,7 @@ Measure = Callable[[NodeSnapshot, Past], Rule]
 
 
 def judge(
-    seen: Snapshot,
+    snapshot: Snapshot,
     config: EvictionSettings,
     measures: Mapping[str, Measure],
     *,
@@ -141,49 +141,57 @@ def judge(
     if not measures:
         yield Decision("evict", "hold", "NoEvictionRule")
         return
-    past = rounds_before(seen, strategy, eviction.promised(resource), asked=asked)
-    node = seen.node
+    past = rounds_before(snapshot, strategy, eviction.promised(resource), asked=asked)
+    node = snapshot.node
     capacity = (node.capacity_milli if resource == "cpu" else node.capacity_memory) if node else 0
-    barred = barrier(seen, config, past, capacity=capacity, cool_down_seconds=cool_down_seconds, from_start=from_start)
+    barred = barrier(
+        snapshot, config, past, capacity=capacity, cool_down_seconds=cool_down_seconds, from_start=from_start
+    )
     if barred:
         yield barred
-    elif has_node(seen):
-        yield from decisions(seen, config, past, [_measured(*one, seen, past) for one in measures.items()])
+    elif has_node(snapshot):
+        yield from decisions(snapshot, config, past, [_measured(*one, snapshot, past) for one in measures.items()])
 
 
-def _measured(feature: str, measure: Measure, seen: NodeSnapshot, past: Past) -> Rule:
+def _measured(feature: str, measure: Measure, snapshot: NodeSnapshot, past: Past) -> Rule:
     """What a feature finds; a configuration that contradicts itself is refused, and measures nothing."""
-    wrong = evict_config.mistake(feature, seen.slo.threshold)
+    wrong = evict_config.mistake(feature, snapshot.slo.threshold)
     if wrong:
         return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
-    return measure(seen, past)
+    return measure(snapshot, past)
 
 
 def barrier(
-    seen: Snapshot, config: EvictionSettings, past: Past, *, capacity: int, cool_down_seconds: float, from_start: bool
+    snapshot: Snapshot,
+    config: EvictionSettings,
+    past: Past,
+    *,
+    capacity: int,
+    cool_down_seconds: float,
+    from_start: bool,
 ) -> Decision | None:
     """Why no pod may be evicted in this round; None when one may. It keeps what is remembered.
 
     `capacity` is the node's of the resource that is judged, 0 when it is unknown.
     """
     left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
-    found = _untrusted(seen, config, capacity) or (_cooling(left, cool_down_seconds) if left > 0 else None)
+    found = _untrusted(snapshot, config, capacity) or (_cooling(left, cool_down_seconds) if left > 0 else None)
     return found and msgspec.structs.replace(found, remember=past.remember())
 
 
-def _untrusted(seen: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
+def _untrusted(snapshot: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
     """Why no pod may be evicted on this picture: switched off, no node, or input that is missing or too old."""
-    if not seen.slo.threshold.enable:
+    if not snapshot.slo.threshold.enable:
         return Decision("evict", "hold", "Disabled")
-    if seen.node is None or capacity <= 0:
+    if snapshot.node is None or capacity <= 0:
         return Decision("evict", "skip", "NoNode")
     limits = {"usage": config.usage_age_seconds, **dict.fromkeys(("node", "pods", "config"), config.input_age_seconds)}
-    old = {name: seen.ages[name] for name, limit in limits.items() if seen.ages.get(name, 0.0) > limit}
+    old = {name: snapshot.ages[name] for name, limit in limits.items() if snapshot.ages.get(name, 0.0) > limit}
     if old:
         ages = ", ".join(f"{name} {age:.0f} s" for name, age in sorted(old.items()))
         return Decision("evict", "skip", "StaleInput", {"ages": ages})
-    if seen.usage.node is None:
-        return Decision("evict", "skip", "NoMetrics", {"ageSeconds": round(seen.ages.get("usage", 0.0))})
+    if snapshot.usage.node is None:
+        return Decision("evict", "skip", "NoMetrics", {"ageSeconds": round(snapshot.ages.get("usage", 0.0))})
     return None
 
 
@@ -193,25 +201,25 @@ def _cooling(seconds: float, cool_down_seconds: float) -> Decision:
     return Decision("evict", "hold", "CoolingDown", evidence)
 
 
-def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Sequence[Rule]) -> Iterator[Decision]:
+def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: Sequence[Rule]) -> Iterator[Decision]:
     """What the rules found, and, when one of them wants something released, a decision for each pod."""
     tasks = [rule.task for rule in rules if rule.task]
     # The bound is one for all that is evicted on a picture, and for a round that goes on after refusals.
     most = config.max_evictions_per_round - past.granted - len(past.asked)
     walk = evict_walk.walk(
         tasks,
-        leaving=past.going(seen),
-        refused=seen.refused_evictions,
+        leaving=past.going(snapshot),
+        refused=snapshot.refused_evictions,
         most=max(most, 0),
         partly=config.evict_partly,
     )
     asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:
         chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
-        of_rule = _with_reach(rule, walk) if rule.task else _with_queue(rule.decision, rule.candidates, seen.pods)
+        of_rule = _with_reach(rule, walk) if rule.task else _with_queue(rule.decision, rule.candidates, snapshot.pods)
         yield msgspec.structs.replace(of_rule, verdict="evict" if chosen else of_rule.verdict)
     if tasks:
-        yield from (decision for pod in seen.pods if (decision := _of_pod(pod, rules, walk, seen)))
+        yield from (decision for pod in snapshot.pods if (decision := _of_pod(pod, rules, walk, snapshot)))
     yield Decision(
         "evict", "evict" if asked else "hold", "EvictionRound", _round(tasks, walk, asked), (), "", past.remember(asked)
     )
@@ -262,7 +270,7 @@ def _round(tasks: Sequence[Task], walk: Walk, asked: set[str]) -> Evidence:
     return {"rules": len(tasks), "chosen": len(asked), **amounts("missing", missing)}
 
 
-def _of_pod(pod: Pod, rules: Sequence[Rule], walk: Walk, seen: Snapshot) -> Decision | None:
+def _of_pod(pod: Pod, rules: Sequence[Rule], walk: Walk, snapshot: Snapshot) -> Decision | None:
     """What the rules have to say about a pod: the one that says most, by the order of the words."""
     fates = {rule.task.feature: fate for rule in rules if rule.task and (fate := _fate(pod, rule, walk))}
     if not fates:
@@ -270,7 +278,7 @@ def _of_pod(pod: Pod, rules: Sequence[Rule], walk: Walk, seen: Snapshot) -> Deci
     feature = min(fates, key=lambda name: list(_WORDS).index(fates[name]))
     rule = next(rule for rule in rules if rule.task and rule.task.feature == feature)
     fate = fates[feature]
-    evidence = _evidence(pod, rule, seen)
+    evidence = _evidence(pod, rule, snapshot)
     if fate != "chosen":
         return Decision(f"pod/{pod.key}", "hold", _WORDS[fate], evidence)
     gone = EvictPod(pod.namespace, pod.name, pod.uid, f"{rule.cause}: {feature}")
@@ -283,11 +291,11 @@ def _fate(pod: Pod, rule: Rule, walk: Walk) -> str:
     return found or ""
 
 
-def _evidence(pod: Pod, rule: Rule, seen: Snapshot) -> Evidence:
+def _evidence(pod: Pod, rule: Rule, snapshot: Snapshot) -> Evidence:
     assert rule.task is not None
     order = list(rule.task.candidates)
     rank: Evidence = {"rank": order.index(pod.uid) + 1, "candidates": len(order)} if pod.uid in order else {}
-    refusal: Evidence = {"why": seen.refused_evictions[pod.uid]} if pod.uid in seen.refused_evictions else {}
+    refusal: Evidence = {"why": snapshot.refused_evictions[pod.uid]} if pod.uid in snapshot.refused_evictions else {}
     releases = amounts("releases", rule.task.contributions.get(pod.uid, {}))
     own = rule.candidates.unprotected.get(pod.uid)
     ignored: Evidence = {"ignored": own} if own else {}
@@ -295,7 +303,7 @@ def _evidence(pod: Pod, rule: Rule, seen: Snapshot) -> Evidence:
 
 
 def by_use(
-    seen: Snapshot,
+    snapshot: Snapshot,
     feature: str,
     *,
     excess: Excess,
@@ -313,7 +321,7 @@ def by_use(
         target=eviction.USED,
         to_release={resource: release},
         candidates=tuple(pod.uid for pod in candidates.order),
-        contributions=contributions(seen.pods, resource, excess.used),
+        contributions=contributions(snapshot.pods, resource, excess.used),
         least={resource: least} if candidates.cause_stays else {},
     )
     name = "CPU" if resource == "cpu" else resource
@@ -321,12 +329,12 @@ def by_use(
     return Rule(Decision(f"evict/{feature}", "hold", "UseOverThreshold", evidence), task, candidates, cause)
 
 
-def users(seen: Snapshot, feature: str, excess: Excess) -> Candidates:
+def users(snapshot: Snapshot, feature: str, excess: Excess) -> Candidates:
     """Pods that allow their eviction, up to the priority threshold of the ConfigMap."""
     return evict_order.by_priority(
-        seen.pods,
+        snapshot.pods,
         feature=feature,
-        priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
+        priority_threshold=snapshot.slo.threshold.evict_enabled_priority_threshold or 0,
         amounts=excess.used,
         excess=excess,
     )
@@ -337,43 +345,43 @@ def contributions(pods: Sequence[Pod], name: str, held: Mapping[str, int]) -> di
     return {pod.uid: {name: held[pod.uid]} for pod in pods if pod.uid in held}
 
 
-def rounds_before(seen: Snapshot, strategy: str, resources: Iterable[str], *, asked: Collection[str] = ()) -> Past:
+def rounds_before(snapshot: Snapshot, strategy: str, resources: Iterable[str], *, asked: Collection[str] = ()) -> Past:
     """What `strategy` remembers, brought up to the present. `resources` are those whose allocatable matters to it."""
-    before = recalled(seen, strategy, EvictionMemory)
-    allocatable = seen.node.allocatable if seen.node else {}
+    before = recalled(snapshot, strategy, EvictionMemory)
+    allocatable = snapshot.node.allocatable if snapshot.node else {}
     lacking = [name for name in resources if name not in allocatable or allocatable[name].nano <= 0]
     return Past(
-        time=seen.time,
-        started=seen.time if before.started is None else before.started,
-        evicted=_last_eviction(seen, before),
+        time=snapshot.time,
+        started=snapshot.time if before.started is None else before.started,
+        evicted=_last_eviction(snapshot, before),
         asked=asked,
-        granted=_granted(seen, before),
-        leaving={p.uid: before.leaving.get(p.uid, seen.time) for p in seen.pods if p.deleting and p.active},
-        lacking={name: before.lacking.get(name, seen.time) for name in lacking},
+        granted=_granted(snapshot, before),
+        leaving={p.uid: before.leaving.get(p.uid, snapshot.time) for p in snapshot.pods if p.deleting and p.active},
+        lacking={name: before.lacking.get(name, snapshot.time) for name in lacking},
     )
 
 
-def _last_eviction(seen: Snapshot, before: EvictionMemory) -> float | None:
+def _last_eviction(snapshot: Snapshot, before: EvictionMemory) -> float | None:
     """Only what was accepted since starts the cool-down, not what was asked for."""
     known = [] if before.evicted is None else [before.evicted]
-    return max([*known, *_accepted(seen, before).values()], default=None)
+    return max([*known, *_accepted(snapshot, before).values()], default=None)
 
 
-def _granted(seen: Snapshot, before: EvictionMemory) -> int:
+def _granted(snapshot: Snapshot, before: EvictionMemory) -> int:
     """Accepted evictions of the round so far, as long as its last ones were refused in part."""
-    accepted = _accepted(seen, before)
-    refused = [uid for uid in before.asked if uid in seen.refused_evictions and uid not in accepted]
+    accepted = _accepted(snapshot, before)
+    refused = [uid for uid in before.asked if uid in snapshot.refused_evictions and uid not in accepted]
     return before.granted + len(accepted) if refused else 0
 
 
-def _accepted(seen: Snapshot, before: EvictionMemory) -> dict[str, float]:
+def _accepted(snapshot: Snapshot, before: EvictionMemory) -> dict[str, float]:
     """Pods asked for in the round before whose eviction was accepted since, and when."""
-    return {uid: seen.evicted[uid] for uid, at in before.asked.items() if seen.evicted.get(uid, -1.0) >= at}
+    return {uid: snapshot.evicted[uid] for uid, at in before.asked.items() if snapshot.evicted.get(uid, -1.0) >= at}
 
 
-def unanswered(seen: Snapshot, before: EvictionMemory) -> frozenset[str]:
+def unanswered(snapshot: Snapshot, before: EvictionMemory) -> frozenset[str]:
     """Pods asked for in the round before that the cluster has not let go."""
-    return frozenset(before.asked) - frozenset(_accepted(seen, before))
+    return frozenset(before.asked) - frozenset(_accepted(snapshot, before))
 
 
 SENTENCES = {

@@ -43,11 +43,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a resource has to be without allocatable before it counts."""
 
 
-def rule(seen: NodeSnapshot, past: Past, limits: Limits) -> Rule:
+def rule(snapshot: NodeSnapshot, past: Past, limits: Limits) -> Rule:
     """Measure the requests of the node's batch and mid pods against what the node promises."""
-    requests = {pod.uid: _promised_request(pod, limits.resource) for pod in seen.pods if pod.active}
-    release, evidence = _release(seen, past, limits, requests)
-    candidates = _candidates(seen, limits)
+    requests = {pod.uid: _promised_request(pod, limits.resource) for pod in snapshot.pods if pod.active}
+    release, evidence = _release(snapshot, past, limits, requests)
+    candidates = _candidates(snapshot, limits)
     if not release:
         waits = any(past.time - since < limits.wait_seconds for since in _lacking(past, evidence).values())
         reason = "AllocatableJustGone" if waits else "RequestsUnderThreshold"
@@ -59,18 +59,18 @@ def rule(seen: NodeSnapshot, past: Past, limits: Limits) -> Rule:
     return Rule(decision, task, candidates, f"batch and mid pods request more {limits.resource} than the node promises")
 
 
-def _candidates(seen: Snapshot, limits: Limits) -> Candidates:
+def _candidates(snapshot: Snapshot, limits: Limits) -> Candidates:
     return evict_order.by_priority(
-        seen.pods,
+        snapshot.pods,
         feature=limits.feature,
         priority_threshold=limits.priority_threshold,
-        amounts={pod.uid: sum(eviction.request(pod, limits.resource).values()) for pod in seen.pods},
-        excess=Excess(limits.resource, _used(seen, limits.resource)),
+        amounts={pod.uid: sum(eviction.request(pod, limits.resource).values()) for pod in snapshot.pods},
+        excess=Excess(limits.resource, _used(snapshot, limits.resource)),
     )
 
 
-def _used(seen: Snapshot, resource: str) -> dict[str, int]:
-    return {uid: use.cpu if resource == "cpu" else use.memory for uid, use in seen.usage.pods.items()}
+def _used(snapshot: Snapshot, resource: str) -> dict[str, int]:
+    return {uid: use.cpu if resource == "cpu" else use.memory for uid, use in snapshot.usage.pods.items()}
 
 
 def _promised_request(pod: Pod, resource: str) -> dict[str, int]:
@@ -79,14 +79,14 @@ def _promised_request(pod: Pod, resource: str) -> dict[str, int]:
 
 
 def _release(
-    seen: NodeSnapshot, past: Past, limits: Limits, requests: Mapping[str, Mapping[str, int]]
+    snapshot: NodeSnapshot, past: Past, limits: Limits, requests: Mapping[str, Mapping[str, int]]
 ) -> tuple[dict[str, int], Evidence]:
     """By resource what has to go, and the terms."""
     evidence: Evidence = {"threshold_percent": limits.threshold_percent, "lower_percent": limits.lower_percent}
     release: dict[str, int] = {}
-    low = [pod for pod in seen.pods if pod.priority_value <= limits.priority_threshold]
+    low = [pod for pod in snapshot.pods if pod.priority_value <= limits.priority_threshold]
     for name, requested in _sums(low, requests).items():
-        allocatable = seen.node.allocatable[name].value if name in seen.node.allocatable else 0
+        allocatable = snapshot.node.allocatable[name].value if name in snapshot.node.allocatable else 0
         ends = {"threshold_percent": limits.threshold_percent, "lower_percent": limits.lower_percent}
         amount = _FORMULAS[limits.resource](requested=requested, allocatable=allocatable, **ends)
         lacks = past.time - past.lacking.get(name, past.time - limits.wait_seconds)

@@ -37,7 +37,7 @@ class LastResort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def added(
-    seen: Snapshot, found: Sequence[Decision], rules: Mapping[str, Rule], allowed: LastResort
+    snapshot: Snapshot, found: Sequence[Decision], rules: Mapping[str, Rule], allowed: LastResort
 ) -> Iterator[Decision]:
     """The decisions of a round, with those about pods that are killed in place of theirs.
 
@@ -46,13 +46,13 @@ def added(
     # An agent that observes asks for no eviction, so none of them has failed.
     if not any(allowed.seconds.values()) or allowed.config.mode != "enforce":
         yield from found
-    elif seen.layout.version == 1:
+    elif snapshot.layout.version == 1:
         yield from (*found, Decision("evict/last-resort", "skip", "LastResortImpossible"))
     else:
-        this = _Round(seen, rules, allowed, recalled(seen, allowed.strategy, EvictionMemory))
+        this = _Round(snapshot, rules, allowed, recalled(snapshot, allowed.strategy, EvictionMemory))
         dying = dict(this.dying())
         subjects = {decision.subject for decision in dying.values()}
-        killed = {**this.killed, **dict.fromkeys(dying, seen.time)}
+        killed = {**this.killed, **dict.fromkeys(dying, snapshot.time)}
         staying = [decision for decision in found if decision.subject not in subjects]
         yield from _remembering(staying, this.stuck, killed)
         yield from dying.values()
@@ -61,29 +61,31 @@ def added(
 class _Round:
     """One look at what evictions have come to."""
 
-    def __init__(self, seen: Snapshot, rules: Mapping[str, Rule], allowed: LastResort, before: EvictionMemory) -> None:
-        self._seen, self._rules, self._allowed, self._before = seen, rules, allowed, before
+    def __init__(
+        self, snapshot: Snapshot, rules: Mapping[str, Rule], allowed: LastResort, before: EvictionMemory
+    ) -> None:
+        self._snapshot, self._rules, self._allowed, self._before = snapshot, rules, allowed, before
         since = {name: self._stuck_since(name) for name, seconds in allowed.seconds.items() if seconds > 0}
         self.stuck = {name: at for name, at in since.items() if at is not None}
         """Since when evictions fail, by rule."""
-        self.killed = {uid: at for uid, at in before.killed.items() if seen.time - at < KILLED_SECONDS}
+        self.killed = {uid: at for uid, at in before.killed.items() if snapshot.time - at < KILLED_SECONDS}
         """When pods were killed, by uid."""
 
     def _stuck_since(self, feature: str) -> float | None:
         """Since when evictions for the rule come to nothing; None when they do not, or nothing has to go."""
-        seen, known, rule = self._seen, self._before.stuck.get(feature), self._rules.get(feature)
+        snapshot, known, rule = self._snapshot, self._before.stuck.get(feature), self._rules.get(feature)
         if rule is None:
             return known
-        past = evict.rounds_before(seen, self._allowed.strategy, eviction.promised("memory"))
-        if rule.task is None or past.going(seen):
+        past = evict.rounds_before(snapshot, self._allowed.strategy, eviction.promised("memory"))
+        if rule.task is None or past.going(snapshot):
             return None
-        failed = evict.unanswered(seen, self._before) | seen.refused_evictions.keys()
-        return seen.time if known is None and failed & set(rule.task.candidates) else known
+        failed = evict.unanswered(snapshot, self._before) | snapshot.refused_evictions.keys()
+        return snapshot.time if known is None and failed & set(rule.task.candidates) else known
 
     def dying(self) -> Iterator[tuple[str, Decision]]:
         """By uid, the pods whose containers are killed now: of the first rule that has waited for long enough. What
         that changes has to be seen before another one is served."""
-        time, cooling = self._seen.time, self._allowed.cool_down_seconds
+        time, cooling = self._snapshot.time, self._allowed.cool_down_seconds
         if any(time - at < cooling for at in self.killed.values()):
             return
         for feature, since in self.stuck.items():
@@ -93,31 +95,31 @@ class _Round:
                 return
 
     def _for(self, rule: Rule, task: Task, waited: float) -> Iterator[tuple[str, Decision]]:
-        pods, missing = {pod.uid: pod for pod in self._seen.pods}, sum(task.to_release.values())
+        pods, missing = {pod.uid: pod for pod in self._snapshot.pods}, sum(task.to_release.values())
         left = self._allowed.config.max_evictions_per_round
         for uid in task.candidates:
             releases = sum(task.contributions.get(uid, {}).values())
             pod = pods.get(uid)
             if missing <= 0 or left <= 0:
                 return
-            if pod and releases and uid not in self.killed and _may_die(self._seen, pod):
-                yield uid, _killed(self._seen, pod, task, rule.cause, waited)
+            if pod and releases and uid not in self.killed and _may_die(self._snapshot, pod):
+                yield uid, _killed(self._snapshot, pod, task, rule.cause, waited)
                 missing, left = missing - releases, left - 1
 
 
-def _may_die(seen: Snapshot, pod: Pod) -> bool:
+def _may_die(snapshot: Snapshot, pod: Pod) -> bool:
     """Only what says it is best effort, and lives there."""
-    return pod.raw_qos is QoSClass.BE and pod.active and pod.uid in seen.places and gives_way(seen, pod)
+    return pod.raw_qos is QoSClass.BE and pod.active and pod.uid in snapshot.places and gives_way(snapshot, pod)
 
 
-def _killed(seen: Snapshot, pod: Pod, task: Task, cause: str, waited: float) -> Decision:
-    why = seen.refused_evictions.get(pod.uid, "no answer")
+def _killed(snapshot: Snapshot, pod: Pod, task: Task, cause: str, waited: float) -> Decision:
+    why = snapshot.refused_evictions.get(pod.uid, "no answer")
     reason = f"{cause}, and evictions have failed for {waited:.0f} s ({why})"
-    containers = seen.places[pod.uid].containers
+    containers = snapshot.places[pod.uid].containers
     changes = tuple(
         KillContainer(pod.namespace, pod.name, pod.uid, name, group, reason)
         for name, group in containers.items()
-        if group in seen.cgroups
+        if group in snapshot.cgroups
     )
     evidence: Evidence = {
         "feature": task.feature,

@@ -21,62 +21,62 @@ SETTLING = "UseWindowFilling"
 """The reason of what `settling` lets stand."""
 
 
-def withheld(seen: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision, ...]:
+def withheld(snapshot: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision, ...]:
     """Why nothing is offered at present, and what is taken back for it; nothing when there is no such reason."""
-    if not seen.node.capacity_milli:
+    if not snapshot.node.capacity_milli:
         return (Decision("node", "skip", "NoNode"),)
-    colocation = seen.slo.colocation
+    colocation = snapshot.slo.colocation
     if not colocation.enable:
-        return tuple(_taken_back(seen, resources, "ColocationDisabled", {}))
-    if seen.average.node is not None:
+        return tuple(_taken_back(snapshot, resources, "ColocationDisabled", {}))
+    if snapshot.average.node is not None:
         return ()
-    age, minutes = seen.ages.get("usage"), colocation.degrade_time_minutes
+    age, minutes = snapshot.ages.get("usage"), colocation.degrade_time_minutes
     evidence: Evidence = {"ageSeconds": round(age or 0), "degradeTimeMinutes": minutes}
     if age is not None and node_sync.degraded(age_seconds=age, degrade_minutes=minutes):
-        return tuple(_taken_back(seen, resources, "DegradedNoMetrics", evidence))
+        return tuple(_taken_back(snapshot, resources, "DegradedNoMetrics", evidence))
     return (Decision("node", "hold", "NoMetrics", evidence),)
 
 
-def why_due(seen: Snapshot, amounts: Mapping[str, int | None]) -> str:
+def why_due(snapshot: Snapshot, amounts: Mapping[str, int | None]) -> str:
     """Why these amounts have to be written onto the Node; empty when they need not."""
-    published, colocation = seen.published, seen.slo.colocation
+    published, colocation = snapshot.published, snapshot.slo.colocation
     times = [published.last_sync.get(NodeResourceChange(resource, None).place) for resource in amounts]
     known = [time for time in times if time is not None]
     return node_sync.must_sync(
         old={resource: published.node_resources.get(resource) for resource in amounts},
         new=amounts,
         threshold=colocation.resource_diff_threshold,
-        since_last_seconds=seen.time - min(known) if len(known) == len(times) else None,
+        since_last_seconds=snapshot.time - min(known) if len(known) == len(times) else None,
         update_seconds=colocation.update_time_threshold_seconds,
     )
 
 
-def settling(seen: Snapshot, standing: Mapping[Place, object]) -> Evidence:
+def settling(snapshot: Snapshot, standing: Mapping[Place, object]) -> Evidence:
     """How long what an earlier run published stays; empty when it does not.
 
     The first samples of a run say little: offers made of them would jump at every restart. `standing` is what the
     cluster shows by place, None where there is nothing; what this run has written follows its own use.
     """
-    left, written = seen.use_window_left_seconds, seen.published.last_sync
+    left, written = snapshot.use_window_left_seconds, snapshot.published.last_sync
     if not left or any(amount is None or place in written for place, amount in standing.items()):
         return {}
-    window = slo.collect_policy(seen.slo.colocation).aggregate_seconds
+    window = slo.collect_policy(snapshot.slo.colocation).aggregate_seconds
     return {"atLeastSeconds": round(window - left), "windowLeftSeconds": math.ceil(left)}
 
 
-def settling_node(seen: Snapshot, resources: Sequence[str]) -> Evidence:
+def settling_node(snapshot: Snapshot, resources: Sequence[str]) -> Evidence:
     """`settling`, of resources of the Node."""
-    published = seen.published.node_resources
-    return settling(seen, {NodeResourceChange(each, None).place: published.get(each) for each in resources})
+    published = snapshot.published.node_resources
+    return settling(snapshot, {NodeResourceChange(each, None).place: published.get(each) for each in resources})
 
 
-def _taken_back(seen: Snapshot, resources: Sequence[str], reason: str, evidence: Evidence) -> Iterator[Decision]:
+def _taken_back(snapshot: Snapshot, resources: Sequence[str], reason: str, evidence: Evidence) -> Iterator[Decision]:
     """The resources go from the Node and its zones; what never had them is left alone."""
     for resource in resources:
-        there = seen.published.node_resources.get(resource) is not None
+        there = snapshot.published.node_resources.get(resource) is not None
         changes: tuple[Change, ...] = (NodeResourceChange(resource, None),) if there else ()
         yield Decision(f"node/{resource}", "release" if changes else "hold", reason, evidence, changes)
-    for zone in seen.published.zones:
+    for zone in snapshot.published.zones:
         held = [resource.name for resource in zone.resources or () if resource.name in resources]
         if held:
             changes = tuple(ZoneResourceChange(zone.name, resource, None) for resource in held)

@@ -21,27 +21,27 @@ from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.snapshot import Snapshot
 
 
-def containers(seen: Snapshot, *, only_enforced: bool = False) -> Iterator[nrt.ContainerPlacement]:
+def containers(snapshot: Snapshot, *, only_enforced: bool = False) -> Iterator[nrt.ContainerPlacement]:
     """Those with a promise, and those without one that were put on CPUs nobody may use. With `only_enforced` what this
     agent would promise by Crane's annotations counts only where it does so."""
-    with_crane = seen.crane.enforced or not only_enforced
-    promised = with_promise(seen.pods, seen.kubelet)
-    misplaced = _misplaced(seen)
-    for pod in seen.pods:
-        if not pod.active or pod.uid not in seen.places:
+    with_crane = snapshot.crane.enforced or not only_enforced
+    promised = with_promise(snapshot.pods, snapshot.kubelet)
+    misplaced = _misplaced(snapshot)
+    for pod in snapshot.pods:
+        if not pod.active or pod.uid not in snapshot.places:
             continue
         kept = pod.uid in promised
-        for name, group in seen.places[pod.uid].containers.items():
-            cgroup = seen.cgroups.get(group)
+        for name, group in snapshot.places[pod.uid].containers.items():
+            cgroup = snapshot.cgroups.get(group)
             stands = cgroup.effective if cgroup else None
             if stands is not None and (kept or misplaced(stands)):
-                yield _container(seen, pod, name, stands, with_crane=with_crane)
+                yield _container(snapshot, pod, name, stands, with_crane=with_crane)
 
 
-def _misplaced(seen: Snapshot) -> Callable[[CPUSet], bool]:
+def _misplaced(snapshot: Snapshot) -> Callable[[CPUSet], bool]:
     """Does who stands there stand on CPUs that nobody may use? Asked once for each set: most containers share one."""
-    forbidden = _forbidden(seen)
-    machine = CPUSet(cpu.id for cpu in seen.topology.cpus)
+    forbidden = _forbidden(snapshot)
+    machine = CPUSet(cpu.id for cpu in snapshot.topology.cpus)
 
     @functools.cache
     def asked(stands: CPUSet) -> bool:
@@ -51,20 +51,20 @@ def _misplaced(seen: Snapshot) -> Callable[[CPUSet], bool]:
     return asked
 
 
-def _forbidden(seen: Snapshot) -> CPUSet:
+def _forbidden(snapshot: Snapshot) -> CPUSet:
     """CPUs of nobody, or of one container alone: reserved ones, those of LSE pods, and those given away by kubelet or
     by Crane's annotations."""
-    owned = [pod.resource_status.cpuset for pod in seen.pods if pod.active and pod.raw_qos is QoSClass.LSE]
-    given = [held.cpus for held in seen.kubelet.pod_cpus]
-    return cpuset.union([seen.reserved.cpus, seen.crane.owned, *owned, *given])
+    owned = [pod.resource_status.cpuset for pod in snapshot.pods if pod.active and pod.raw_qos is QoSClass.LSE]
+    given = [held.cpus for held in snapshot.kubelet.pod_cpus]
+    return cpuset.union([snapshot.reserved.cpus, snapshot.crane.owned, *owned, *given])
 
 
-def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_crane: bool) -> nrt.ContainerPlacement:
-    status, key, group = pod.resource_status, (pod.uid, name), seen.places[pod.uid].containers[name]
-    held = next((held for held in seen.kubelet.pod_cpus if held.uid == pod.uid), None)
-    by_kubelet = held is not None or key in seen.kubelet.memory_nodes
+def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_crane: bool) -> nrt.ContainerPlacement:
+    status, key, group = pod.resource_status, (pod.uid, name), snapshot.places[pod.uid].containers[name]
+    held = next((held for held in snapshot.kubelet.pod_cpus if held.uid == pod.uid), None)
+    by_kubelet = held is not None or key in snapshot.kubelet.memory_nodes
     promised = held.containers.get(name, cpuset.EMPTY) if held else status.cpuset
-    memory = seen.memory_places.get(group, _UNKNOWN)
+    memory = snapshot.memory_places.get(group, _UNKNOWN)
     found = nrt.ContainerPlacement(
         namespace=pod.namespace,
         pod=pod.name,
@@ -72,25 +72,25 @@ def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_cran
         container=name,
         source="kubelet" if by_kubelet else "koordinator" if status.cpuset or status.numa_nodes else "none",
         exclusive=bool(held or status.cpuset),
-        single_numa=_single_numa(seen, pod, by_kubelet=by_kubelet),
-        scope=seen.kubelet.topology_manager_scope or "container",
+        single_numa=_single_numa(snapshot, pod, by_kubelet=by_kubelet),
+        scope=snapshot.kubelet.topology_manager_scope or "container",
         promised_cpus=promised,
-        promised_nodes=seen.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,
+        promised_nodes=snapshot.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,
         cpuset=stands,
         mems=memory.mems,
-        cpus_by_numa=dict(nrt.by_numa_node(seen.topology, stands)),
+        cpus_by_numa=dict(nrt.by_numa_node(snapshot.topology, stands)),
         memory_by_numa=dict(memory.used),
-        devices=seen.kubelet.devices.get(key, ()),
-        fix_failed=_fix_failed(seen, group, stands, promised),
+        devices=snapshot.kubelet.devices.get(key, ()),
+        fix_failed=_fix_failed(snapshot, group, stands, promised),
     )
     promised_by_crane = with_crane and found.source == "none" and pod.crane.zones
-    return _by_crane(seen, pod, found, group) if promised_by_crane else found
+    return _by_crane(snapshot, pod, found, group) if promised_by_crane else found
 
 
-def _by_crane(seen: Snapshot, pod: Pod, found: ContainerPlacement, group: str) -> ContainerPlacement:
+def _by_crane(snapshot: Snapshot, pod: Pod, found: ContainerPlacement, group: str) -> ContainerPlacement:
     """With what Crane's annotations promise, as far as this agent carries them out: a container that is given no CPUs
     has no promise, and a promise that was refused is cured by a move only."""
-    promise, refused = seen.crane.promises.get(pod.uid), pod.uid in seen.crane.refused
+    promise, refused = snapshot.crane.promises.get(pod.uid), pod.uid in snapshot.crane.refused
     cpus = promise.containers.get(found.container) if promise else cpuset.EMPTY
     if cpus is None or not (promise or refused):
         return found
@@ -103,55 +103,58 @@ def _by_crane(seen: Snapshot, pod: Pod, found: ContainerPlacement, group: str) -
         scope="pod",
         promised_cpus=cpus,
         promised_nodes=nodes,
-        fix_failed=refused or _fix_failed(seen, group, found.cpuset, cpus),
+        fix_failed=refused or _fix_failed(snapshot, group, found.cpuset, cpus),
     )
 
 
 _UNKNOWN = MemoryPlace(cpuset.EMPTY, {})
 
 
-def _fix_failed(seen: Snapshot, group: str, effective: CPUSet, promised: CPUSet) -> bool:
+def _fix_failed(snapshot: Snapshot, group: str, effective: CPUSet, promised: CPUSet) -> bool:
     """It stands elsewhere than promised, and the kernel refused the write that was to put it right, or took it without
     effect: on version 2 a set holds as far as the group above allows."""
-    refused = cgroup.PLACE.place(group, "cpuset.cpus") in seen.refused_writes or seen.cgroups[group].cpuset == promised
+    refused = (
+        cgroup.PLACE.place(group, "cpuset.cpus") in snapshot.refused_writes
+        or snapshot.cgroups[group].cpuset == promised
+    )
     return bool(promised) and not effective <= promised and refused
 
 
-def _single_numa(seen: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
+def _single_numa(snapshot: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
     if by_kubelet:
-        return seen.kubelet.topology_manager_policy == "single-numa-node"
+        return snapshot.kubelet.topology_manager_policy == "single-numa-node"
     return pod.numa_policy == "SingleNUMANode"
 
 
-def violations(seen: Snapshot) -> Iterator[tuple[Pod, Violation]]:
+def violations(snapshot: Snapshot) -> Iterator[tuple[Pod, Violation]]:
     """What is wrong with the pods of the node, by the rules by which the descheduler judges them.
 
     A pod that has ended, or is being deleted, is not judged.
     """
     placed: dict[str, list[ContainerPlacement]] = {}
-    for container in containers(seen, only_enforced=True):
+    for container in containers(snapshot, only_enforced=True):
         placed.setdefault(container.uid, []).append(container)
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         if pod.active and not pod.deleting:
-            for wrong in of_pod(seen, pod, placed.get(pod.uid, ())):
+            for wrong in of_pod(snapshot, pod, placed.get(pod.uid, ())):
                 yield pod, wrong
 
 
-def of_pod(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Violation]:
+def of_pod(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Violation]:
     """What is wrong with one pod, of which `placed` are the containers."""
-    owners = [("kubelet", seen.kubelet.reserved_cpus, _is_strict(seen))]
+    owners = [("kubelet", snapshot.kubelet.reserved_cpus, _is_strict(snapshot))]
     if pod.qos_class is not QoSClass.SYSTEM:
-        owners.append(("koordinator", seen.reserved.cpus, True))
+        owners.append(("koordinator", snapshot.reserved.cpus, True))
     if pod.crane.excludes_reserved:
-        owners.append(("crane", seen.crane.reserved, True))
+        owners.append(("crane", snapshot.crane.reserved, True))
     rules = numa.Rules(
-        topology=seen.topology,
-        policy=seen.kubelet.topology_manager_policy,
-        cpu_manager_policy=seen.kubelet.cpu_manager_policy,
+        topology=snapshot.topology,
+        policy=snapshot.kubelet.topology_manager_policy,
+        cpu_manager_policy=snapshot.kubelet.cpu_manager_policy,
     )
     return rules.of_pod(placed, asked_policy=pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""), kept=owners)
 
 
-def _is_strict(seen: Snapshot) -> bool:
+def _is_strict(snapshot: Snapshot) -> bool:
     """Whether kubelet keeps its reserved CPUs out of the shared pool as well."""
-    return is_on(seen.kubelet.cpu_manager_options, STRICT_RESERVATION)
+    return is_on(snapshot.kubelet.cpu_manager_options, STRICT_RESERVATION)

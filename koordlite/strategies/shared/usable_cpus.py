@@ -7,17 +7,17 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU
 
 
-def pod_cpuset(seen: Snapshot) -> CPUSet:
+def pod_cpuset(snapshot: Snapshot) -> CPUSet:
     """The online CPUs that kubelet's top group has; all online CPUs where that group does not say.
 
     An operator may have taken some from it (kubelet's --cgroup-root, a slice of systemd, a container around kubelet).
     On v1 the kernel refuses a set with a CPU that the group above lacks, on v2 such a CPU means nothing.
     """
-    top = seen.cgroups.get(seen.layout.kubepods)
-    return seen.topology.cpuset & top.effective if top and top.effective else seen.topology.cpuset
+    top = snapshot.cgroups.get(snapshot.layout.kubepods)
+    return snapshot.topology.cpuset & top.effective if top and top.effective else snapshot.topology.cpuset
 
 
-def pod_cpus(seen: Snapshot) -> tuple[CPU, ...]:
+def pod_cpus(snapshot: Snapshot) -> tuple[CPU, ...]:
     """As `pod_cpuset`, with their places in the machine."""
-    allowed, machine = pod_cpuset(seen), seen.topology
+    allowed, machine = pod_cpuset(snapshot), snapshot.topology
     return machine.cpus if allowed == machine.cpuset else tuple(cpu for cpu in machine.cpus if cpu.id in allowed)

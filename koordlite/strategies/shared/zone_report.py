@@ -31,14 +31,14 @@ ZONE_ATTRIBUTES = frozenset({placement.VECTOR_ATTRIBUTE})
 Container = tuple[PodGiven, str, Given]
 
 
-def running(seen: Snapshot, resources: KubeletResources) -> tuple[PodGiven, ...]:
+def running(snapshot: Snapshot, resources: KubeletResources) -> tuple[PodGiven, ...]:
     """The pods of `resources` by namespace and name, without those that have ended: kubelet lists them for a while.
 
     Kubelet's checkpoints name pods by uid and keep one that was deleted: there only those count that are known.
     """
-    by_uid = {pod.uid: pod for pod in seen.pods}
-    ended = {(pod.namespace, pod.name) for pod in seen.pods if not pod.active}
-    ended -= {(pod.namespace, pod.name) for pod in seen.pods if pod.active}
+    by_uid = {pod.uid: pod for pod in snapshot.pods}
+    ended = {(pod.namespace, pod.name) for pod in snapshot.pods if not pod.active}
+    ended -= {(pod.namespace, pod.name) for pod in snapshot.pods if pod.active}
     found = []
     for given in resources.pods:
         if not given.uid:
@@ -48,19 +48,19 @@ def running(seen: Snapshot, resources: KubeletResources) -> tuple[PodGiven, ...]
     return tuple(found)
 
 
-def of(seen: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Iterator[Zone]:
+def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Iterator[Zone]:
     """One zone for each NUMA node, in the order of their ids: its resources, as costs its distance to the others
     (NodeResourceTopology's costs are SLIT distances), and which containers are on it where that is wanted."""
-    nodes, resources = seen.topology.nodes, seen.kubelet.resources
+    nodes, resources = snapshot.topology.nodes, snapshot.kubelet.resources
     capacities = [zones.capacity(node, huge_pages=huge_pages) for node in nodes]
-    splits = seen.node.labels.get(keys.NUMA_RESERVATION) == "true"
-    kept = zones.allocatable(capacities, _kept_by_kubelet(seen) if splits else {})
+    splits = snapshot.node.labels.get(keys.NUMA_RESERVATION) == "true"
+    kept = zones.allocatable(capacities, _kept_by_kubelet(snapshot) if splits else {})
     if resources is None:
         amounts = [_unmanaged(has, may) for has, may in zip(capacities, kept, strict=True)]
     else:
-        held = [given for pod in running(seen, resources) for given in pod.containers.values()]
+        held = [given for pod in running(snapshot, resources) for given in pod.containers.values()]
         amounts = given_zones.amounts(nodes, capacities, unmanaged=kept, allocatable=resources.allocatable, held=held)
-    vectors = _placement(seen).vectors if numa_placement else {}
+    vectors = _placement(snapshot).vectors if numa_placement else {}
     for node, parts in zip(nodes, amounts, strict=True):
         vector = vectors.get(node.id)
         yield Zone(
@@ -72,47 +72,47 @@ def of(seen: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Iterato
         )
 
 
-def without_pod(seen: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
+def without_pod(snapshot: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
     """By NUMA node: its resources as if `pod` were not there. Where kubelet does not say what it gave out, CPUs that
     other pods have alone and reserved ones are taken off what the machine has."""
-    nodes, resources = seen.topology.nodes, seen.kubelet.resources
+    nodes, resources = snapshot.topology.nodes, snapshot.kubelet.resources
     has = [zones.capacity(node) for node in nodes]
     if resources is None:
-        given = [held.cpus for held in seen.kubelet.pod_cpus if held.uid != pod.uid]
-        others = [each for each in seen.pods if each.active and each.uid != pod.uid]
+        given = [held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid]
+        others = [each for each in snapshot.pods if each.active and each.uid != pod.uid]
         owned = [each.resource_status.cpuset for each in others if each.qos_class in (QoSClass.LSE, QoSClass.LSR)]
-        reserved = seen.reserved.cpus | seen.kubelet.reserved_cpus
-        may, held = Given(seen.topology.cpuset - reserved), [Given(cpus) for cpus in (*given, *owned)]
+        reserved = snapshot.reserved.cpus | snapshot.kubelet.reserved_cpus
+        may, held = Given(snapshot.topology.cpuset - reserved), [Given(cpus) for cpus in (*given, *owned)]
     else:
         others_of = (
-            each for each in running(seen, resources) if (each.namespace, each.name) != (pod.namespace, pod.name)
+            each for each in running(snapshot, resources) if (each.namespace, each.name) != (pod.namespace, pod.name)
         )
         may, held = resources.allocatable, [given for each in others_of for given in each.containers.values()]
     found = given_zones.amounts(nodes, has, unmanaged=has, allocatable=may, held=held)
     return {node.id: zone for node, zone in zip(nodes, found, strict=True)}
 
 
-def gone(seen: Snapshot, report: Sequence[Zone]) -> frozenset[str]:
+def gone(snapshot: Snapshot, report: Sequence[Zone]) -> frozenset[str]:
     """Device resources that the published zones still have, and kubelet does not list any more.
 
     Only kubelet's socket lists devices that nobody uses; and resources of Koordinator are not kubelet's devices.
     """
-    resources = seen.kubelet.resources
+    resources = snapshot.kubelet.resources
     if resources is None or resources.source != "pod-resources":
         return frozenset()
-    have = {resource.name for zone in seen.published.zones for resource in zone.resources or ()}
+    have = {resource.name for zone in snapshot.published.zones for resource in zone.resources or ()}
     now = {resource.name for zone in report for resource in zone.resources or ()}
     kept = {*now, *topology_diff.RESOURCES, *keys.PROMISED_RESOURCES}
     return frozenset(name for name in have - kept if "/" in name and "koordinator.sh/" not in name)
 
 
 def attributes(
-    seen: Snapshot, *, method: Literal["off", "all", "with-exclusive-resources"], numa_placement: bool
+    snapshot: Snapshot, *, method: Literal["off", "all", "with-exclusive-resources"], numa_placement: bool
 ) -> dict[str, str | None]:
     """Attributes of the whole object by name; None: not to be there. v1alpha1 has none."""
-    kubelet = seen.kubelet
+    kubelet = snapshot.kubelet
     found: dict[str, str | None] = dict.fromkeys(OUR_ATTRIBUTES)
-    if seen.published.topology_version.endswith("/v1alpha1"):
+    if snapshot.published.topology_version.endswith("/v1alpha1"):
         return {}
     if kubelet.topology_manager_policy:
         found[POLICY], found[SCOPE] = kubelet.topology_manager_policy, kubelet.topology_manager_scope or "container"
@@ -120,26 +120,26 @@ def attributes(
     if kubelet.resources is None:
         return found
     if method != "off":
-        pods = running(seen, kubelet.resources)
+        pods = running(snapshot, kubelet.resources)
         exclusive = method == fingerprint.ONLY_EXCLUSIVE
         signed = (p for p in pods if not exclusive or any(given.has_locality for given in p.containers.values()))
         found[fingerprint.ATTRIBUTE] = fingerprint.sign((pod.namespace, pod.name) for pod in signed)
         found[fingerprint.METHOD_ATTRIBUTE] = method
     if numa_placement:
-        found[placement.METADATA_ATTRIBUTE] = str(_placement(seen).metadata)
+        found[placement.METADATA_ATTRIBUTE] = str(_placement(snapshot).metadata)
     return found
 
 
-def _placement(seen: Snapshot) -> placement.Encoded:
+def _placement(snapshot: Snapshot) -> placement.Encoded:
     """Which pinned container is on which NUMA node; one on several has no place in this format."""
     nodes: dict[placement.Container, int] = {}
-    pods = running(seen, seen.kubelet.resources) if seen.kubelet.resources else ()
+    pods = running(snapshot, snapshot.kubelet.resources) if snapshot.kubelet.resources else ()
     for pod in pods:
         for name, given in pod.containers.items():
-            at = _node_of(seen.topology, given)
+            at = _node_of(snapshot.topology, given)
             if at is not None:
                 nodes[(pod.namespace, pod.name, name)] = at
-    return placement.encode(nodes, numa_nodes=max((node.id for node in seen.topology.nodes), default=0) + 1)
+    return placement.encode(nodes, numa_nodes=max((node.id for node in snapshot.topology.nodes), default=0) + 1)
 
 
 def _node_of(topology: Topology, given: Given) -> int | None:
@@ -150,8 +150,10 @@ def _node_of(topology: Topology, given: Given) -> int | None:
     return next(iter(at)) if len(at) == 1 and at <= known else None
 
 
-def _kept_by_kubelet(seen: NodeSnapshot) -> dict[str, Quantity]:
-    return reservation.from_kubelet(capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node))
+def _kept_by_kubelet(snapshot: NodeSnapshot) -> dict[str, Quantity]:
+    return reservation.from_kubelet(
+        capacity=snapshot.node.capacity, allocatable=snapshot.notes.kubelet_allocatable(snapshot.node)
+    )
 
 
 def _unmanaged(capacity: zones.Resources, allocatable: zones.Resources) -> dict[str, Amounts]:

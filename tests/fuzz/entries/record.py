@@ -15,8 +15,8 @@ import zstandard
 from emulated import Emulated
 
 from koordlite.record import segment
-from koordlite.record.moment import RecordError
 from koordlite.record.reader import Record
+from koordlite.record.round_record import RecordError
 from koordlite.record.segment import FRAME_HEAD_BYTES, MARK, Head, Writer
 from koordlite.replay import compare, verify
 from koordlite.replay.what_if import Other

@@ -65,7 +65,7 @@ class Amount(Shape):
 
 
 @dataclasses.dataclass(frozen=True)
-class Moment(Shape):
+class RoundRecord(Shape):
     """A time: whole seconds, or exactly six digits of fraction."""
 
     micro: bool = False
@@ -148,8 +148,8 @@ CHOICE = Scalar((bool,), "bool")
 """A truth value whose false differs from none."""
 NUMBER_OR_TEXT = Scalar((int, str), "intstr.IntOrString")
 QUANTITY = Amount()
-TIME = Moment()
-MICRO_TIME = Moment(micro=True)
+TIME = RoundRecord()
+MICRO_TIME = RoundRecord(micro=True)
 
 
 def _json_name(value: Any) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from emulated import Emulated
 
-from koordlite import reflex
+from koordlite import fast_path
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.snapshot import Snapshot
@@ -28,7 +28,7 @@ def judged(emulate: Callable[[str], Emulated]) -> tuple[Snapshot, tuple[Decision
         agent = node.agent(journal)
         node.ticks(agent, 4)
     assert agent.judged
-    return agent.judged.seen, agent.judged.decisions
+    return agent.judged.snapshot, agent.judged.decisions
 
 
 def with_limit(decisions: tuple[Decision, ...], **limits: int) -> tuple[Decision, ...]:
@@ -43,7 +43,7 @@ def with_limit(decisions: tuple[Decision, ...], **limits: int) -> tuple[Decision
 
 def edge(seen: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...] = (), **other: Any) -> Any:
     modes = {"cpuSuppress": other.get("mode", "enforce")}
-    return reflex.edge_milli(decisions, applied, seen, modes=modes, band_percent=BAND_PERCENT)
+    return fast_path.edge_milli(decisions, applied, seen, modes=modes, band_percent=BAND_PERCENT)
 
 
 def test_the_edge_follows_the_result_and_not_the_evidence(judged: tuple[Snapshot, tuple[Decision, ...]]) -> None:

@@ -18,14 +18,14 @@ from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.status import AppliedStep
-from koordlite.observe import glance
+from koordlite.observe import fast_snapshot
 from koordlite.strategies import Strategy, discover, limiting
 
 
-def sights(seen: Snapshot, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
+def sights(snapshot: Snapshot, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
     """What each strategy judges in a round about new groups: as in the tick before, and only their pods."""
-    part = glance.of_groups(seen, groups)
-    alone = dataclasses.replace(part, pods=tuple(pod for pod in seen.pods if pod.uid in part.places))
+    part = fast_snapshot.of_groups(snapshot, groups)
+    alone = dataclasses.replace(part, pods=tuple(pod for pod in snapshot.pods if pod.uid in part.places))
     by_need = {"all": part, "theirs": alone}
     return lambda rule: part if rule.surge_edge_milli else by_need.get(rule.new_containers, alone)
 
@@ -38,20 +38,20 @@ def asked(enforced: Collection[str]) -> frozenset[str]:
 def edge_milli(
     decisions: Sequence[Decision],
     applied: Iterable[AppliedStep],
-    seen: Snapshot,
+    snapshot: Snapshot,
     *,
     modes: Mapping[str, str],
     band_percent: float,
 ) -> int | None:
     """Use of everything but best effort above which a limit in force is too high; None when none can shrink.
 
-    `seen` is the picture that `decisions` are about, `applied` the writes that followed.
+    `snapshot` is the picture that `decisions` are about, `applied` the writes that followed.
     """
-    if not has_node(seen):
+    if not has_node(snapshot):
         return None
     refused = {step.place for step in applied if not step.ok}
     edges = [
-        rule.surge_edge_milli(seen, limit, band_percent=band_percent)
+        rule.surge_edge_milli(snapshot, limit, band_percent=band_percent)
         for rule in limiting()
         if rule.surge_edge_milli and modes.get(rule.name) == "enforce"
         for decision in decisions
@@ -90,14 +90,14 @@ def _within(change: Change, groups: Collection[str]) -> bool:
     return isinstance(change, CgroupChange | CoreCookieChange) and change.group in groups
 
 
-def new_groups(before: Snapshot, seen: Snapshot, groups: Collection[str]) -> frozenset[str]:
+def new_groups(before: Snapshot, snapshot: Snapshot, groups: Collection[str]) -> frozenset[str]:
     """The groups of pods that are to get their values before the tick: those in `groups`, those that `before` did not
     show, and the pods' groups above them, whose quotas on cgroup v1 have to grow first."""
-    touched, known = glance.with_parents(groups), before.places
-    places = [p for uid, p in seen.places.items() if p.group in touched or p is not known.get(uid)]
+    touched, known = fast_snapshot.with_parents(groups), before.places
+    places = [p for uid, p in snapshot.places.items() if p.group in touched or p is not known.get(uid)]
     theirs = (group for place in places for group in place.all)
-    fresh = frozenset(g for g in theirs if g in seen.cgroups and (g in groups or g not in before.cgroups))
-    return fresh | {place.group for place in places if not fresh.isdisjoint(place.all)} & seen.cgroups.keys()
+    fresh = frozenset(g for g in theirs if g in snapshot.cgroups and (g in groups or g not in before.cgroups))
+    return fresh | {place.group for place in places if not fresh.isdisjoint(place.all)} & snapshot.cgroups.keys()
 
 
 def added(before: Sequence[Decision], fresh: Iterable[Decision]) -> tuple[Decision, ...]:

@@ -25,7 +25,7 @@ from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
 from koordlite.host.sentinel import Sentinel
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import FreshUse, Reaction, ReactionSetting, ReactionWay
-from koordlite.observe import cpu_waits, glance
+from koordlite.observe import cpu_waits, fast_snapshot
 from koordlite.observe import new_groups as beginnings
 from koordlite.observe.cpu_waits import Counters
 from koordlite.observe.new_groups import NewGroups
@@ -82,7 +82,7 @@ class Waker:
         self._shortest, self._share = 1 / hertz, _AIMED * cpu_percent / 100
         self._period = max(self._shortest, _FIRST_PERIOD_SECONDS)
         self._why, self._missing = why, missing
-        self._seen: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
         self._edge: int | None = None
         self._suspect_rate = 0.0
         self._alert_until = 0.0
@@ -115,19 +115,19 @@ class Waker:
             beginning=self.new_groups.state,
         )
 
-    def watch(self, seen: Snapshot | None, edge_milli: int | None) -> None:
+    def watch(self, snapshot: Snapshot | None, edge_milli: int | None) -> None:
         """Wake when all but best effort use more than `edge_milli`; None: nothing could be done about it."""
-        self._seen, self._edge = seen, edge_milli
-        if seen is not None:
-            self.new_groups.watch(seen)
-        if seen is not None and edge_milli is not None and self._sentinel is not None:
+        self._snapshot, self._edge = snapshot, edge_milli
+        if snapshot is not None:
+            self.new_groups.watch(snapshot)
+        if snapshot is not None and edge_milli is not None and self._sentinel is not None:
             counters = self._look_at_services()
             self._usual_share = contention.usual_share(self._usual_share, *cpu_waits.between(self._counters, counters))
             self._counters = counters
-            others = seen.usage.others_milli or 0
+            others = snapshot.usage.others_milli or 0
             suspect = reaction.suspect_milli(others_milli=others, edge_milli=edge_milli)
             # Millicores are 10⁶ ns a second.
-            self._suspect_rate = max(0, suspect - self._sentinel.outside_milli(seen.usage)) * 1e6
+            self._suspect_rate = max(0, suspect - self._sentinel.outside_milli(snapshot.usage)) * 1e6
 
     def wait(self, until: float) -> Wake:
         """Wait for the clock to say `until`, or for something to do before."""
@@ -223,14 +223,14 @@ class Waker:
 
     def _confirm(self) -> Wake | None:
         """A surge when use stays above the edge. Measured from a sample that lies inside of it, not from before."""
-        assert self._seen is not None and self._edge is not None and self._sentinel is not None
+        assert self._snapshot is not None and self._edge is not None and self._sentinel is not None
         before = self._look_at_services()
         first = self._sentinel.sample()
         if self._clock.wait(self._sentinel.confirm_seconds):
             return Wake("stop")
         use = sentinel.between(first, self._sentinel.sample())
         self._samples += 2
-        others = glance.fresh_others_milli(self._seen.usage, use)
+        others = fast_snapshot.fresh_others_milli(self._snapshot.usage, use)
         if others is None or others <= self._edge:
             return None
         if not self._delays_services(before):
@@ -240,7 +240,7 @@ class Waker:
         return Wake("surge", use)
 
     def _look_at_services(self) -> Counters:
-        return self.service_counters(self._seen) if self.service_counters and self._seen else {}
+        return self.service_counters(self._snapshot) if self.service_counters and self._snapshot else {}
 
     def _delays_services(self, before: Counters) -> bool:
         """Whether services have waited longer since `before` than they usually do."""

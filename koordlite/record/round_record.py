@@ -13,12 +13,12 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One round of the agent. Deciding on it again gives the same decisions."""
 
     wall: float
     """Seconds since the epoch, for people."""
-    seen: Snapshot
+    snapshot: Snapshot
     """The picture as the strategies were given it, with what they remember."""
     settings: Mapping[str, StrategySettings]
     """Section by strategy name, as in force for this round."""

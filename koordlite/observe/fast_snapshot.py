@@ -31,41 +31,41 @@ def fresh_others_milli(usage: Usage, fresh: FreshUse) -> int | None:
     return _node_milli(usage, usage.node, fresh) - fresh.best_effort
 
 
-def with_fresh_use(seen: Snapshot, fresh: FreshUse) -> Snapshot:
-    """`seen` with the CPU use of `fresh`. Pods share it in the proportion of their last samples."""
-    usage = seen.usage
+def with_fresh_use(snapshot: Snapshot, fresh: FreshUse) -> Snapshot:
+    """`snapshot` with the CPU use of `fresh`. Pods share it in the proportion of their last samples."""
+    usage = snapshot.usage
     if usage.node is None:
-        return seen
-    inside = {uid for uid, place in seen.places.items() if place.group.startswith(f"{seen.layout.besteffort}/")}
+        return snapshot
+    inside = {uid for uid, place in snapshot.places.items() if place.group.startswith(f"{snapshot.layout.besteffort}/")}
     pods = {
         **_shared({uid: use for uid, use in usage.pods.items() if uid not in inside}, fresh.pods - fresh.best_effort),
         **_shared({uid: use for uid, use in usage.pods.items() if uid in inside}, fresh.best_effort),
     }
     node = msgspec.structs.replace(usage.node, cpu=_node_milli(usage, usage.node, fresh))
     return dataclasses.replace(
-        seen, usage=msgspec.structs.replace(usage, node=node, pods=pods, best_effort_cpu=fresh.best_effort)
+        snapshot, usage=msgspec.structs.replace(usage, node=node, pods=pods, best_effort_cpu=fresh.best_effort)
     )
 
 
-def with_fresh_limits(seen: Snapshot, cgroups: Cgroups, time: float) -> Snapshot:
-    """`seen` at `time` with the present best-effort tree: our own writes of the last tick, and groups made since."""
-    root = seen.layout.besteffort
-    kept = {g: state for g, state in seen.cgroups.items() if g != root and not g.startswith(f"{root}/")}
-    fresh = {group: state for group in _tree(cgroups, root) if (state := _state(cgroups, group, seen)) is not None}
-    return dataclasses.replace(seen, time=time, cgroups={**kept, **fresh})
+def with_fresh_limits(snapshot: Snapshot, cgroups: Cgroups, time: float) -> Snapshot:
+    """`snapshot` at `time` with the present best-effort tree: our writes of the last tick, and groups made since."""
+    root = snapshot.layout.besteffort
+    kept = {g: state for g, state in snapshot.cgroups.items() if g != root and not g.startswith(f"{root}/")}
+    fresh = {group: state for group in _tree(cgroups, root) if (state := _state(cgroups, group, snapshot)) is not None}
+    return dataclasses.replace(snapshot, time=time, cgroups={**kept, **fresh})
 
 
-def fresh_quotas(seen: Snapshot, cgroups: Cgroups, groups: Collection[str]) -> dict[str, Cgroup]:
-    """The groups above `groups` that `seen` shows, with the quotas they have now. On cgroup v2, which takes any quota
-    below any other, none."""
+def fresh_quotas(snapshot: Snapshot, cgroups: Cgroups, groups: Collection[str]) -> dict[str, Cgroup]:
+    """The groups above `groups` that `snapshot` shows, with the quotas they have now. On cgroup v2, which takes any
+    quota below any other, none."""
     if cgroups.layout.version != 1:
         return {}
     names = [group.split("/") for group in groups]
-    above = {"/".join(parts[:depth]) for parts in names for depth in range(1, len(parts))} & seen.cgroups.keys()
+    above = {"/".join(parts[:depth]) for parts in names for depth in range(1, len(parts))} & snapshot.cgroups.keys()
     quotas = {}
     for group in above:
         with contextlib.suppress(OSError, ValueError):
-            quotas[group] = msgspec.structs.replace(seen.cgroups[group], quota_us=cgroups.quota_us(group))
+            quotas[group] = msgspec.structs.replace(snapshot.cgroups[group], quota_us=cgroups.quota_us(group))
     return quotas
 
 
@@ -74,22 +74,22 @@ def with_parents(groups: Collection[str]) -> frozenset[str]:
     return frozenset(groups).union(group.rpartition("/")[0] for group in groups)
 
 
-def of_groups(seen: Snapshot, groups: Collection[str]) -> Snapshot:
-    """`seen` with the places, groups and values of ours of only those pods to which one of `groups` belongs, and with
-    kubelet's own groups: enough to decide about `groups`, and quick to judge on a full node."""
+def of_groups(snapshot: Snapshot, groups: Collection[str]) -> Snapshot:
+    """`snapshot` with the places, groups and values of ours of only those pods to which one of `groups` belongs, and
+    with kubelet's own groups: enough to decide about `groups`, and quick to judge on a full node."""
     touched = with_parents(groups)
-    places = {uid: place for uid, place in seen.places.items() if place.group in touched}
-    layout = seen.layout
+    places = {uid: place for uid, place in snapshot.places.items() if place.group in touched}
+    layout = snapshot.layout
     kept = (layout.kubepods, layout.burstable, layout.besteffort, *(g for place in places.values() for g in place.all))
-    ours = [place for group in kept for place in cgroup.places_of(group) if place in seen.ours]
-    if not seen.core_sched.missing:
-        ours += [place for place in seen.found if place.kind is core_cookie.COOKIE]
+    ours = [place for group in kept for place in cgroup.places_of(group) if place in snapshot.ours]
+    if not snapshot.core_sched.missing:
+        ours += [place for place in snapshot.found if place.kind is core_cookie.COOKIE]
     return dataclasses.replace(
-        seen,
+        snapshot,
         places=places,
-        cgroups={group: seen.cgroups[group] for group in kept if group in seen.cgroups},
+        cgroups={group: snapshot.cgroups[group] for group in kept if group in snapshot.cgroups},
         ours=frozenset(ours),
-        found={place: seen.found[place] for place in ours if place in seen.found},
+        found={place: snapshot.found[place] for place in ours if place in snapshot.found},
     )
 
 
@@ -116,10 +116,10 @@ def _tree(cgroups: Cgroups, group: str) -> Iterator[str]:
         yield from _tree(cgroups, f"{group}/{name}")
 
 
-def _state(cgroups: Cgroups, group: str, seen: Snapshot) -> Cgroup | None:
+def _state(cgroups: Cgroups, group: str, snapshot: Snapshot) -> Cgroup | None:
     try:
         state = cgroups.state(group)
     except (OSError, ValueError):
         return None
-    known = seen.cgroups.get(group)
+    known = snapshot.cgroups.get(group)
     return msgspec.structs.replace(state, values=known.values) if known else state
