@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
@@ -56,6 +57,7 @@ def _answers(files: Files, settings: Settings, *, own: bool = False) -> Iterator
     yield _pressure(files)
     if own:
         yield _waits(files)
+        yield _nri(settings)
     yield from writable(files, uid=os.geteuid() if own else 0)
 
 
@@ -136,6 +138,20 @@ def _waits(files: Files) -> Finding:
     return Finding(what, "no", "/proc/TID/schedstat is missing or counts nothing", do)
 
 
+def _nri(settings: Settings) -> Finding:
+    """By the socket alone: a plugin that connects and says nothing would keep others waiting."""
+    what, path = "NRI", settings.agent.nri_socket
+    try:
+        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError as error:
+        return Finding(what, "no", f"{path}: {error.strerror}", _SWITCH_ON)
+    if not is_socket:
+        return Finding(what, "no", f"{path} is no socket", _SWITCH_ON)
+    off = settings.agent.nri == "off"
+    do = "agent.nri: auto sets values before a container's first process runs" if off else ""
+    return Finding(what, "yes", f"{path}; agent.nri is {settings.agent.nri}", do)
+
+
 def writable(files: Files, *, uid: int) -> Iterator[Finding]:
     """Whether the user with this number could write limits: asked of the mount options, never by a write."""
     points = {mount.point: mount for mount in procfs.mounts(files) if mount.type in ("cgroup", "cgroup2")}
@@ -192,5 +208,9 @@ def device_object(api: Api, node: str) -> Iterator[Finding]:
         yield Finding("Device object", "no", "koordlet reports GPUs, NICs or FPGAs of this node there", _KEEP)
 
 
+_SWITCH_ON = (
+    "containerd 1.7: disable = false in [plugins.'io.containerd.nri.v1.nri'] of config.toml (containerd 2 has it on); "
+    "CRI-O 1.26 and newer: enable_nri = true in [crio.nri]; restart it. In a pod: components/nri. Everything else works"
+)
 _DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 _KEEP = "keep koordlet on this node: koordlite neither reports devices nor hands them to containers"

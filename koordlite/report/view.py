@@ -13,7 +13,7 @@ from koordlite.model import printable
 from koordlite.model.picture.usage import Pressure
 from koordlite.model.place import Place
 from koordlite.model.snapshot import OF_OUR_REPORTS
-from koordlite.model.status import Beginning, FileTrouble, Pause, Reaction, WatchState
+from koordlite.model.status import Beginning, FileTrouble, NRIState, Pause, Reaction, WatchState
 from koordlite.report import units
 from koordlite.report.past import Remembered
 from koordlite.report.present import CPUCell
@@ -92,6 +92,8 @@ def inputs(tick: Tick) -> Iterator[Fact]:
     """The agent's own state: what wakes it, its faults, how fresh its data is."""
     yield Fact("between ticks", between_ticks(tick.reaction))
     yield Fact("new containers", new_containers(tick.reaction.beginning))
+    if tick.nri.setting != "off":
+        yield Fact("before the first process", before_creation(tick.nri))
     faults = tick.faults
     if faults.total:
         yield Fact(
@@ -164,6 +166,17 @@ def new_containers(beginning: Beginning) -> str:
         return f"wait for the tick{why}"
     lost = f"; the kernel lost reports {beginning.overflows} times" if beginning.overflows else ""
     return f"reported by {beginning.watched} groups{why}: {beginning.rounds} rounds between ticks{lost}"
+
+
+def before_creation(nri: NRIState) -> str:
+    """The runtime that asks by NRI, and what became of its questions."""
+    if not nri.runtime:
+        return f"no runtime asks by NRI: {nri.why or 'not connected yet'}"
+    late = sum(count for (_, outcome), count in nri.answers.items() if outcome != "answered")
+    counts = {"set at creation": nri.results.get("adjusted", 0) - nri.results.get("withdrawn", 0)}
+    counts |= {"would be": nri.results.get("wouldAdjust", 0), "without an answer of ours": late}
+    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{nri.runtime} asks by NRI: {shown or 'nothing to set so far'}"
 
 
 def watched(watch: WatchState) -> str:

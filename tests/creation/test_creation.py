@@ -18,6 +18,8 @@ from koordlite.host.journal import file
 from koordlite.host.journal.journal import FileEntry, Journal, read
 from koordlite.model.errors import JournalError
 from koordlite.nri import NOTHING, LinuxCPU, LinuxResources
+from koordlite.report.explain import pieces
+from koordlite.report.past import Write
 from tests.creation.asking import FIELDS, Asking
 
 SHAPES = ("small", "intel-2s-ht", "amd-ccd", "arm") if slices.WHOLE else ("small", "intel-2s-ht")
@@ -220,3 +222,56 @@ def test_kubelets_update_becomes_what_a_restore_gives_back(asking: Asking) -> No
 def test_fields_and_file_are_what_they_are_called() -> None:
     assert set(FIELDS) == {"cpu.shares", "cpu.quota", "memory.limit", "cpuset.cpus"}
     assert file.AHEAD == "journal-ahead.txt"
+
+
+class _Killed(BaseException):
+    """The process ends here: nothing after it runs."""
+
+
+@pytest.mark.parametrize(
+    "step", ["before the journal", "half a line", "after the journal", "after the answer", "after the start"]
+)
+def test_killed_at_every_step_of_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Whatever came of the answer, a restore gives the container what it would have had."""
+    asking = Asking("small", tmp_path)
+    asking.begin("BE", batch_cpu="500")
+    asking.agent.begin(frozenset())
+    before = asking.values
+    add = Journal.add
+
+    def killed(self: Journal, entries: Any) -> Any:
+        if step != "before the journal":
+            add(self, entries)
+        raise _Killed
+
+    if step in ("after the answer", "after the start"):
+        answer = asking.creation.create(*asking.messages())
+        assert answer.adjust and answer.adjust.linux
+        if step == "after the start":
+            asking.make(answer.adjust.linux.resources)
+            assert asking.values != before
+    else:
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "add", killed)
+            with pytest.raises(_Killed):
+                asking.creation.create(*asking.messages())
+        if step == "half a line":
+            path = asking.node.state / file.AHEAD
+            path.write_bytes(path.read_bytes()[:-20])
+    asking.journal.close()
+    asking.journal = asking.node.journal()
+    restored = asking.node.agent(asking.journal, nri="auto").put_back()
+    assert all(done.ok for done in restored)
+    # Its set follows those above, which are put back as well.
+    assert {**asking.values, "cpuset.cpus": None} == {**before, "cpuset.cpus": None}
+    assert not asking.journal.entries
+    asking.close()
+
+
+def test_explain_file_says_that_nri_set_it(asking: Asking) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.agent.begin(frozenset())
+    asking.ask()
+    (step,) = (step for step in asking.agent.tick().applied if step.origin)
+    write = Write(time=0.0, wall=0.0, step=step, cause=None)
+    assert ", set at creation by NRI" in "".join(pieces.written(write))

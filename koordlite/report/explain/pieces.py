@@ -51,7 +51,8 @@ def changed(events: Iterable[DecisionEvent]) -> Iterator[str]:
 def written(write: Write) -> Iterator[str]:
     """Our last write of a place, and why it was made."""
     outcome = "" if write.step.ok else f", refused: {printable.one_line(write.step.error)}"
-    yield f"last write at {units.clock(write.time)}: {printable.shortened(write.step.value)}{outcome}"
+    by = f", set {write.step.origin}" if write.step.origin else ""
+    yield f"last write at {units.clock(write.time)}: {printable.shortened(write.step.value)}{by}{outcome}"
     if write.cause:
         yield f"because of {one_line(write.cause)}"
 

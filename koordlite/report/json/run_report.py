@@ -22,7 +22,7 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
     problems     time (first seen), object, field, value, why, do
     pods         the pods of the last tick: name, qos, cpu, cpuLimit (its quota; null: none), memory, cpus, pressure
                  (percent of the last ten seconds in which some task waited), waitsFor, decided, decidedAt
-    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, watches, reaction, faults
+    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, watches, reaction, nri, faults
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any
 
 from koordlite.model import printable
 from koordlite.model.decision import Decision
+from koordlite.model.status import NRIState
 from koordlite.report import history, pods
 from koordlite.report.json import picture
 from koordlite.report.past import Remembered
@@ -109,7 +110,19 @@ def _machine(tick: Tick) -> Object:
         "ages": dict(tick.ages),
         "watches": [fields(watch) for watch in tick.watches],
         "reaction": fields(tick.reaction),
+        "nri": _nri(tick.nri),
         "faults": fields(tick.faults),
+    }
+
+
+def _nri(nri: NRIState) -> Object:
+    answers = [{"method": m, "outcome": o, "count": count} for (m, o), count in nri.answers.items()]
+    return {
+        "setting": nri.setting,
+        "runtime": nri.runtime,
+        "why": nri.why,
+        "answers": answers,
+        "results": dict(nri.results),
     }
 
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset
+from koordlite.model.status import REQUEST_BUCKETS_SECONDS
 from koordlite.report.metrics import machine, node, pods
 from koordlite.report.metrics.events import EventMetrics
 from koordlite.report.tick import Tick
@@ -146,6 +147,7 @@ def _own(tick: Tick) -> Iterator[Metric]:
         modes.add_metric([strategy, mode], 1)
     yield modes
     yield from _between_ticks(tick)
+    yield from nri(tick)
     yield from pause(tick)
     yield _labelled("koordlite_status_info", "Status of the agent", "status", {tick.status: 1.0})
 
@@ -178,6 +180,25 @@ def _between_ticks(tick: Tick) -> Iterator[Metric]:
         ("koordlite_new_group_overflows", "Times the kernel lost reports of new containers", beginning.overflows),
     ):
         yield CounterMetricFamily(name, meaning, value=count)
+
+
+def nri(tick: Tick) -> Iterator[Metric]:
+    """What a runtime that asks before it creates containers was answered."""
+    state = tick.nri
+    yield _gauge("koordlite_nri_connected", "1 while a runtime asks by NRI", tick, float(bool(state.runtime)))
+    answers = CounterMetricFamily(
+        "koordlite_nri_answers", "Calls by NRI that were answered", labels=("method", "outcome")
+    )
+    for kind, count in state.answers.items():
+        answers.add_metric(kind, count)
+    results = CounterMetricFamily("koordlite_nri_results", "What became of questions by NRI", labels=("result",))
+    for result, count in state.results.items():
+        results.add_metric([result], count)
+    latency = HistogramMetricFamily("koordlite_nri_answer_seconds", "Time to an answer by NRI", labels=("method",))
+    bounds = [*map(str, REQUEST_BUCKETS_SECONDS), "+Inf"]
+    for method, times in state.latency.items():
+        latency.add_metric([method], list(zip(bounds, times.counts, strict=True)), times.seconds)
+    yield from (answers, results, latency)
 
 
 def pause(tick: Tick) -> Iterator[GaugeMetricFamily]:
