@@ -63,5 +63,7 @@ class Decision(msgspec.Struct, frozen=True):
     def explained(self) -> Evidence:
         """All numbers that reports show: the result, and the evidence for it."""
         if isinstance(self.outcome, CPULimit):
-            return {"budget_milli": self.outcome.budget_milli, **self.evidence}
+            budget_milli = self.outcome.budget_milli
+            lacking = {"lacking_milli": -budget_milli} if budget_milli < 0 else {}
+            return {"budget_milli": max(0, budget_milli), **lacking, **self.evidence}
         return self.evidence

@@ -156,9 +156,9 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     repaid_milli = suppress.repayment_milli(owed_milli_seconds=owed, unit_milli=unit_milli)
     budget = Budget(budget_milli, followed_milli, owed, repaid_milli)
     if budget.followed_milli != budget.milli:
-        evidence["followed_milli"] = budget.followed_milli
+        evidence["followed_milli"] = max(0, budget.followed_milli)
     if repaid_milli:
-        evidence["repaid_milli"] = repaid_milli
+        evidence["repaid_milli" if repaid_milli > 0 else "withheld_milli"] = abs(repaid_milli)
     if not _be_cpus(snapshot):
         decisions = [_least(snapshot, evidence, budget)]
     elif snapshot.slo.threshold.cpu_suppress_policy == "guided":
@@ -662,9 +662,11 @@ def _is_container(snapshot: Snapshot, group: str) -> bool:
 
 
 _BUDGET = (
-    "BE may use {budget_milli} cores: {capacity_milli} × {threshold_percent} − LS {prod_milli}"
-    "[ − host applications {host_milli}] − system {system_milli}[, at least {min_percent} of the node]"
+    "BE may use {budget_milli} cores[ and {lacking_milli} are lacking]: "
+    "{capacity_milli} × {threshold_percent} − LS {prod_milli}[ − host applications {host_milli}]"
+    " − system {system_milli}[, at least {min_percent} of the node]"
     "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
+    "[; {withheld_milli} less, for what it had too much]"
 )
 _SERVICE = (
     "[: {service} waited {waited_percent} of the time it wanted a CPU][, {own_percent} by itself]"
@@ -698,11 +700,13 @@ SENTENCES = {
     "SetIsLeast": (
         "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
         "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
+        "[; {withheld_milli} less, for what it had too much]"
         "; {does} quota {present_quota_us} → {quota_us} per 100 ms"
     ),
     "SetIsLeast/hold": (
         "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
         "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
+        "[; {withheld_milli} less, for what it had too much]"
         "; quota stays at {quota_us} per 100 ms"
     ),
     "NoCPULeftForBestEffort": (

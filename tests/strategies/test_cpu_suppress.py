@@ -20,6 +20,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
+from koordlite.report.sentence import sentence
 from koordlite.strategies import cpu_suppress, discover
 
 RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
@@ -267,6 +268,16 @@ def test_quota_follows_the_budget(build: Any, present: int, prod: int, verdict: 
     assert (by_quota.verdict, by_quota.reason, by_quota.evidence["quota_us"]) == (verdict, "BECPUBudget", quota)
     assert build.changes([by_quota]) == ({} if verdict == "hold" else {QUOTA: str(quota)})
     assert (by_set.subject, by_set.verdict, by_set.reason) == ("besteffort/cpuset", "hold", "PolicyIsQuota")
+
+
+def test_a_budget_below_zero_is_told_as_what_is_lacking(build: Any) -> None:
+    used = {"pods": (build.pod("web", "LS"),), "usage": build.used(9000, web=9000)}
+    policy = build.suppression(cpu_suppress_policy="cfsQuota")
+    by_quota, _ = decide(build.snapshot(slo=policy, cgroups=build.best_effort(quota=500_000), **used))
+    assert sentence(by_quota) == (
+        "BE may use 0.0 cores and 3.8 are lacking: 8.0 × 65 % − LS 9.0 − system 0.0; "
+        "shrinks quota 500 ms → 2 ms per 100 ms"
+    )
 
 
 def test_under_the_quota_policy_a_narrow_set_is_given_back(build: Any) -> None:
