@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import logging
 import math
+import pathlib
 import socket
 import sys
 import threading
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from koordlite.http.server import Ask, Server
     from koordlite.kube.client.access import Api
     from koordlite.scheduler.front import Front
+    from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
     from koordlite.scheduler.judgement.settings import Settings
     from koordlite.scheduler.report.logs import LogLevels
     from koordlite.scheduler.service import Service
@@ -49,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.binder import ApiBinder
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
+    from koordlite.scheduler.loads import Loads
     from koordlite.scheduler.promises import Promises
     from koordlite.scheduler.reserving.service import ReservationMetrics
     from koordlite.scheduler.service import Service
@@ -61,9 +64,12 @@ def run(args: argparse.Namespace) -> int:
     guard, certificate = _guarded(args, address) if front is None else (front.guard, None)
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender", connections=API_CONNECTIONS)
     cluster = Cluster(_settings(args), monotonic=time.monotonic)
-    watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True, with_crane=args.crane)
+    loads = Loads(load_aware(args.load_aware), wall=time.time) if args.load_aware else None
+    watches = Watches(
+        api, cluster, monotonic=time.monotonic, with_reservations=True, with_crane=args.crane, loads=loads
+    )
     binder = ApiBinder(api)
-    extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age)
+    extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age, loads=loads)
     promises, warmth = Promises(extender, binder), Warmth(extender)
     with contextlib.ExitStack() as stack:
         service = Service(extender, levels, watches=lambda: _states(watches), promises=promises)
@@ -104,6 +110,8 @@ def _run_front(args: argparse.Namespace) -> int:
     _, stop = start_log(args.log_level), ended_by_signals()
     # Credentials that cannot be used are an error here, and not one of every replica for ever.
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
+    if args.load_aware:
+        load_aware(args.load_aware)
     front = Front([_behind(args, number) for number in range(args.replicas)])
     with contextlib.ExitStack() as stack:
         token = stack.enter_context(local_token(args.state_dir))
@@ -151,6 +159,22 @@ class _Channel:
             while self._socket.recv(64):
                 pass
         stop.set()
+
+
+def load_aware(file: str) -> LoadAwareSchedulingArgs:
+    """The arguments in the file; InputError with all of its mistakes."""
+    from koordlite.model.reading import strict
+    from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
+
+    try:
+        text = pathlib.Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        do = "name a file with LoadAwareSchedulingArgs"
+        raise InputError(Problem("command line", "--load-aware", file, str(error), do)) from error
+    read = strict.load(text, LoadAwareSchedulingArgs, file)
+    if problems := read.problems(file):
+        raise InputError(problems)
+    return read
 
 
 def _settings(args: argparse.Namespace) -> Settings:

@@ -80,6 +80,12 @@ def extender(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--crane", action="store_true", help="read Crane's own NodeResourceTopologies as well")
     command.add_argument(
+        "--load-aware",
+        metavar="FILE",
+        default="",
+        help="judge nodes also by what NodeMetrics measured there; FILE has Koordinator's LoadAwareSchedulingArgs",
+    )
+    command.add_argument(
         "--numa-listen",
         metavar="ADDRESS:PORT",
         default="",

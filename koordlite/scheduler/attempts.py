@@ -16,6 +16,7 @@ from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.loads import Judged
 
 MOST_PODS = 5_000
 MOST_ROWS = 300_000
@@ -58,6 +59,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     """How many nodes were refused, by reason."""
     candidate: Candidate | None = None
     """The pod as it looks for reservations; None: none is for it."""
+    measured: Judged | None = None
+    """The pod beside what nodes used then; None: that does not count here."""
     thinned: bool = False
     """Whether only some of the nodes are left."""
 
@@ -132,3 +135,5 @@ def thin(attempt: Attempt, settings: Settings) -> None:
             of_reason[reason] += 1
             left += [row] if of_reason[reason] <= SAMPLES else []
     attempt.rows, attempt.places = tuple(left), None
+    if attempt.measured is not None:
+        attempt.measured.keep({row.name for row in left})

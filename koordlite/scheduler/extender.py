@@ -26,6 +26,7 @@ from koordlite.scheduler.judgement import judge, pods, rank, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.verdicts import Promise
+from koordlite.scheduler.loads import Judged, Loads
 from koordlite.scheduler.nominations import LEAVING, Nominations, Offer
 from koordlite.scheduler.owners import Met, Owners
 
@@ -78,10 +79,12 @@ class Extender:
         wall: Callable[[], float],
         binder: Binder | None = None,
         age: Callable[[], float | None] = lambda: 0.0,
+        loads: Loads | None = None,
     ) -> None:
         """`age`: seconds since what is known was last vouched for; None: it never was. Without `binder` pods cannot
-        be bound here."""
+        be bound here. `loads`: what was measured on the nodes; None: they are judged by requests only."""
         self.cluster, self._wall, self._binder, self._age = cluster, wall, binder, age
+        self.loads = loads
         self.attempts = Attempts(cluster.settings)
         self.refusals: collections.Counter[str] = collections.Counter()
         """Nodes refused, by reason, over all questions."""
@@ -115,7 +118,10 @@ class Extender:
             refused = {name: refusals[name] for name in names if name in refusals}
             with self.cluster.lock:
                 self._readmit(pod, passed, refused)
-            attempt = self._remember(pod, names, len(passed), refused, met)
+            measured = self.loads.judged(obj) if self.loads is not None else None
+            if measured is not None and (busy := measured.refusals(passed)):
+                passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
+            attempt = self._remember(pod, names, len(passed), refused, met=met, measured=measured)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self._monotonic()
@@ -130,6 +136,12 @@ class Extender:
             board = self._board(pod.shape)
             scores = self._score(board, names)
             scores = self._owners.met(pod, obj).scores(names, scores)
+            if self.loads is not None:
+                with self.cluster.lock:
+                    attempt = self.attempts.of_uid(pod.key, pod.uid)
+                measured = attempt.measured if attempt is not None else None
+                measured = measured or self.loads.judged(obj)
+                scores = [measured.scored(name, score) for name, score in zip(names, scores, strict=True)]
             stands = rank.by_tenths(scores)
             answer = [(name, stands[score]) for name, score in zip(names, scores, strict=True)]
             best = [name for _, name in heapq.nlargest(SAMPLES, zip(scores, names, strict=True))]
@@ -156,10 +168,15 @@ class Extender:
             answer: dict[str, Victims] = {}
             offers: dict[str, Offer] = {}
             met = self._owners.met(pod, obj)
+            measured = self.loads.judged(obj) if self.loads is not None else None
             if self.attempts.of_uid(pod.key, pod.uid) is None:
                 # No node has enough in all, so the scheduler asked nothing before it looks for victims.
-                self._remember(pod, list(given), 0, dict.fromkeys(given, SUMS), met)
+                self._remember(pod, list(given), 0, dict.fromkeys(given, SUMS), met=met, measured=measured)
             for name, asked in given.items():
+                # What was measured stays until the next measurement, whoever is evicted.
+                if measured is not None and (why := measured.refusal(name)):
+                    self._note(pod, f"preemption on {name}: {why}")
+                    continue
                 try:
                     found = self._offer(pod, name, asked, met)
                 except Exception as error:  # noqa: BLE001 - one node's fault costs that node
@@ -270,7 +287,16 @@ class Extender:
         board.version = now
         return board
 
-    def _remember(self, pod: KnownPod, names: Sequence[str], passed: int, refused: dict[str, str], met: Met) -> Attempt:
+    def _remember(
+        self,
+        pod: KnownPod,
+        names: Sequence[str],
+        passed: int,
+        refused: dict[str, str],
+        *,
+        met: Met,
+        measured: Judged | None,
+    ) -> Attempt:
         reasons = collections.Counter(refused.values())
         with self.cluster.lock:
             self.refusals.update(reasons)
@@ -289,6 +315,7 @@ class Extender:
                 passed=passed,
                 reasons=dict(reasons),
                 candidate=met.candidate,
+                measured=measured,
             )
             self.attempts.put(made)
         said = {"pod": pod.key, "flow": "filter", "nodes": len(names), "passed": passed, "why": dict(reasons)}
@@ -420,6 +447,8 @@ class Extender:
         if promise.refusal and pod.uid not in self._nominations:
             raise BindError(f"{promise.refusal} (taken meanwhile by another pod)", is_certain=True)
         self.cluster.reserve(pod, node, "binding", promise.annotations)
+        if self.loads is not None:
+            self.loads.bound(pod.uid, node)
         return promise.annotations, numa_nodes
 
     def _bound(self, pod: KnownPod, node: str, annotations: Mapping[str, str], numa_nodes: tuple[int, ...]) -> None:
@@ -436,6 +465,8 @@ class Extender:
     def _unbound(self, key: str, uid: str, error: BindError) -> str:
         with self.cluster.lock:
             if error.is_certain:
+                if self.loads is not None:
+                    self.loads.remove_pod(key)
                 self.cluster.reservations.end(uid, "bind failed", self._monotonic())
             attempt = self.attempts.of_uid(key, uid)
             if attempt is not None:

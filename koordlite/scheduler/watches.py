@@ -15,10 +15,11 @@ from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.sources import TOPOLOGY_PATHS, config_map
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.status import WatchState
-from koordlite.model.wire import crane, objects
+from koordlite.model.wire import crane, metrics, objects
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.scheduler import policies
 from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.loads import Loads
 from koordlite.scheduler.policies import Policies
 
 LOG = logging.getLogger(__name__)
@@ -44,6 +45,25 @@ CRANE: Source[crane.TopologyObject] = Source(
     paths=(CRANE_PATH,),
     optional=True,
 )
+METRICS: Source[metrics.NodeMetricObject] = Source(
+    name="node-metrics",
+    kind="nodemetric",
+    shape=metrics.NodeMetricObject,
+    paths=("/apis/slo.koordinator.sh/v1alpha1/nodemetrics",),
+    optional=True,
+)
+_OPTIONAL = {
+    CRANE.name: ("Crane's own topologies", "noderesourcetopologies in topology.crane.io, or leave --crane out"),
+    METRICS.name: ("measured load", "nodemetrics in slo.koordinator.sh, or leave --load-aware out"),
+}
+
+
+def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
+    def call(value: Any) -> None:
+        first(value)
+        second(value)
+
+    return call
 
 
 class Watches:
@@ -57,8 +77,10 @@ class Watches:
         monotonic: Callable[[], float],
         with_reservations: bool = False,
         with_crane: bool = False,
+        loads: Loads | None = None,
     ) -> None:
-        """`with_reservations`: also Koordinator's Reservations; `with_crane`: also Crane's own topologies."""
+        """`with_reservations`: also Koordinator's Reservations; `with_crane`: also Crane's own topologies; `loads`:
+        also NodeMetrics, for these."""
         self._cluster = cluster
         sources: list[tuple[Source[Any], Callable[[Any], None], Callable[[str], None]]] = [
             (NODES, cluster.put_node, cluster.remove_node),
@@ -69,6 +91,10 @@ class Watches:
             sources.append((RESERVATIONS, cluster.put_reservation, cluster.remove_reservation))
         if with_crane:
             sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
+        if loads is not None:
+            sources[0] = NODES, _both(cluster.put_node, loads.put_node), _both(cluster.remove_node, loads.remove_node)
+            sources[1] = PODS, _both(cluster.put_pod, loads.put_pod), _both(cluster.remove_pod, loads.remove_pod)
+            sources.append((METRICS, loads.put_metric, loads.remove_metric))
         self._watches = [self._watch(api, *each, monotonic) for each in sources]
         self._without: set[str] = set()
         """Lists that may not be read and that the extender does without."""
@@ -108,15 +134,12 @@ class Watches:
         return max(known)
 
     def _goes_without(self, state: WatchState) -> bool:
-        """Whether it is Crane's list, and may not be read: everything else is answered all the same."""
-        if state.name != CRANE.name:
+        """Whether it is a list of others, and may not be read: everything else is answered all the same."""
+        if state.name not in _OPTIONAL:
             return False
         if state.denied and state.name not in self._without:
-            LOG.warning(
-                "the extender goes on without Crane's own topologies: %s; allow list and watch of "
-                "noderesourcetopologies in topology.crane.io, or leave --crane out",
-                state.error,
-            )
+            what, do = _OPTIONAL[state.name]
+            LOG.warning("the extender goes on without %s: %s; allow list and watch of %s", what, state.error, do)
         (self._without.add if state.denied else self._without.discard)(state.name)
         return state.denied
 

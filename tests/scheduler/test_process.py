@@ -8,11 +8,13 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 
 import cyaml
 from apibench import CRD, until
 from apiserver import ApiServer
 
+from koordlite.model import times
 from tests.scheduler.builders import pod
 
 SETTINGS = pathlib.Path(__file__).parents[2] / "manifests/settings/slo-controller-config.yaml"
@@ -41,6 +43,49 @@ def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None
             assert process.wait(20) == 0
             assert process.stderr is not None
             assert "listening on" in process.stderr.read()
+
+
+def test_measured_load_is_watched_and_refuses(tmp_path: pathlib.Path) -> None:
+    crds = pathlib.Path(__file__).parents[2] / "manifests/crds/koordinator/nodemetrics.yaml"
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
+        }
+        for name in ("busy", "idle")
+    ]
+    measured = [
+        {
+            "apiVersion": "slo.koordinator.sh/v1alpha1",
+            "kind": "NodeMetric",
+            "metadata": {"name": name},
+            "status": {
+                "updateTime": times.show(time.time()),
+                "nodeMetric": {"nodeUsage": {"resources": {"cpu": cpu, "memory": "1Gi"}}},
+            },
+        }
+        for name, cpu in (("busy", "7"), ("idle", "1"))
+    ]
+    port, file = _free(), tmp_path / "load.yaml"
+    file.write_text("usageThresholds: {cpu: 70}\nnodeMetricExpirationSeconds: 36000\n")
+    with ApiServer(seed=1) as server:
+        server.objects.load(cyaml.safe_load(CRD.read_text()), cyaml.safe_load(crds.read_text()), *nodes, *measured)
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig("admin"))
+        command = [sys.executable, "-m", "koordlite", "scheduler-extender", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
+        command += [f"--listen=127.0.0.1:{port}", f"--load-aware={file}"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            try:
+                until(lambda: _asked(port, "GET", "/readyz")[0] == 200, 60.0)
+                body = json.dumps({"Pod": pod("p", cpu="1"), "Nodes": None, "NodeNames": ["busy", "idle"]})
+                answer = json.loads(_asked(port, "POST", "/filter", body)[1])
+                assert answer["NodeNames"] == ["idle"]
+                assert answer["FailedAndUnresolvableNodes"] == {"busy": "node(s) cpu usage exceed threshold"}
+                assert "98 % of at most 70 %" in _asked(port, "GET", "/explain/ns/p")[1]
+            finally:
+                process.terminate()
+            assert process.wait(20) == 0
 
 
 def test_the_numa_page_is_served_and_a_policy_switched_by_who_reads_the_state_folder(tmp_path: pathlib.Path) -> None:

@@ -22,7 +22,7 @@ REQUESTED = "podResourceRequest"
 """What is to be released is counted by what pods request."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
-_OWN_NAMES = {
+OWN_NAMES = {
     PriorityClass.BATCH: {"cpu": keys.BATCH_CPU, "memory": keys.BATCH_MEMORY},
     PriorityClass.MID: {"cpu": keys.MID_CPU, "memory": keys.MID_MEMORY},
 }
@@ -70,7 +70,7 @@ def request(pod: Pod, resource: str) -> dict[str, int]:
     Batch and mid pods: the sum over containers and sidecars of the batch or mid resource, none of them below 0. Others:
     the request that the scheduler counts. Source: Koordinator `GetRequestFromPod`.
     """
-    own = _OWN_NAMES.get(pod.priority_class)
+    own = OWN_NAMES.get(pod.priority_class)
     if own is None:
         return {resource: pod.request_milli() if resource == "cpu" else pod.request_value(resource)}
     return {own[resource]: _sum(pod, own[resource])}
@@ -89,7 +89,7 @@ def batch_cpu(pod: Pod) -> int:
 
 def promised(resource: str) -> tuple[str, ...]:
     """Names under which batch and mid pods request `resource`."""
-    return tuple(names[resource] for names in _OWN_NAMES.values())
+    return tuple(names[resource] for names in OWN_NAMES.values())
 
 
 def _sum(pod: Pod, name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -107,24 +107,44 @@ def _listed(problems: list[Problem], owner: str) -> tuple[Problem, ...]:
 def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
     """containers + sidecars, or the largest init container (with the sidecars started before it), plus overhead;
     pod-level resources win where they are given."""
-    total: dict[str, Quantity] = {}
-    for container in spec.containers or ():
-        add_resources(total, _requests(container, owner, problems))
-    sidecars: dict[str, Quantity] = {}
-    peak: dict[str, Quantity] = {}
-    for container in spec.init_containers or ():
-        asked = _requests(container, owner, problems)
-        if container.restart_policy == "Always":
-            add_resources(sidecars, asked)
-            asked = sidecars
-        else:
-            asked = add_resources(dict(asked), sidecars)
-        peak = {**peak, **{k: max(q, peak.get(k, q)) for k, q in asked.items()}}
-    add_resources(total, sidecars)
-    total = {**peak, **{k: max(q, peak.get(k, q)) for k, q in total.items()}}
+    total = _effective(spec, lambda container: _requests(container, owner, problems))
     whole = spec.resources.requests if spec.resources else None
     total.update(parse_resources(whole, owner, "spec.resources.requests", problems))
     return add_resources(total, parse_resources(spec.overhead, owner, "spec.overhead", problems))
+
+
+def effective_limits(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
+    """The same of limits; a container without a limit adds nothing, and overhead counts where there is a limit."""
+
+    def limits(container: objects.Container) -> dict[str, Quantity]:
+        texts = container.resources.limits if container.resources else None
+        return parse_resources(texts, owner, f"spec.containers[{container.name}].resources.limits", problems)
+
+    total = _effective(spec, limits)
+    whole = spec.resources.limits if spec.resources else None
+    total.update(parse_resources(whole, owner, "spec.resources.limits", problems))
+    overhead = parse_resources(spec.overhead, owner, "spec.overhead", problems)
+    return add_resources(total, {name: amount for name, amount in overhead.items() if name in total})
+
+
+def _effective(
+    spec: objects.PodSpec, amounts: Callable[[objects.Container], dict[str, Quantity]]
+) -> dict[str, Quantity]:
+    total: dict[str, Quantity] = {}
+    for container in spec.containers or ():
+        add_resources(total, amounts(container))
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for container in spec.init_containers or ():
+        own = amounts(container)
+        if container.restart_policy == "Always":
+            add_resources(sidecars, own)
+            own = sidecars
+        else:
+            own = add_resources(dict(own), sidecars)
+        peak = {**peak, **{k: max(q, peak.get(k, q)) for k, q in own.items()}}
+    add_resources(total, sidecars)
+    return {**peak, **{k: max(q, peak.get(k, q)) for k, q in total.items()}}
 
 
 def kube_qos(obj: objects.PodObject) -> qos.KubeQoS:

@@ -17,6 +17,15 @@ class PodMetric(WireObject, frozen=True):
     name: str = ""
     namespace: str = ""
     pod_usage: MeasuredResources | None = None
+    priority: str = ""
+    """Its priority class as whoever measured it saw it."""
+
+
+class AggregatedUsage(WireObject, frozen=True):
+    """Percentiles of a node's use over a window, by their names: avg, p50, p90, p95, p99."""
+
+    usage: dict[str, MeasuredResources] | None = None
+    duration: str = ""
 
 
 class NodeUsage(WireObject, frozen=True):
@@ -24,6 +33,7 @@ class NodeUsage(WireObject, frozen=True):
 
     node_usage: MeasuredResources | None = None
     system_usage: MeasuredResources | None = None
+    aggregated_node_usages: tuple[AggregatedUsage, ...] | None = None
 
 
 class NodeMetricStatus(WireObject, frozen=True):
@@ -34,10 +44,23 @@ class NodeMetricStatus(WireObject, frozen=True):
     pods_metric: tuple[PodMetric, ...] | None = None
 
 
+class CollectPolicy(WireObject, frozen=True):
+    """How often a node is measured."""
+
+    report_interval_seconds: int | None = None
+
+
+class NodeMetricSpec(WireObject, frozen=True):
+    """spec of a NodeMetric."""
+
+    metric_collect_policy: CollectPolicy | None = None
+
+
 class NodeMetricObject(WireObject, frozen=True):
     """A slo.koordinator.sh/v1alpha1 NodeMetric; cluster-scoped, named after its node."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()
 
 

@@ -105,6 +105,7 @@ def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str
             "refusals": dict(extender.refusals),
             "podsRemembered": len(extender.attempts),
             "faults": cluster.faults.total,
+            "load": extender.loads.document() if extender.loads is not None else None,
             "threads": msgspec.to_builtins(threads.states()),
             "settings": {
                 "strategy": cluster.settings.strategy,
@@ -150,13 +151,20 @@ def _judgement(attempt: Attempt, row: Row, settings: Settings) -> dict[str, Any]
     if found.refusal:
         said["why"] = found.why or "; ".join(kubelet.shortage(attempt.shape, row))
         return said
+    measured = attempt.measured
+    if measured is not None and (busy := measured.refusal(row.name)):
+        numbers = ", ".join(
+            f"{name} {value}" for name, value in measured.terms(row.name).items() if name != "LoadAware"
+        )
+        return {**said, "by": "loadaware", "refusal": busy, "why": numbers}
     score = judge.score(attempt.shape, row, settings)
+    total = score.total if measured is None else measured.scored(row.name, score.total)
     placed = {name: list(nodes) for name, nodes in found.placed}
     return {
         **said,
-        "score": score.total,
-        "answered": attempt.stands.get(score.total),
-        "terms": dict(score.terms),
+        "score": total,
+        "answered": attempt.stands.get(total),
+        "terms": {**score.terms, **(measured.terms(row.name) if measured is not None else {})},
         "placed": placed,
     }
 

@@ -1,0 +1,183 @@
+"""The measured load of all nodes, kept up to date by events: NodeMetrics, Nodes, and the pods bound to them."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from koordlite.model import times
+from koordlite.model.errors import Problem
+from koordlite.model.wire import metrics, objects
+from koordlite.scheduler.judgement import load
+from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs, Measurement, NodeLoad, NodeOwn, PodLoad
+
+LOG = logging.getLogger(__name__)
+MOST_QUESTIONS = 1000
+"""Pods whose question is remembered until they are bound."""
+
+
+class Judged:
+    """One pod beside the nodes as they were when it was judged, for its answer and for `explain`."""
+
+    def __init__(self, pod: PodLoad, nodes: Mapping[str, NodeLoad], args: LoadAwareSchedulingArgs, now: float) -> None:
+        self._pod, self._nodes, self._args, self._now = pod, nodes, args, now
+
+    def refusals(self, names: Sequence[str]) -> dict[str, str]:
+        """Those of `names` that are too busy, and why."""
+        found = {name: self.refusal(name) for name in names}
+        return {name: text for name, text in found.items() if text}
+
+    def refusal(self, name: str) -> str:
+        """Why the node is too busy; empty for one that is not, or of which nothing is known."""
+        node = self._nodes.get(name)
+        return load.refusal(self._pod, node, self._args, self._now) if node is not None else ""
+
+    def scored(self, name: str, score: int) -> int:
+        """The score with what is left of the node. What is above all others stays there."""
+        node = self._nodes.get(name)
+        if score > load.MOST:
+            return score + load.MOST
+        return score + (load.points(self._pod, node, self._args, self._now) if node is not None else 0)
+
+    def terms(self, name: str) -> dict[str, int | str]:
+        """The numbers, for people."""
+        node = self._nodes.get(name)
+        if node is None:
+            return {"LoadAware": 0, "measured": "never"}
+        return load.terms(self._pod, node, self._args, self._now)
+
+    def keep(self, names: set[str]) -> None:
+        """Let go of all other nodes."""
+        self._nodes = {name: node for name, node in self._nodes.items() if name in names}
+
+
+class Loads:
+    """Safe to use from several threads. `wall` is compared with what measurements say of their time."""
+
+    def __init__(self, args: LoadAwareSchedulingArgs, *, wall: Callable[[], float]) -> None:
+        self.args, self._wall = args, wall
+        self._lock = threading.Lock()
+        self._own: dict[str, NodeOwn] = {}
+        self._metrics: dict[str, Measurement] = {}
+        self._pods: dict[str, tuple[str, PodLoad]] = {}
+        """Node and load of every bound pod, by `namespace/name`."""
+        self._of_node: collections.defaultdict[str, dict[str, PodLoad]] = collections.defaultdict(dict)
+        self._loads: dict[str, NodeLoad] = {}
+        self._questions: collections.OrderedDict[str, PodLoad] = collections.OrderedDict()
+        self._problems: dict[str, list[Problem]] = {}
+        """By object: a mistake is logged once."""
+
+    def put_node(self, obj: objects.NodeObject) -> None:
+        """A Node came or changed."""
+        problems: list[Problem] = []
+        own, name = load.node_own(obj, self.args, problems), obj.metadata.name
+        self._report(f"node/{name}", problems)
+        with self._lock:
+            if self._own.get(name) != own:
+                self._own[name] = own
+                self._count(name)
+
+    def remove_node(self, name: str) -> None:
+        """A Node is gone."""
+        with self._lock:
+            self._own.pop(name, None)
+            self._loads.pop(name, None)
+            self._problems.pop(f"node/{name}", None)
+
+    def put_metric(self, obj: metrics.NodeMetricObject) -> None:
+        """A NodeMetric came or changed."""
+        problems: list[Problem] = []
+        found, name = load.measurement(obj, self.args, problems), obj.metadata.name
+        self._report(f"nodemetric/{name}", problems)
+        with self._lock:
+            self._metrics[name] = found
+            self._count(name)
+
+    def remove_metric(self, name: str) -> None:
+        """A NodeMetric is gone: its node is not measured any more."""
+        with self._lock:
+            self._metrics.pop(name, None)
+            self._loads.pop(name, None)
+            self._problems.pop(f"nodemetric/{name}", None)
+
+    def put_pod(self, obj: objects.PodObject) -> None:
+        """A Pod came or changed."""
+        key = f"{obj.metadata.namespace}/{obj.metadata.name}"
+        if not obj.spec.node_name or obj.status.phase in ("Succeeded", "Failed"):
+            # One that we have just bound is still unbound in events from before that.
+            if obj.status.phase in ("Succeeded", "Failed"):
+                self.remove_pod(key)
+            return
+        self._assign(obj.spec.node_name, load.pod_load(obj, self.args, self._wall()))
+
+    def remove_pod(self, key: str) -> None:
+        """The pod `namespace/name` is gone, or its binding failed."""
+        with self._lock:
+            self._drop(key)
+
+    def bound(self, uid: str, node: str) -> None:
+        """The pod of an earlier question is bound to `node` from now on; its event comes later."""
+        with self._lock:
+            pod = self._questions.get(uid)
+        if pod is not None:
+            self._assign(node, pod)
+
+    def judged(self, obj: objects.PodObject) -> Judged:
+        """The pod of a question beside all nodes."""
+        now = self._wall()
+        pod = load.pod_load(obj, self.args, now)
+        with self._lock:
+            self._questions[obj.metadata.uid] = pod
+            self._questions.move_to_end(obj.metadata.uid)
+            while len(self._questions) > MOST_QUESTIONS:
+                self._questions.popitem(last=False)
+            return Judged(pod, dict(self._loads), self.args, now)
+
+    def document(self) -> dict[str, Any]:
+        """Sizes, and how old the oldest measurement is, for people."""
+        now = self._wall()
+        with self._lock:
+            ages = [now - each.at for each in self._metrics.values() if each.at is not None]
+            expired = sum(load.is_expired(each, self.args, now) for each in self._loads.values())
+            measured, problems = len(self._loads), [str(one) for many in self._problems.values() for one in many]
+        oldest = times.show(now - max(ages)) if ages else ""
+        return {"measuredNodes": measured, "expired": expired, "oldest": oldest, "problems": problems[:100]}
+
+    def _assign(self, node: str, pod: PodLoad) -> None:
+        with self._lock:
+            before = self._pods.get(pod.key)
+            if before == (node, pod):
+                return
+            if before is not None:
+                self._of_node[before[0]].pop(pod.key, None)
+                if before[0] != node:
+                    self._count(before[0])
+            self._pods[pod.key] = node, pod
+            self._of_node[node][pod.key] = pod
+            self._count(node)
+
+    def _drop(self, key: str) -> None:
+        before = self._pods.pop(key, None)
+        if before is not None:
+            pods = self._of_node[before[0]]
+            pods.pop(key, None)
+            self._count(before[0])
+            if not pods:
+                del self._of_node[before[0]]
+
+    def _count(self, name: str) -> None:
+        own, metric = self._own.get(name), self._metrics.get(name)
+        if own is not None and metric is not None:
+            self._loads[name] = load.node_load(own, metric, self._of_node[name].values(), self.args)
+
+    def _report(self, subject: str, problems: list[Problem]) -> None:
+        if problems and self._problems.get(subject) != problems:
+            for problem in problems:
+                LOG.warning("%s", problem)
+        if problems:
+            self._problems[subject] = problems
+        else:
+            self._problems.pop(subject, None)
