@@ -195,11 +195,13 @@ def _devices(view: ClusterView, api: Api | None) -> Iterator[Finding]:
 
 
 def device_object(api: Api, node: str) -> Iterator[Finding]:
-    """Whether a device agent reports devices of the node; nothing where the cluster has no such kind, or no object."""
+    """Tell whether a device agent reports devices of the node; nothing where the cluster has no such kind, or no
+    object. A server refuses an identity before it looks whether there is such a kind: then discovery is asked, which
+    everybody may."""
     try:
         api.request("GET", f"{_DEVICES}/{node}")
     except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
+        if error.status != HTTPStatus.NOT_FOUND and not (error.status == HTTPStatus.FORBIDDEN and _absent(api)):
             do = f"allow this identity to get devices.scheduling.koordinator.sh, or look: kubectl get device {node}"
             yield Finding("Device object", "part", f"not known: {error}", do)
     except ApiUnreachable as error:
@@ -212,5 +214,15 @@ _SWITCH_ON = (
     "containerd 1.7: disable = false in [plugins.'io.containerd.nri.v1.nri'] of config.toml (containerd 2 has it on); "
     "CRI-O 1.26 and newer: enable_nri = true in [crio.nri]; restart it. In a pod: components/nri. Everything else works"
 )
+
+
+def _absent(api: Api) -> bool:
+    try:
+        kinds = api.request("GET", _DEVICES.rpartition("/")[0])
+    except ApiError as error:
+        return error.status == HTTPStatus.NOT_FOUND
+    return b'"devices"' not in kinds.body
+
+
 _DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 _KEEP = "keep koordlet on this node: koordlite neither reports devices nor hands them to containers"

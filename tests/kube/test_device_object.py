@@ -10,17 +10,22 @@ from tinyapi import status as refusal
 
 from koordlite.cli import node_check
 
+THERE = Reply(body={"resources": [{"name": "devices"}]})
+
 
 @pytest.mark.parametrize(
-    ("reply", "answers"),
+    ("reply", "kinds", "answers"),
     [
-        pytest.param(Reply(body={"kind": "Device"}), [("no", "GPUs")], id="there is one"),
-        pytest.param(refusal(404), [], id="there is none"),
-        pytest.param(refusal(403), [("part", "not known")], id="nobody may ask"),
+        pytest.param(Reply(body={"kind": "Device"}), THERE, [("no", "GPUs")], id="there is one"),
+        pytest.param(refusal(404), THERE, [], id="there is none"),
+        pytest.param(refusal(403), THERE, [("part", "not known")], id="this identity may not ask"),
+        pytest.param(refusal(403), refusal(404), [], id="refused before the server sees that there is no such group"),
+        pytest.param(refusal(403), Reply(body={"resources": [{"name": "reservations"}]}), [], id="nor such a kind"),
+        pytest.param(refusal(403), refusal(403), [("part", "not known")], id="without discovery"),
     ],
 )
-def test_who_reports_devices_is_kept(serve: Any, reply: Reply, answers: list[tuple[str, str]]) -> None:
-    server, api = serve(lambda request: reply)
+def test_who_reports_devices_is_kept(serve: Any, reply: Reply, kinds: Reply, answers: list[tuple[str, str]]) -> None:
+    server, api = serve(lambda request: reply if request.path.endswith("/n1") else kinds)
     found = list(node_check.device_object(api, "n1"))
     assert [(each.answer, words in each.detail) for each, (_, words) in zip(found, answers, strict=True)] == [
         (answer, True) for answer, _ in answers
