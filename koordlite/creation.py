@@ -42,8 +42,8 @@ from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)
 
-STALE_SECONDS = 15.0
-"""Older pictures are not judged: the agent hangs, or is still."""
+STALE_SECONDS, STALE_TICKS = 15.0, 3
+"""Pictures older than both are not judged: the agent hangs."""
 LEAST_MEMORY = 16 << 20
 """Below that a runtime's own first process may not fit, and the container would not start."""
 LEAST_QUOTA_US = 1000
@@ -194,7 +194,7 @@ class Creation(nri.Handler):
         if group is None:
             return self._left("unknownGroup")
         self._note_name(group, container)
-        basis, asked = self._basis, container.linux
+        basis, asked = self._fresh, container.linux
         if basis is None or self._host.clock.monotonic() - basis.snapshot.time > STALE_SECONDS:
             return self._left("noPicture")
         resources = (asked and asked.resources) or LinuxResources()
@@ -217,7 +217,7 @@ class Creation(nri.Handler):
 
     def update(self, pod: PodSandbox, container: Container, resources: LinuxResources) -> Answer:
         """What we hold of what kubelet changes; its value is what would stand there without us from now on."""
-        group, basis = self._group(pod, container), self._basis
+        group, basis = self._group(pod, container), self._fresh
         if group is None or basis is None or self._host.clock.monotonic() - basis.snapshot.time > STALE_SECONDS:
             return self._left("noPicture" if group else "unknownGroup")
         named = self._named(group, resources)
@@ -248,6 +248,15 @@ class Creation(nri.Handler):
         )
 
     # ── the judgement ──
+
+    @property
+    def _fresh(self) -> _Basis | None:
+        """What the last round knew, unless that is long ago."""
+        basis = self._basis
+        if basis is None:
+            return None
+        longest = max(STALE_SECONDS, STALE_TICKS * basis.snapshot.interval_seconds)
+        return basis if self._host.clock.monotonic() - basis.snapshot.time <= longest else None
 
     def _judged(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
         """What the rules decide of the container, those that are enforced and those that observe."""

@@ -137,6 +137,17 @@ def test_what_a_component_adds_to_the_container(render, find, component, privile
     assert held["capabilities"].get("add") == added
 
 
+def test_the_runtimes_socket_is_mounted_only_with_its_component(render, find):
+    plain = pod_of(find(render("overlays/enforce"), "DaemonSet", "koordlite"))
+    assert "/var/run/nri" not in [mount["mountPath"] for mount in plain["containers"][0]["volumeMounts"]]
+    asked = pod_of(find(render("overlays/enforce", "nri"), "DaemonSet", "koordlite"))
+    (mount,) = [m for m in asked["containers"][0]["volumeMounts"] if m["mountPath"] == "/var/run/nri"]
+    assert mount["readOnly"] is True
+    folder = str(pathlib.PurePosixPath(config.default().agent.nri_socket).parent)
+    assert {"path": folder, "type": "DirectoryOrCreate"} in [v.get("hostPath") for v in asked["volumes"]]
+    assert asked["containers"][0]["securityContext"] == plain["containers"][0]["securityContext"]
+
+
 @pytest.mark.parametrize("component", ["mount-resctrl", "system-config", "process-capabilities", "core-scheduling"])
 def test_what_took_a_right_to_write_has_it_to_put_back(render, find, component):
     agent = pod_of(find(render("overlays/enforce", component), "DaemonSet", "koordlite"))["containers"][0]
