@@ -345,7 +345,8 @@ class Agent:
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
 
     def _stands_still(self, snapshot: Snapshot) -> bool:
-        """Whether nothing may be written in this tick: paused (what is given back, is so here), or half a picture."""
+        """Tell whether nothing may be written in this tick: paused (what is given back, is so here), or half a
+        picture."""
         paused, self._unreleased = self._look_for_pause(snapshot.node), ""
         if paused is None and not self._overdue:
             unknown = ", ".join(w.name for w in snapshot.watches if w.name in _WHOLE and w.age_seconds is None)

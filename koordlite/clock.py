@@ -53,7 +53,7 @@ class SignalEvent(threading.Event):
                 pass
 
     def is_set(self) -> bool:
-        """Whether it was set."""
+        """Tell whether it was set."""
         return self.wait(0.0)
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -31,7 +31,7 @@ class CommandParser(argparse.ArgumentParser):
     """Errors name the command that was given, with its usage, and what may have been meant."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As `ArgumentParser.parse_args`, but what is left over is the error of the command, not of the whole."""
+        """Same as `ArgumentParser.parse_args`, but what is left over is the error of the command, not of the whole."""
         found, left = self.parse_known_args(args, namespace)
         if left:
             self._chosen(found).error(_UNKNOWN + " ".join(left))

@@ -213,7 +213,7 @@ def published(settings: Settings) -> tuple[str, ...]:
 
 
 def _is_meant(name: str, section: StrategySettings, names: frozenset[str] | None) -> bool:
-    """Whether a mode for these strategies, or for all, is one for this strategy."""
+    """Tell whether a mode for these strategies, or for all, is one for this strategy."""
     if names is not None:
         return name in names
     return section.mode != "off" or type(section)().mode != "off"

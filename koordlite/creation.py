@@ -330,7 +330,7 @@ class Creation(nri.Handler):
         return verdict
 
     def _is_safe(self, snapshot: Snapshot, group: str, field: CgroupField, value: CPUSet | int) -> bool:
-        """Whether no kernel refuses the value in a new group below those that are there, now and in a moment."""
+        """Tell whether no kernel refuses the value in a new group below those that are there, now and in a moment."""
         above = [group.rpartition("/")[0]]
         while above[-1] not in (snapshot.layout.kubepods, ""):
             above.append(above[-1].rpartition("/")[0])
@@ -359,7 +359,7 @@ class Creation(nri.Handler):
         return [cast(CPUSet, self._host.cgroups.decode("cpuset.cpus", each)) for each in raw if each is not None]
 
     def _counts_swap(self, snapshot: Snapshot) -> bool:
-        """Whether the kernel has a limit of memory and swap together that follows the limit of memory."""
+        """Tell whether the kernel has a limit of memory and swap together that follows the limit of memory."""
         limit = self._host.cgroups.path(snapshot.layout.kubepods, "memory.limit")
         name = "memory.memsw.limit_in_bytes" if snapshot.layout.version == 1 else "memory.swap.max"
         try:

@@ -37,7 +37,7 @@ class FaultGuard:
 
     @property
     def hurt(self) -> bool:
-        """Whether this round has ended in a fault."""
+        """Tell whether this round has ended in a fault."""
         return self._hurt
 
     def begin(self) -> None:

@@ -126,4 +126,4 @@ class News(Protocol):
     """A cluster that may have something to be published before the next tick is due."""
 
     def take_news(self) -> bool:
-        """Whether there is something new since this was asked last; never waits."""
+        """Tell whether there is something new since this was asked last; never waits."""

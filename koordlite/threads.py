@@ -49,7 +49,7 @@ class ThreadState(msgspec.Struct, frozen=True):
 
     @property
     def not_ready(self) -> str:
-        """Why the work of this thread cannot be relied on; empty when it can."""
+        """Reason why the work of this thread cannot be relied on; empty when it can."""
         if self.error:
             again = f" ({self.failures} times in a row)" if self.failures > 1 else ""
             then = "it has ended" if self.ended else "it is begun again"
@@ -63,7 +63,7 @@ class ThreadState(msgspec.Struct, frozen=True):
 
     @property
     def unhealthy(self) -> str:
-        """Why only a new process helps; empty when it is not so."""
+        """Reason why only a new process helps; empty when it is not so."""
         silent = self.age_seconds > self.allowed_seconds + GRACE_SECONDS
         return self.not_ready if self.ended or silent or self.failures >= FAILURES else ""
 
@@ -105,7 +105,7 @@ class Worker:
             self._error, self._failures = "", 0
 
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """Tell whether the thread runs."""
         return self._thread.is_alive()
 
     def end(self) -> None:
@@ -165,12 +165,12 @@ def states() -> list[ThreadState]:
 
 
 def not_ready() -> str:
-    """Why the threads of this process cannot be relied on; empty when they can."""
+    """Reason why the threads of this process cannot be relied on; empty when they can."""
     return "; ".join(filter(None, (state.not_ready for state in states())))
 
 
 def unhealthy() -> str:
-    """Why only a new process helps; empty when it is not so."""
+    """Reason why only a new process helps; empty when it is not so."""
     return "; ".join(filter(None, (state.unhealthy for state in states())))
 
 

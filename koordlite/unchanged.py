@@ -73,7 +73,7 @@ class Unchanged:
         return values
 
     def judged(self, name: str, snapshot: Snapshot, inputs: tuple[object, ...], work: Callable[[Snapshot], T]) -> T:
-        """As `of`. The inputs are also those parts of `snapshot` which `work` looked at."""
+        """Same as `of`. The inputs are also those parts of `snapshot` which `work` looked at."""
         parts = tuple(getattr(snapshot, part) for part in self._looked_at.get(name, ()))
         kept = self._worked_out.get(name)
         if kept is None or not _are_same(kept[0], (*inputs, *parts)):

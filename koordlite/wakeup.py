@@ -47,7 +47,7 @@ Cause = Literal["tick", "stop", "surge", "groups"]
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Why a wait ended."""
+    """Reasons why a wait ended."""
 
     cause: Cause
     use: FreshUse | None = None
@@ -143,7 +143,7 @@ class Waker:
                 return wake
 
     def _wait(self, until: float) -> Wake:
-        """As `wait`; `tick` also when the kernel reported something about groups."""
+        """Same as `wait`; `tick` also when the kernel reported something about groups."""
         if self._sentinel is None or self._edge is None:
             return self._pass_time(until)
         began, samples, cpu = self._clock.monotonic(), self._samples, time.thread_time()
@@ -193,7 +193,7 @@ class Waker:
 
     @property
     def _news(self) -> bool:
-        """Whether something was reported about groups, or by the cluster, that this wait does not know of."""
+        """Tell whether something was reported about groups, or by the cluster, that this wait does not know of."""
         return self._hurried or self.new_groups.due <= self._clock.monotonic() or self.new_groups.has_lost
 
     @property
@@ -243,7 +243,7 @@ class Waker:
         return self.service_counters(self._snapshot) if self.service_counters and self._snapshot else {}
 
     def _delays_services(self, before: Counters) -> bool:
-        """Whether services have waited longer since `before` than they usually do."""
+        """Tell whether services have waited longer since `before` than they usually do."""
         ran, waited = cpu_waits.between(before, self._look_at_services())
         return contention.is_delayed(ran=ran, waited=waited, share=self._usual_share)
 

@@ -56,8 +56,8 @@ class Beginnings:
         return frozenset(group for group, since in self._since.items() if now - since < YOUNG_SECONDS)
 
     def is_waited_for(self, group: str, host: Host, snapshot: Snapshot) -> bool:
-        """Whether kubelet is about to write the group's values: it still has the kernel's initial shares, and has not
-        been in sight for long. A group that cannot be read is not waited for; the write says why."""
+        """Tell whether kubelet is about to write the group's values: it still has the kernel's initial shares, and has
+        not been in sight for long. A group that cannot be read is not waited for; the write says why."""
         if host.clock.monotonic() - self._since.get(group, float("-inf")) >= PATIENCE_SECONDS:
             return False
         try:

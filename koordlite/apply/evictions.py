@@ -25,7 +25,7 @@ ACCEPTED = "eviction accepted"
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a pod may not go, and for how long it is left alone after so many refusals."""
+    """Reasons why a pod may not go, and for how long it is left alone after so many refusals."""
 
     why: str
     until: float

@@ -44,7 +44,7 @@ class ForeignWriters:
             self._looked_at.pop(type(change), None)
 
     def unsure(self, place: Place) -> None:
-        """Whether our last write was taken is not known: what stands there may be ours."""
+        """Tell whether our last write was taken is not known: what stands there may be ours."""
         for ours in self._ours.values():
             ours.pop(place, None)
 
@@ -85,7 +85,7 @@ class ForeignWriters:
                 yield found
 
     def keep_off(self, place: Place, now: float) -> bool:
-        """Whether a correction of this file has to wait."""
+        """Tell whether a correction of this file has to wait."""
         fight = self._fights.get(place)
         return fight is not None and now < fight.not_before
 

@@ -73,11 +73,11 @@ class Kind(Generic[C, E]):
     # ── there ──
 
     def stands(self, change: C, work: Work) -> bool:
-        """Whether the value is there already, so that there is nothing to do."""
+        """Tell whether the value is there already, so that there is nothing to do."""
         return False
 
     def is_premature(self, change: C, work: Work) -> bool:
-        """Whether the change has to wait for another process that is about to write first."""
+        """Tell whether the change has to wait for another process that is about to write first."""
         return False
 
     def found(self, change: C, strategy: str, work: Work) -> Iterable[E]:
@@ -107,7 +107,7 @@ class Kind(Generic[C, E]):
         raise NotImplementedError
 
     def is_disowned(self, step: AppliedStep) -> bool:
-        """Whether the step left nothing of ours, so that its entry has to go."""
+        """Tell whether the step left nothing of ours, so that its entry has to go."""
         return False
 
     # ── the journal ──
@@ -117,7 +117,7 @@ class Kind(Generic[C, E]):
         return None
 
     def has_ended(self, entry: E, host: Host, snapshot: Snapshot) -> bool:
-        """Whether what had the value is gone, and with it all that could be put back."""
+        """Tell whether what had the value is gone, and with it all that could be put back."""
         return False
 
     def kept_by(self, entry: E) -> Collection[str]:

@@ -30,7 +30,7 @@ Words = Callable[[OSError | ValueError], str]
 
 
 def is_ours(entry: Entry) -> bool:
-    """Whether the entry is about resctrl."""
+    """Tell whether the entry is about resctrl."""
     return entry.place.kind.is_resctrl
 
 

@@ -104,7 +104,7 @@ class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
         return snapshot.node.annotations.get(self.key) if snapshot.node else None
 
     def stands(self, node: NodeObject) -> bool:
-        """Whether the Node has this text."""
+        """Tell whether the Node has this text."""
         return (node.metadata.annotations or {}).get(self.key) == self.value
 
 

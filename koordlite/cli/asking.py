@@ -45,7 +45,7 @@ class Folders:
 
 
 def of_machine(args: argparse.Namespace) -> bool:
-    """Whether the options name a machine or a cluster, instead of a running agent to ask."""
+    """Tell whether the options name a machine or a cluster, instead of a running agent to ask."""
     return not args.url and bool(args.sandbox or args.recorded or args.cluster or args.kubeconfig)
 
 
@@ -80,7 +80,7 @@ def record_folder(default: str, url: str = "") -> str:
 
 
 def names_nothing(args: argparse.Namespace) -> bool:
-    """Whether no option says whose state is meant."""
+    """Tell whether no option says whose state is meant."""
     named = ("state_dir", "config", "cluster", "kubeconfig")
     return not any(getattr(args, name, None) for name in named)
 
@@ -176,7 +176,7 @@ def _whole(answer: Any, url: str) -> bytes:
 
 
 def _is_here(url: str) -> bool:
-    """Whether it is an address of this machine."""
+    """Tell whether it is an address of this machine."""
     return guard.is_loopback(urllib.parse.urlsplit(url).hostname or "")
 
 

@@ -124,7 +124,7 @@ def _cluster_problems(folder: pathlib.Path, name: str | None, off: frozenset[str
 
 
 def _reservation_problems(text: str, owner: str) -> Iterable[Problem]:
-    """Why the reservation cannot be read, else each name in it that means nothing."""
+    """Reason why the reservation cannot be read, else each name in it that means nothing."""
     from koordlite.model import node
 
     try:

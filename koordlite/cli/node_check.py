@@ -153,7 +153,7 @@ def _nri(settings: Settings) -> Finding:
 
 
 def writable(files: Files, *, uid: int) -> Iterator[Finding]:
-    """Whether the user with this number could write limits: asked of the mount options, never by a write."""
+    """Tell whether the user with this number could write limits: asked of the mount options, never by a write."""
     points = {mount.point: mount for mount in procfs.mounts(files) if mount.type in ("cgroup", "cgroup2")}
     read_only = sorted(point for point, mount in points.items() if "ro" in mount.options)
     if read_only:

@@ -38,7 +38,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def colored() -> bool:
-    """Whether colours are wanted: on a terminal, unless NO_COLOR is set."""
+    """Tell whether colours are wanted: on a terminal, unless NO_COLOR is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

@@ -77,7 +77,7 @@ class _Agent:
         return pod_rows.read(asking.get(f"{self._url}/pods"))
 
     def explain(self, subject: str) -> str:
-        """As `koordlite explain`."""
+        """Same as `koordlite explain`."""
         return asking.get(f"{self._url}/explain?{urllib.parse.urlencode({'subject': subject})}")
 
 

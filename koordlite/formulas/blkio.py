@@ -66,7 +66,7 @@ def of_machine(given: IOConfig) -> dict[BlockField, str]:
 
 
 def holds(present: str, wanted: str) -> bool:
-    """Whether a value is there already, however the kernel prints its numbers.
+    """Tell whether a value is there already, however the kernel prints its numbers.
 
     >>> holds("enable=1 ctrl=user rpct=95.00 rlat=3000 min=1.00", "enable=1 rpct=95 rlat=3000")
     True

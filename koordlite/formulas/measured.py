@@ -28,7 +28,7 @@ def percentile(samples: Sequence[float], part: float) -> float:
 
 
 def cold_start(*, window_seconds: float, span_seconds: float) -> bool:
-    """Whether samples cover too little of a window to stand for it: first to last less than half of it.
+    """Tell whether samples cover too little of a window to stand for it: first to last less than half of it.
 
     Source: Koordinator `metricsInColdStart`.
     """

@@ -60,7 +60,7 @@ def wanted(settings: System, *, capacity_bytes: int) -> dict[str, int]:
 
 
 def in_range(name: str, value: int) -> bool:
-    """Whether the setting may have this value."""
+    """Tell whether the setting may have this value."""
     low, high = RANGES[name]
     return low <= value <= high
 

@@ -23,7 +23,7 @@ _REASONS = {
 
 
 def missing(kernel: CoreScheduling) -> str:
-    """Why a machine has no core scheduling, with the kernel's word for it; empty where it has."""
+    """Reason why a machine has no core scheduling, with the kernel's word for it; empty where it has."""
     try:
         kernel.cookie(0)
     except OSError as error:

@@ -63,7 +63,7 @@ class ProcessStat(msgspec.Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether only its entry is left: it holds no memory and takes no settings."""
+        """Tell whether only its entry is left: it holds no memory and takes no settings."""
         return self.state in ("Z", "X", "x")
 
 

@@ -58,12 +58,12 @@ def online(files: Files) -> CPUSet:
 
 
 def smt_active(files: Files) -> bool:
-    """Whether cores run more than one thread each."""
+    """Tell whether cores run more than one thread each."""
     return _text(files, f"{_CPUS}/smt/active") == "1"
 
 
 def turbo_enabled(files: Files) -> bool:
-    """Whether Intel's turbo is on; False where its driver does not say."""
+    """Tell whether Intel's turbo is on; False where its driver does not say."""
     return _text(files, f"{_CPUS}/intel_pstate/no_turbo") == "0"
 
 

@@ -66,7 +66,8 @@ class Change:
 
     @property
     def gives_back(self) -> bool:
-        """Whether what was found, or what its owner wants, stands there again: the place is not ours from then on."""
+        """Tell whether what was found, or what its owner wants, stands there again: the place is not ours from then
+        on."""
         return False
 
 
@@ -123,7 +124,7 @@ class NodeChange(ClusterChange):
         return Standing.OURS if present == self.value else ForeignWrite(self.place, _shown(self.value), _shown(present))
 
     def stands(self, node: NodeObject) -> bool:
-        """Whether the Node holds it already."""
+        """Tell whether the Node holds it already."""
         raise NotImplementedError
 
 

@@ -48,7 +48,7 @@ def read(document: JSONDocument, value: Any, path: str) -> objects.LabelSelector
 
 
 def matches(selector: objects.LabelSelector, labels: Labels) -> bool:
-    """Whether `labels` satisfy every requirement; ValueError when one of them is none."""
+    """Tell whether `labels` satisfy every requirement; ValueError when one of them is none."""
     # Every requirement is checked before the first is judged: a mistake must not hide behind a mismatch.
     for key, value in (selector.match_labels or {}).items():
         check_requirement(key, "In", (value,))

@@ -35,7 +35,7 @@ class PlaceKind:
 
     @property
     def is_resctrl(self) -> bool:
-        """Whether it is a place of the resctrl file system."""
+        """Tell whether it is a place of the resctrl file system."""
         return self.update == "resctrl-schema"
 
     def place(self, *parts: str) -> Place:

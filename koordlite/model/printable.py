@@ -21,7 +21,7 @@ def one_line(text: str) -> str:
 
 
 def lines(text: str, *, colors: bool = False) -> str:
-    """As `one_line`, but line ends stay: for a whole report, whose foreign parts went through `one_line` before.
+    """Same as `one_line`, but line ends stay: for a whole report, whose foreign parts went through `one_line` before.
 
     `colors`: sequences that set a colour stay as well; for a report that adds them itself.
     """

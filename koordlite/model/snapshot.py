@@ -154,12 +154,12 @@ class NodeSnapshot(Snapshot):
 
 
 def has_node(snapshot: Snapshot) -> TypeGuard[NodeSnapshot]:
-    """Whether the picture has a Node."""
+    """Tell whether the picture has a Node."""
     return snapshot.node is not None
 
 
 def gives_way(snapshot: Snapshot, pod: Pod) -> bool:
-    """Whether a limit on the besteffort group holds this pod: it lives there, or kubelet will put it there."""
+    """Tell whether a limit on the besteffort group holds this pod: it lives there, or kubelet will put it there."""
     place = snapshot.places.get(pod.uid)
     if place is None:
         return pod.kube_qos is KubeQoS.BEST_EFFORT

@@ -62,7 +62,7 @@ class Faults(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Why this round has no result, in words; empty when it is well."""
+        """Reason why this round has no result, in words; empty when it is well."""
         if not self.in_a_row:
             return ""
         again = f", {self.in_a_row} rounds in a row" if self.in_a_row > 1 else ""
@@ -93,7 +93,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """Who asked: `koordlite pause` on this machine, or the annotation of the Node."""
 
     def holds(self, wall: float) -> bool:
-        """Whether it has not ended at `wall`, in seconds since the epoch."""
+        """Tell whether it has not ended at `wall`, in seconds since the epoch."""
         return wall < self.until
 
 
@@ -197,7 +197,7 @@ class NRIState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> str:
-        """Why it is not there although it is required; empty when it is."""
+        """Reason why it is not there although it is required; empty when it is."""
         return self.why or "not connected yet" if self.setting == "required" and not self.runtime else ""
 
 

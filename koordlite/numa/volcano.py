@@ -64,7 +64,7 @@ def predicate(policy: str, containers: Sequence[ContainerAsk], node: Reported | 
 
 
 def policy_mismatch(policy: str, node: Reported | None) -> str:
-    """Why a pod that asks for a policy cannot go to the node; empty where nothing speaks against it."""
+    """Reason why a pod that asks for a policy cannot go to the node; empty where nothing speaks against it."""
     if policy in _NOTHING_ASKED:
         return ""
     if node is None:

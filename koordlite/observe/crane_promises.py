@@ -55,7 +55,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     """What latency-sensitive pods share: promises leave it its floor."""
 
     def shortage(self, exclusive: CPUSet) -> str:
-        """Why pods may not have these CPUs alone by Crane's annotations; empty when they may."""
+        """Reason why pods may not have these CPUs alone by Crane's annotations; empty when they may."""
         if self.pool is None:
             return ""
         return self.pool.shortage(self.pool.cpus - self.taken - exclusive, self.pool.shared_milli)

@@ -123,7 +123,7 @@ class NewGroups:
 
     @property
     def has_lost(self) -> bool:
-        """Whether `take_lost` will say yes."""
+        """Tell whether `take_lost` will say yes."""
         return self._lost
 
     @property
@@ -163,7 +163,8 @@ class NewGroups:
         self._rests_until = self._clock.monotonic() + REST * seconds
 
     def take_lost(self) -> bool:
-        """Whether the kernel lost notices since this was asked last: only a whole tick finds what they were about."""
+        """Tell whether the kernel lost notices since this was asked last: only a whole tick finds what they were
+        about."""
         lost, self._lost = self._lost, False
         return lost
 

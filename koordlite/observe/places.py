@@ -80,7 +80,7 @@ class Places:
         return self._found
 
     def look_again(self, folders: Iterable[str], pods: Sequence[Pod]) -> Mapping[str, PodGroups]:
-        """As `find`, between two readings: only what lies in these folders is looked at."""
+        """Same as `find`, between two readings: only what lies in these folders is looked at."""
         again = frozenset(folders)
         for folder in again:
             self._folders.again(folder)

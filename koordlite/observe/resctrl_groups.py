@@ -46,13 +46,13 @@ class Subjects(msgspec.Struct, frozen=True):
 
     @property
     def are_any(self) -> bool:
-        """Whether there is a group, or one is asked for: else no thread matters."""
+        """Tell whether there is a group, or one is asked for: else no thread matters."""
         asked = any(pod.active and keys.POD_RESCTRL in pod.annotations for pod in self.pods)
         return asked or any(each.enable for each in self.slo.resctrl.values()) or self.have_ours
 
     @property
     def have_ours(self) -> bool:
-        """Whether something of resctrl holds a value of ours."""
+        """Tell whether something of resctrl holds a value of ours."""
         return _have_ours(self.ours)
 
 

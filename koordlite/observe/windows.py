@@ -55,7 +55,7 @@ class Windows:
         return node.percentiles(length, NODE_PERCENTS) if node else {}
 
     def has(self, length: int) -> bool:
-        """Whether a window has a sample of anybody."""
+        """Tell whether a window has a sample of anybody."""
         histories = itertools.chain.from_iterable(kept.values() for kept in self._kept.values())
         return length in self._lengths and any(each.samples(length) for each in histories)
 

@@ -40,7 +40,7 @@ class Watching:
         """Contents that are no text, by path."""
 
     def read(self, path: str) -> bytes:
-        """As `ports.Files`."""
+        """Same as `ports.Files`."""
         try:
             data = self._inner.read(path)
         except OSError as error:
@@ -50,7 +50,7 @@ class Watching:
         return data
 
     def list(self, path: str) -> Sequence[str]:
-        """As `ports.Files`."""
+        """Same as `ports.Files`."""
         try:
             names = self._inner.list(path)
         except OSError as error:
@@ -101,7 +101,7 @@ def write(folder: Path, watching: Watching, view: ClusterView, mask: Callable[[A
 
 
 def is_capture(folder: Path) -> bool:
-    """Whether `folder` was written by `write`."""
+    """Tell whether `folder` was written by `write`."""
     return (folder / FILES).is_file() and any((folder / name).is_file() for name in (CLUSTER, _OLDER))
 
 

@@ -58,7 +58,7 @@ def masked(
     again: Callable[[], Iterable[RoundRecord]],
     decide: Callable[[RoundRecord], RoundRecord] | None = None,
 ) -> int:
-    """As `write`, with pseudonyms. `again` gives the moments each time it is called: names are collected first.
+    """Same as `write`, with pseudonyms. `again` gives the moments each time it is called: names are collected first.
 
     `decide` gives a masked moment with the decisions that follow from it, so that it can be judged again.
     """

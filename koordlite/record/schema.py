@@ -67,7 +67,7 @@ def field_types(cls: Any) -> Mapping[str, Any]:
 
 
 def is_object(hint: Any) -> bool:
-    """Whether it is a class of ours with fields."""
+    """Tell whether it is a class of ours with fields."""
     return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, msgspec.Struct))
 
 

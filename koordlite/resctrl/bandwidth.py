@@ -36,7 +36,7 @@ def fit(*, percent: int | None, cap: BandwidthCapability, l3_bandwidth_mbps: int
 
 
 def same(first: int, second: int, cap: BandwidthCapability) -> bool:
-    """Whether the hardware makes no difference between two values.
+    """Tell whether the hardware makes no difference between two values.
 
     Kernels store percents in the hardware's own steps and read them back from there: ARM's may come back as less.
     """

@@ -69,7 +69,7 @@ class ResctrlFS:
         return Resctrl("", found.caches, bandwidths, groups, monitor=found.monitor)
 
     def is_mounted(self) -> bool:
-        """Whether there is anything at `root`."""
+        """Tell whether there is anything at `root`."""
         return bool(info.resources(self._files, self.root))
 
     def group_names(self) -> list[str]:

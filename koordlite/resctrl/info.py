@@ -45,7 +45,7 @@ def resources(files: Files, root: str) -> tuple[str, ...]:
 
 
 def absence(files: Files, root: str) -> tuple[str, bool]:
-    """Why there is nothing to use below `root`, and whether mounting it would help."""
+    """Reason why there is nothing to use below `root`, and whether mounting it would help."""
     known = text(files, "/proc/filesystems").split()
     if "resctrl" in known:
         return f"this machine supports resctrl, but it is not mounted: mount -t resctrl resctrl {root}", True

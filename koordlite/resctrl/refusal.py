@@ -1,4 +1,4 @@
-"""Why resctrl refused: the kernel's errno together with what it left in `info/last_cmd_status`.
+"""Reasons why resctrl refused: the kernel's errno together with what it left in `info/last_cmd_status`.
 
 That file is a hint only: some commands clear it first, others append to it, so the newest lines count and only after a
 failure. Source: Linux 6.1 and 6.12, `rdtgroup.c`; the Linux resctrl document says otherwise.

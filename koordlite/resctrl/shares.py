@@ -30,7 +30,7 @@ class Shares:
 
     @property
     def is_empty(self) -> bool:
-        """Whether they limit nothing."""
+        """Tell whether they limit nothing."""
         return self == Shares()
 
 

@@ -89,7 +89,7 @@ class Boards:
         return board
 
     def is_behind(self, shape: PodShape, now: int) -> bool:
-        """Whether a question about this shape would have to judge nodes, at this change of the cluster."""
+        """Tell whether a question about this shape would have to judge nodes, at this change of the cluster."""
         board = self._boards.get(shape)
         return board is None or board.version < now
 

@@ -373,7 +373,7 @@ class Cluster:
 
 
 def _is_new(before: KnownPod | None) -> bool:
-    """Whether the pod was not known before as one that is bound and has no allocation."""
+    """Tell whether the pod was not known before as one that is bound and has no allocation."""
     return before is None or not before.node or bool(before.resource_status or before.crane_result)
 
 

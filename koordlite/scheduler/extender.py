@@ -236,7 +236,8 @@ class Extender:
             self._note(pod, text)
 
     def not_ready(self) -> str:
-        """Why nothing can be answered now; empty when it can. The text does not change while the reason stays."""
+        """Reason why nothing can be answered now; empty when it can. The text does not change while the reason
+        stays."""
         age, most = self._age(), self.cluster.settings.max_age_seconds
         if age is None:
             return "koordlite scheduler-extender: not ready, the cluster has not been listed yet"

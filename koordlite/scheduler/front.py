@@ -103,7 +103,7 @@ class Replica:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """Tell whether the process is gone."""
         return self._process is None or self._process.poll() is not None
 
     def probe(self, now: float) -> None:

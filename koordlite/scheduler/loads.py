@@ -31,7 +31,7 @@ class Judged:
         return {name: text for name, text in found.items() if text}
 
     def refusal(self, name: str) -> str:
-        """Why the node is too busy; empty for one that is not, or of which nothing is known."""
+        """Reason why the node is too busy; empty for one that is not, or of which nothing is known."""
         node = self._nodes.get(name)
         return load.refusal(self._pod, node, self._args, self._now) if node is not None else ""
 

@@ -178,7 +178,7 @@ class NodeState(msgspec.Struct):
         )
 
     def _still_reports(self, pod: KnownPod, gone_at: float) -> bool:
-        """Whether the report counts a pod that has gone: by its fingerprint, else when it is older than that."""
+        """Tell whether the report counts a pod that has gone: by its fingerprint, else when it is older than that."""
         assert self.report is not None
         return pod in self.covered.outlived if self.report.fingerprint else self.report_since <= gone_at
 

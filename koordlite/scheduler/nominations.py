@@ -124,8 +124,8 @@ class Nominations:
         return row
 
     def is_disputed(self, pod: KnownPod, freed: Row, takes: Mapping[int, Amounts]) -> bool:
-        """Whether kubelet may give the room of this pod to another one for which the node is emptied, or the other way
-        round: it takes the lowest NUMA node where there is room, for whomever it was made.
+        """Tell whether kubelet may give the room of this pod to another one for which the node is emptied, or the
+        other way round: it takes the lowest NUMA node where there is room, for whomever it was made.
 
         `freed` is the node when all victims have gone, with the others on the NUMA nodes that they are expected on.
         """
@@ -139,7 +139,7 @@ class Nominations:
         return self._is_in_the_way(other, offer.takes, pod, empty) or self._is_in_the_way(pod, takes, other, empty)
 
     def _is_in_the_way(self, first: KnownPod, takes: Mapping[int, Amounts], second: KnownPod, empty: Row) -> bool:
-        """Whether `second` finds no place beside `first` on any of the NUMA nodes that `first` may get."""
+        """Tell whether `second` finds no place beside `first` on any of the NUMA nodes that `first` may get."""
         total: dict[str, int] = {}
         for amounts in takes.values():
             add(total, amounts)

@@ -36,7 +36,7 @@ class Met(msgspec.Struct, frozen=True):
     """Room is going to be made for it on one of them, so that it goes nowhere else."""
 
     def refusals(self, by_shape: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-        """Why not, by node, after what is said of pods like it."""
+        """Reason why not, by node, after what is said of pods like it."""
         found = {name: text for name, text in by_shape.items() if name not in self.rows}
         for name, row in self.rows.items():
             try:
@@ -102,8 +102,8 @@ class Owners:
         return owners.as_met(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
 
     def lacks(self, obj: objects.PodObject, name: str) -> str:
-        """Why a pod could not go to the node of the Reservation `name` if its placeholders were gone; empty when it
-        could, or nothing is known of it yet."""
+        """Reason why a pod could not go to the node of the Reservation `name` if its placeholders were gone; empty
+        when it could, or nothing is known of it yet."""
         cluster = self._cluster
         with cluster.lock:
             one = cluster.reserved.named(name)
@@ -120,7 +120,7 @@ class Owners:
         return "" if "" in texts else texts[0]
 
     def _waits(self, pod: KnownPod) -> bool:
-        """Whether the pod has not waited too long for its reservation to be made free."""
+        """Tell whether the pod has not waited too long for its reservation to be made free."""
         now = self._cluster.now()
         with self._cluster.lock:
             since = self._waiting.setdefault(pod.uid, now)

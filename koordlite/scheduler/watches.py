@@ -134,7 +134,7 @@ class Watches:
         return max(known)
 
     def _goes_without(self, state: WatchState) -> bool:
-        """Whether it is a list of others, and may not be read: everything else is answered all the same."""
+        """Tell whether it is a list of others, and may not be read: everything else is answered all the same."""
         if state.name not in _OPTIONAL:
             return False
         if state.denied and state.name not in self._without:

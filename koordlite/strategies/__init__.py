@@ -171,7 +171,8 @@ def _judged(
     asked: frozenset[str],
     suspects: Sequence[Subject],
 ) -> tuple[tuple[Decision, ...], tuple[Subject, ...]]:
-    """As `judge`, and which subjects failed. `suspects` failed the last time: each is tried alone before the others."""
+    """Same as `judge`, and which subjects failed. `suspects` failed the last time: each is tried alone before the
+    others."""
     config = settings.get(strategy.name) or strategy.config()
     if config.mode == "off":
         return (), ()
@@ -259,7 +260,7 @@ class Answers:
         settings: Mapping[str, StrategySettings],
         asked: frozenset[str] = frozenset(),
     ) -> tuple[Decision, ...]:
-        """As `judge`."""
+        """Same as `judge`."""
         name, same = strategy.name, self._unchanged.same
         config = same(f"settings of {name}", settings.get(name))
         asked = same(f"asked before {name}", asked if strategy.evicts else frozenset())

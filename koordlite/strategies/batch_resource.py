@@ -88,7 +88,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
 
 
 def _concerns(pod: Pod) -> bool:
-    """Whether it is labelled BE and asks for batch resources."""
+    """Tell whether it is labelled BE and asks for batch resources."""
     return pod.raw_qos is QoSClass.BE and pod.active and any(recorded(pod, each) for each in pod.containers)
 
 
@@ -160,7 +160,7 @@ def _parts(snapshot: Snapshot, pod: Pod) -> tuple[_Part, ...]:
 
 
 def _divides(snapshot: Snapshot, native: Asked) -> bool:
-    """Whether a quota of kubelet's is not what the container should have."""
+    """Tell whether a quota of kubelet's is not what the container should have."""
     return native.limit_milli > 0 and (snapshot.notes.cpu_normalization or 1.0) > 1 and not quota_off(snapshot.slo)
 
 
@@ -277,7 +277,7 @@ def _limit_falls(snapshot: Snapshot, part: _Part) -> bool:
 
 
 def _waits(snapshot: Snapshot, part: _Part, config: Config) -> bool:
-    """Whether the limit is not written now: it would end a process at once, or nobody knows whether it would."""
+    """Tell whether the limit is not written now: it would end a process at once, or nobody knows whether it would."""
     if config.limit_below_use or not _limit_falls(snapshot, part):
         return False
     held = snapshot.memory_held.get(part.group)

@@ -109,12 +109,12 @@ class _Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scales(self) -> bool:
-        """Whether quotas may grow."""
+        """Tell whether quotas may grow."""
         return self.settings.policy in _SCALING
 
     @property
     def bursts(self) -> bool:
-        """Whether the kernel's burst is used."""
+        """Tell whether the kernel's burst is used."""
         return self.settings.policy in _BURST
 
 

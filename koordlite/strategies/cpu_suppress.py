@@ -206,7 +206,7 @@ def cpu_waits(slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
 
 
 def _off(snapshot: Snapshot, config: Config) -> Decision | None:
-    """Why nothing is judged on this node, Node or no Node, if there is a reason."""
+    """Reason why nothing is judged on this node, Node or no Node, if there is a reason."""
     if snapshot.layout.besteffort not in snapshot.cgroups:
         return Decision("besteffort", "skip", "NoBestEffortGroup", {"group": snapshot.layout.besteffort})
     if not snapshot.slo.threshold.enable:
@@ -321,7 +321,7 @@ def _present_and_entitled(snapshot: NodeSnapshot, config: Config, followed_milli
 
 
 def _follows_by_quota(snapshot: Snapshot) -> bool:
-    """Whether the quota follows the budget: by the policy, or beside a set that cannot be any narrower."""
+    """Tell whether the quota follows the budget: by the policy, or beside a set that cannot be any narrower."""
     by_policy = snapshot.slo.threshold.cpu_suppress_policy in ("cfsQuota", "guided")
     return by_policy or 0 < len(_be_cpus(snapshot)) <= suppress.MIN_CPUS
 

@@ -158,7 +158,7 @@ def _shared(snapshot: Snapshot, pod: Pod) -> CPUSet:
 
 
 def _placed_elsewhere(snapshot: Snapshot, pod: Pod) -> bool:
-    """Whether another strategy writes the sets of this pod, which has no CPUs of Crane's."""
+    """Tell whether another strategy writes the sets of this pod, which has no CPUs of Crane's."""
     others = snapshot.crane.placed_by_others
     if pod.kube_qos is KubeQoS.BEST_EFFORT:
         return "cpuSuppress" in others
@@ -166,7 +166,7 @@ def _placed_elsewhere(snapshot: Snapshot, pod: Pod) -> bool:
 
 
 def _is_placed(snapshot: Snapshot, pod: Pod) -> bool:
-    """Whether the pod has CPUs by Koordinator's protocol, be it that this agent writes them or another."""
+    """Tell whether the pod has CPUs by Koordinator's protocol, be it that this agent writes them or another."""
     return bool(pod.resource_status.cpuset or (pod.raw_qos is QoSClass.SYSTEM and snapshot.system_qos.cpuset))
 
 

@@ -98,7 +98,7 @@ def _quota(snapshot: Snapshot, name: str, group: str, limit_milli: int, ratio: f
 
 
 def _bursts(snapshot: Snapshot, pod: Pod) -> bool:
-    """Whether `cpuBurst` may raise the quotas of the pod, and so writes them."""
+    """Tell whether `cpuBurst` may raise the quotas of the pod, and so writes them."""
     asked, _ = pod_overrides.cpu_burst(pod, snapshot.slo.cpu_burst)
     place = snapshot.places[pod.uid]
     places = (cgroup.PLACE.place(group, "cpu.quota") for group in (place.group, *place.containers.values()))

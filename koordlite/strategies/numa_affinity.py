@@ -184,7 +184,7 @@ class _Answer:
         }
 
     def _not_placed(self) -> Iterator[Decision]:
-        """Why pods that belong with others are not with them."""
+        """Reason why pods that belong with others are not with them."""
         _, words = affinity_placing.groups(self.pods.values())
         answered = {*self.placing.after, *self.placing.leaving, *words}
         for uid, word in words.items():

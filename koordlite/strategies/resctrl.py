@@ -87,11 +87,11 @@ class _GroupBudget:
         self._granted = {*self._present, *missing[: max(0, self._most - len(self._present))]}
 
     def has(self, group: str) -> bool:
-        """Whether the group exists or can be made."""
+        """Tell whether the group exists or can be made."""
         return group in self._granted
 
     def refusal(self, subject: str) -> Decision:
-        """Why there is no group for the subject, and which groups exist."""
+        """Reason why there is no group for the subject, and which groups exist."""
         held = ", ".join(self._present) or "I/O, or nobody"
         return Decision(subject, "refuse", "NoGroupLeft", {"groups": self._most, "held_by": held})
 
@@ -200,7 +200,7 @@ def _allocate(snapshot: Snapshot, config: Config, asked: Shares) -> Allocation:
 
 
 def _has_no_effect(snapshot: Snapshot, allocation: Allocation) -> bool:
-    """Whether a group would neither limit nor measure anything on this machine."""
+    """Tell whether a group would neither limit nor measure anything on this machine."""
     return not allocation.values and snapshot.resctrl.monitor is None
 
 

@@ -145,7 +145,7 @@ KIND = CgroupValue()
 
 
 def stands(host: Host, change: CgroupChange, present: Cgroup) -> bool:
-    """Whether a number is there already, as far as the kernel keeps it: v2 rounds shares to weights."""
+    """Tell whether a number is there already, as far as the kernel keeps it: v2 rounds shares to weights."""
     if change.gives_back or change.field not in NUMBERS:
         return False
     try:
@@ -258,7 +258,7 @@ def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
 
 
 def _is_within(host: Host, change: CgroupChange) -> bool:
-    """Whether the groups that are there allow the quota: none above has less, none directly below has more."""
+    """Tell whether the groups that are there allow the quota: none above has less, none directly below has more."""
     wanted = cast(int, change.value)
     above = host.cgroups.state(change.group.rpartition("/")[0]).quota_us
     below = (host.cgroups.state(f"{change.group}/{name}").quota_us for name in host.cgroups.children(change.group))

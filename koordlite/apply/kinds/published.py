@@ -102,7 +102,7 @@ ZONE_RESOURCE = Published[published.ZoneResourceChange, ZoneAmount](
 
 
 def _publish(cluster: Cluster, changes: Sequence[Change]) -> str:
-    """Why it was refused; empty when it was not."""
+    """Reason why it was refused; empty when it was not."""
     try:
         cluster.publish([change for change in changes if isinstance(change, ClusterChange)])
     except OSError as refused:

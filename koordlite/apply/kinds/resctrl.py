@@ -62,7 +62,7 @@ class InGroup(ResctrlKind[C, E]):
 
 
 def is_ours(group: str, noted: Mapping[Place, Entry]) -> bool:
-    """Whether we made the group, or are about to."""
+    """Tell whether we made the group, or are about to."""
     return resctrl.GROUP.place(group) in noted
 
 

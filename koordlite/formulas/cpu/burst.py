@@ -121,7 +121,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> bool:
-        """Whether a raised quota may stay or grow."""
+        """Tell whether a raised quota may stay or grow."""
         return self.left > 0
 
 
@@ -167,7 +167,7 @@ class Ledger:
         self.tokens = {group: each for group, each in tokens.items() if not expired(each, now)}
 
     def allows(self, group: str, *, period_seconds: int, percent: int, usage_percent: int) -> bool:
-        """Whether the container may have a raised quota at this moment; counts the time since it was asked last.
+        """Tell whether the container may have a raised quota at this moment; counts the time since it was asked last.
 
         A period below 0 has no end, a percentage below 100 no beginning. Other settings than last time start over.
         """

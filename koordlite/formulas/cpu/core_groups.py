@@ -12,7 +12,7 @@ _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
 def is_label(text: str) -> bool:
-    """Whether `text` may be the value of a label: an API server lets no other value through."""
+    """Tell whether `text` may be the value of a label: an API server lets no other value through."""
     return _LABEL.fullmatch(text) is not None
 
 

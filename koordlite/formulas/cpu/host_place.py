@@ -33,7 +33,8 @@ def group(app: HostApplication, layout: Layout) -> str:
 
 
 def is_own(group: str, layout: Layout) -> bool:
-    """Whether the group may be an application's: it is not the root, and kubelet's groups are neither it nor in it."""
+    """Tell whether the group may be an application's: it is not the root, and kubelet's groups are neither it nor in
+    it."""
     kubelets = (layout.kubepods, layout.burstable, layout.besteffort)
     return bool(group) and not any(f"{each}/".startswith(f"{group}/") for each in kubelets)
 

@@ -1,4 +1,4 @@
-"""Why the thresholds of an eviction feature cannot be used: empty when they can.
+"""Reasons why the thresholds of an eviction feature cannot be used: empty when they can.
 
 The sentences are Koordinator's own (`isSatisfactionConfigValid`, `isUsedThresholdConfigValid`,
 `isAllocatableThresholdConfigValid`, `generateConfigCheck`), so that one search finds both agents.

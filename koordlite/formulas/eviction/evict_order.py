@@ -57,7 +57,7 @@ class Excess(msgspec.Struct, frozen=True):
         return max(self.used[pod.uid] - eviction.largest_request(pod, self.resource), 0)
 
     def is_cause(self, pod: Pod) -> bool:
-        """Whether the excess of this one pod is a good part of what has to be released."""
+        """Tell whether the excess of this one pod is a good part of what has to be released."""
         return 0 < self.release <= self.of(pod) * CAUSE_SHARE
 
 

@@ -30,7 +30,7 @@ class Affinity(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether labels and terms hold for the reservation `name`."""
+        """Tell whether labels and terms hold for the reservation `name`."""
         if any(labels.get(key) != value for key, value in self.labels.items()):
             return False
         return self.terms is None or any(node_selectors.term_matches(term, name, labels) for term in self.terms)

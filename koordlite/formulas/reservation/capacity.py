@@ -152,7 +152,7 @@ def fit_node(asked: Whole, where: NodeCapacity, extra: Whole) -> list[str]:
 
 
 def fit_reservation(requests: Amounts, holding: Holding, preemptible: Amounts, *, detailed: bool) -> list[str]:
-    """Why a Restricted reservation has too little for the pod; `detailed` with the numbers."""
+    """Reason why a Restricted reservation has too little for the pod; `detailed` with the numbers."""
     reasons = _too_many_pods(holding, preemptible, detailed=detailed)
     for name in holding.names:
         asked = requests.get(name, ZERO)

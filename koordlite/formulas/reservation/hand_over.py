@@ -63,7 +63,7 @@ def is_late(attempt: HandOverText, now: float) -> bool:
 
 
 def may_try(reservation: ReservationObject, uid: str, now: float) -> bool:
-    """Whether the pause after the last attempt with this pod is over."""
+    """Tell whether the pause after the last attempt with this pod is over."""
     last = read(reservation)
     if last is None or last.uid != uid:
         return True

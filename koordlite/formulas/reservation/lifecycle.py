@@ -102,7 +102,7 @@ def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...
 
 
 def is_matchable(reservation: ReservationObject, held: Holding, problems: Collection[Problem]) -> bool:
-    """Whether any pod may take it now."""
+    """Tell whether any pod may take it now."""
     return is_available(reservation) and not problems and not (is_once(reservation) and held.owners)
 
 
@@ -147,7 +147,7 @@ def lost(status: ReservationStatus, message: str, now: str) -> ReservationStatus
 
 
 def message(status: ReservationStatus) -> str:
-    """Why it is not placed, as its status says."""
+    """Reason why it is not placed, as its status says."""
     found = _condition(status, _SCHEDULED)
     return found.message if found is not None and found.status == "False" else ""
 
@@ -212,7 +212,8 @@ def has_ended(status: ReservationStatus) -> bool:
 
 
 def is_garbage(status: ReservationStatus, *, now: float, keep_seconds: float) -> bool:
-    """Whether it ended so long ago that it is deleted: expired, or taken. Another failure is kept for its reader."""
+    """Tell whether it ended so long ago that it is deleted: expired, or taken. Another failure is kept for its
+    reader."""
     if is_expired(status):
         moments = [c.last_transition_time for c in status.conditions or () if c.reason == "Expired"]
     elif status.phase == SUCCEEDED:

@@ -82,7 +82,7 @@ def _unnamed(affinity: Affinity, reservation: ReservationObject, node_labels: Ma
 
 
 def exact_match(names: tuple[str, ...], requests: Amounts, allocatable: Amounts) -> bool:
-    """Whether of each of these resources the pod requests just what the reservation holds, or both have none.
+    """Tell whether of each of these resources the pod requests just what the reservation holds, or both have none.
 
     Ours, unlike Koordinator's: a resource that both lack does not end the comparison.
     """

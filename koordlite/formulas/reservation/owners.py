@@ -23,7 +23,7 @@ def check(owners: Iterable[Owner] | None) -> None:
 
 
 def match(owners: Iterable[Owner] | None, pod: PodObject) -> bool:
-    """Whether one of them matches the pod; an empty one matches every pod. ValueError as of `check`."""
+    """Tell whether one of them matches the pod; an empty one matches every pod. ValueError as of `check`."""
     listed = tuple(owners or ())
     check(listed)
     return any(_is_owner(owner, pod) for owner in listed)

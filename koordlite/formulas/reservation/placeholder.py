@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where placeholders may be made; empty: in every namespace but those of `WITHHELD`."""
 
     def refused_namespace(self, name: str) -> str:
-        """Why no placeholder may be made there; empty when one may."""
+        """Reason why no placeholder may be made there; empty when one may."""
         if name in self.namespaces or (not self.namespaces and name not in WITHHELD):
             return ""
         return f"no placeholder may be made in namespace {name} (--placeholder-namespace of the reservation controller)"

@@ -26,7 +26,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tie(msgspec.Struct, frozen=True, kw_only=True):
-    """Why two pods belong together."""
+    """Reasons why two pods belong together."""
 
     first: str
     second: str
@@ -93,7 +93,7 @@ class Room:
 
 
 def wide_enough(member: Member, node: int) -> bool:
-    """Whether one NUMA node can give it what it uses and what it may use."""
+    """Tell whether one NUMA node can give it what it uses and what it may use."""
     held = len(member.cpus.get(node, ())) * 1000
     return held > 0 and held >= max(member.demand_milli, member.limit_milli or 0)
 

@@ -66,7 +66,7 @@ def difference(published: Published, wanted: Report) -> str:
 
 
 def zones_differ(published: Published, wanted: Report) -> bool:
-    """Whether zones, policies or attributes have to be written."""
+    """Tell whether zones, policies or attributes have to be written."""
     return published.topology_policies != wanted.policies or bool(_zones_difference(published, wanted))
 
 
@@ -81,7 +81,7 @@ def _zones_difference(published: Published, wanted: Report) -> str:
 
 
 def same_text(published: str | None, wanted: str | None) -> bool:
-    """Whether two annotations mean the same JSON; two that cannot be read are the same."""
+    """Tell whether two annotations mean the same JSON; two that cannot be read are the same."""
     if published is None or wanted is None:
         return published == wanted
     return published == wanted or _meaning(published) == _meaning(wanted)

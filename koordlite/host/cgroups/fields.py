@@ -54,7 +54,7 @@ class Number(msgspec.Struct, frozen=True, kw_only=True):
     print_v2: _Print = b"%d".__mod__
 
     def allows(self, value: int) -> bool:
-        """Whether a kernel may be given `value`."""
+        """Tell whether a kernel may be given `value`."""
         return self.minimum <= value <= self.maximum
 
 

@@ -22,7 +22,7 @@ _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
 
 
 def vanished(error: OSError) -> bool:
-    """Whether `error` says that the group is gone: ENOENT at open, ENODEV when it went in the middle."""
+    """Tell whether `error` says that the group is gone: ENOENT at open, ENODEV when it went in the middle."""
     return error.errno in _GONE
 
 
@@ -69,7 +69,7 @@ class Cgroups:
         return self._folder(controller if self.layout.version == 1 else "", group)
 
     def exists(self, group: str) -> bool:
-        """Whether the group is there."""
+        """Tell whether the group is there."""
         try:
             self._files.list(self._folder(self._main, group))
         except OSError as error:
@@ -163,7 +163,7 @@ class Cgroups:
         return self._files.read(self.path(group, field))
 
     def read_present(self, group: str, field: str) -> bytes | None:
-        """As `read_raw`; None when the file or the whole group is gone."""
+        """Same as `read_raw`; None when the file or the whole group is gone."""
         try:
             return self.read_raw(group, field)
         except OSError as error:

@@ -104,7 +104,7 @@ class Version(msgspec.Struct, frozen=True):
         return self.decode(field, self.encode(field, value)) if field == "cpu.shares" else value
 
     def has(self, field: str) -> bool:
-        """Whether this version has a file for the field at all."""
+        """Tell whether this version has a file for the field at all."""
         return field in self.files
 
     def cpus(self, raw: bytes) -> CPUSet:

@@ -245,7 +245,7 @@ def _entry(line: bytes, checksums: Collection[str]) -> Entry:
 
 
 def _is_of_another_version(line: bytes) -> bool:
-    """Whether the line is an entry of a kind that this program does not know."""
+    """Tell whether the line is an entry of a kind that this program does not know."""
     try:
         kind = msgspec.json.decode(line, type=_Kind).kind
     except UNREADABLE:

@@ -93,8 +93,8 @@ class Journal:
                 self._replace({**self._without(gone), **dict(reversed(fresh.items()))})
 
     def add(self, entries: Iterable[Entry]) -> frozenset[Place]:
-        """As `record`, in the time that one small file takes, however many entries there are; the places that were not
-        listed before."""
+        """Same as `record`, in the time that one small file takes, however many entries there are; the places that
+        were not listed before."""
         with self._changing:
             fresh = {entry.place: entry for entry in entries if entry.place not in self._entries}
             if fresh:
@@ -160,7 +160,7 @@ def read(folder: str | os.PathLike[str], *, boot_id: str | None = None) -> tuple
 
 
 def is_missing(folder: str | os.PathLike[str]) -> bool:
-    """Whether there is no journal in `folder`, not even an empty one."""
+    """Tell whether there is no journal in `folder`, not even an empty one."""
     return file.load(Path(folder) / file.NAME, "") is None
 
 
@@ -185,8 +185,8 @@ def _text(raw: bytes) -> str:
 
 
 def is_emulated(folder: str | os.PathLike[str]) -> bool:
-    """Whether the journal in `folder` was written for an emulated node: the kernel's boot ids are random (UUID version
-    4), those of an emulated node are made from its name (version 5)."""
+    """Tell whether the journal in `folder` was written for an emulated node: the kernel's boot ids are random (UUID
+    version 4), those of an emulated node are made from its name (version 5)."""
     try:
         return uuid.UUID(file.boot_of(Path(folder) / file.NAME)).version == _VERSION_OF_A_NAME
     except ValueError:

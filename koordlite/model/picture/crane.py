@@ -50,7 +50,7 @@ class CraneState(msgspec.Struct, frozen=True, kw_only=True):
     """The strategies that are enforced and write CPU sets as well: `cpusetPools`, `cpuSuppress`."""
 
     def owns(self, uid: str) -> bool:
-        """Whether `craneCPUManager` writes the CPU sets of this pod."""
+        """Tell whether `craneCPUManager` writes the CPU sets of this pod."""
         return self.enforced and (uid in self.promises or uid in self.excluding)
 
     @property

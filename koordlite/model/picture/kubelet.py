@@ -80,7 +80,7 @@ class Given(msgspec.Struct, frozen=True):
 
     @property
     def has_locality(self) -> bool:
-        """Whether it has CPUs of its own, or memory or devices of a NUMA node that is known."""
+        """Tell whether it has CPUs of its own, or memory or devices of a NUMA node that is known."""
         return bool(self.cpus or self.nodes)
 
     @property

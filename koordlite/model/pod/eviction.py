@@ -45,12 +45,12 @@ def sub_priority(pod: Pod, default: int) -> int:
 
 
 def enabled(pod: Pod) -> bool:
-    """Whether the label lets rules that go by priority evict the pod: it has to say `true`, letter by letter."""
+    """Tell whether the label lets rules that go by priority evict the pod: it has to say `true`, letter by letter."""
     return pod.labels.get(keys.EVICTION_ENABLED) == "true"
 
 
 def allows(annotations: Mapping[str, str], feature: str) -> bool:
-    """Whether the annotation `eviction-policy` lets `feature` evict the pod: it is missing, or lists the feature.
+    """Tell whether the annotation `eviction-policy` lets `feature` evict the pod: it is missing, or lists the feature.
 
     One that cannot be read protects the pod: a typing mistake must not evict it.
     Source: Koordinator `IsEvictionPolicyAllowed`.

@@ -76,7 +76,7 @@ def pod_monitor(control: str, uid: str) -> str:
 
 
 def is_pod_group(group: str) -> bool:
-    """Whether a control group is a pod's own, by its name."""
+    """Tell whether a control group is a pod's own, by its name."""
     return group.startswith(_POD_PREFIX) and MON_GROUPS not in group
 
 
@@ -87,7 +87,7 @@ def uid_of(group: str) -> str:
 
 
 def may_be_ours(group: str) -> bool:
-    """Whether the protocol knows groups of this name: no other is ever made or removed."""
+    """Tell whether the protocol knows groups of this name: no other is ever made or removed."""
     return group in CLASS_GROUPS or bool(uid_of(group))
 
 

@@ -47,7 +47,8 @@ class Within(msgspec.Struct, frozen=True, kw_only=True):
     """Values above are used, and reported: Koordinator's webhook refuses them, its controllers take them."""
 
     def refused(self, value: float | str) -> str:
-        """Why `value` is outside the range, empty when it is inside; text in place of a number is to be a quantity."""
+        """Reason why `value` is outside the range, empty when it is inside; text in place of a number is to be a
+        quantity."""
         if isinstance(value, str):
             return _not_a_quantity(value)
         if self.above is not None and value <= self.above:

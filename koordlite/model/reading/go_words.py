@@ -13,7 +13,8 @@ _BOOLEANS = {
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:
-    """Whether an option of kubelet's is on. With a word that is no boolean kubelet does not start, so it is not."""
+    """Tell whether an option of kubelet's is on. With a word that is no boolean kubelet does not start, so it is
+    not."""
     return _BOOLEANS.get(options.get(name, ""), False)
 
 

@@ -43,7 +43,7 @@ def why(error: BaseException) -> str:
 
 
 def _may_nest(text: str) -> bool:
-    """Whether it could be too deep: each level takes a bracket, a column of indentation, or a mark on its line."""
+    """Tell whether it could be too deep: each level takes a bracket, a column of indentation, or a mark on its line."""
     small = len(text) <= _SMALL
     half = (DEPTH if small else _SAFE_DEPTH) // 2
     documents = [text] if small else text.split("\n---")

@@ -186,7 +186,8 @@ class _Strategies:
             return False
 
     def _crossed(self, layers: list[Layer], path: str, meanwhile: str) -> bool:
-        """Whether an upper end is not above its lower one; only of these layers, the values below them are fine."""
+        """Tell whether an upper end is not above its lower one; only of these layers, the values below them are
+        fine."""
         found = list(declared.crossed(self.section.value(layers))) if layers[-1].values else []
         for where, why in found:
             self.document.note(".".join(filter(None, (path, where))), "", why, f"fix it; {meanwhile}")

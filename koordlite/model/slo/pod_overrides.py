@@ -27,7 +27,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
 
 
 class UnusableAnnotation(msgspec.Struct, frozen=True):
-    """Why an annotation cannot be used."""
+    """Reasons why an annotation cannot be used."""
 
     key: str
     text: str
@@ -81,7 +81,7 @@ def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, UnusableAnnota
 
 
 def has_memory_qos(pod: Pod, of_class: MemoryQOS) -> bool:
-    """Whether memory QoS is kept for this pod at all: its class has it, or the pod asks for itself."""
+    """Tell whether memory QoS is kept for this pod at all: its class has it, or the pod asks for itself."""
     values, _ = _values(PodMemoryQOS, pod, keys.MEMORY_QOS)
     policy = values.pop(("policy",), "default")
     if policy == "none" or values.get(("enable",)) is False:

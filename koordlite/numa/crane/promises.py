@@ -49,7 +49,7 @@ def adopted(left: Mapping[str, Mapping[str, CPUSet]], held: Assignments, claims:
 
 
 def _fits(cpus: CPUSet, held: Assignments, claim: Claim) -> bool:
-    """Whether these CPUs are what the claim asks for, and free."""
+    """Tell whether these CPUs are what the claim asks for, and free."""
     counts = tuple((node, len(cpus & CPUSet(held.machine.nodes.get(node, ())))) for node, _ in claim.zones)
     asked = counts == claim.zones and len(cpus) == sum(count for _, count in claim.zones)
     free = cpus <= held.shared - held.immovable and bool(held.default - cpus)
@@ -78,8 +78,8 @@ def renewed(
 
 
 def contradiction(entries: Entries) -> str:
-    """Why these assignments cannot all hold: a CPU is exclusive twice, or exclusive and immovable; empty when they
-    can."""
+    """Reason why these assignments cannot all hold: a CPU is exclusive twice, or exclusive and immovable; empty when
+    they can."""
     owners: dict[int, str] = {}
     for uid, theirs in entries.items():
         for cpu in sorted({cpu for entry in theirs.values() for cpu in entry.cpus}):
@@ -95,7 +95,7 @@ def _same(theirs: Mapping[str, Entry], claim: Claim) -> bool:
 
 
 def _wrong(held: Assignments, claim: Claim) -> str:
-    """Why the claim cannot be granted, with numbers; empty when it can."""
+    """Reason why the claim cannot be granted, with numbers; empty when it can."""
     nodes = sorted(held.machine.nodes)
     absent = [node for node, _ in claim.zones if node not in nodes]
     if absent:

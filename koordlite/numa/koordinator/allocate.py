@@ -189,7 +189,7 @@ def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "
 
 
 def fits(supply: Supply, request: Request, mask: int | None) -> bool:
-    """Whether `allocate` gives something: sums decide it, but where amounts are odd the pod is allocated on trial.
+    """Tell whether `allocate` gives something: sums decide it, but where amounts are odd the pod is allocated on trial.
 
     Sums suffice because the NUMA node with the least gives first, in whole units as long as all amounts are whole.
     """
@@ -203,7 +203,7 @@ def fits(supply: Supply, request: Request, mask: int | None) -> bool:
 
 
 def _cpus_suffice(supply: Supply, request: Request) -> bool:
-    """Whether the node has enough CPUs: their number decides, unless cores or reservations matter."""
+    """Tell whether the node has enough CPUs: their number decides, unless cores or reservations matter."""
     odd = request.whole_cores and request.count % (supply.machine.per_core or 1)
     if supply.preferred or odd:
         return not isinstance(allocate(supply, request, None), Refusal)

@@ -43,7 +43,8 @@ class SharedPool(msgspec.Struct, frozen=True, kw_only=True):
     """What the pods request that run in it whatever the annotations say."""
 
     def shortage(self, left: CPUSet, request_milli: int) -> str:
-        """Why promises may not leave it only `left`, when pods of `request_milli` share it; empty when they may."""
+        """Reason why promises may not leave it only `left`, when pods of `request_milli` share it; empty when they
+        may."""
         unreserved = len(self.cpus) - self.reserved
         requested = -(-request_milli // 1000)
         floor = min(max(math.ceil(unreserved * self.percent / 100), requested if self.percent else 0), unreserved)

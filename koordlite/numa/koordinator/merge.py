@@ -70,7 +70,7 @@ def merge(
 
 
 def may_use(mask: int | None, exclusive: str, states: Mapping[int, str]) -> bool:
-    """Whether the exclusive rule `Required` lets a pod use these NUMA nodes.
+    """Tell whether the exclusive rule `Required` lets a pod use these NUMA nodes.
 
     One node must not be shared by a pod that spans several; several must not hold one of pods that stay in it.
     """

@@ -77,7 +77,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Verdict | Refusal:
-    """Whether the pod may be bound to `node`, and how well it goes with it. Equal for pods with equal `PodAsk.key`."""
+    """Tell whether the pod may be bound to `node`, and how well it goes with it. Equal for pods with equal
+    `PodAsk.key`."""
     filtered = filter_node(ask, node, settings)
     if isinstance(filtered, Refusal):
         return filtered
@@ -187,7 +188,7 @@ def numa_policy(ask: PodAsk, node: NodeState) -> str | Refusal:
 
 
 def is_bound(ask: PodAsk, node: NodeState) -> bool | Refusal:
-    """Whether the pod gets CPUs of its own here: by its class, or because the node binds every pod."""
+    """Tell whether the pod gets CPUs of its own here: by its class, or because the node binds every pod."""
     if ask.bound or not ask.cpu_milli or not node.bind_policy:
         return ask.bound
     return refuse(CPUS_NOT_WHOLE, code=NEVER) if ask.cpu_milli % 1000 else True
@@ -225,7 +226,7 @@ def _amplified_refusal(ask: PodAsk, node: NodeState, bound: bool) -> Refusal | N
 
 
 def _bind_refusal(ask: PodAsk, node: NodeState) -> Refusal | None:
-    """Whether the node can bind CPUs at all, in the way the pod and the node ask for."""
+    """Tell whether the node can bind CPUs at all, in the way the pod and the node ask for."""
     machine, required = node.topology.machine, required_bind(ask, node)
     if not machine.cpus:
         return refuse(NO_CPU_TOPOLOGY, code=NEVER)

@@ -25,7 +25,7 @@ NONE_NOMINATED = "no nominated reservation"
 
 
 def feasible(node: NodeState, request: Request, mask: int | None) -> bool:
-    """Whether `attempt` gives something."""
+    """Tell whether `attempt` gives something."""
     if not node.reservations:
         return fits(Supply.of(node, request), request, mask)
     return not isinstance(attempt(node, request, mask), Refusal)

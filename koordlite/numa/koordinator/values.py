@@ -39,7 +39,7 @@ UNSCHEDULABLE, NEVER, ERROR = "Unschedulable", "UnschedulableAndUnresolvable", "
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why not. `code` is the scheduler's: with `NEVER` no eviction on the node would help."""
+    """Reasons why not. `code` is the scheduler's: with `NEVER` no eviction on the node would help."""
 
     reasons: tuple[str, ...]
     code: str = UNSCHEDULABLE

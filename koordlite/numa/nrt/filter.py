@@ -135,7 +135,7 @@ def is_native(resource: str) -> bool:
 
 
 def only_native(asked: Request) -> bool:
-    """Whether no container asks for a device."""
+    """Tell whether no container asks for a device."""
     return all(is_native(name) for part in asked.parts for name, _, _ in part.wanted)
 
 

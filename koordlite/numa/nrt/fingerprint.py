@@ -46,7 +46,7 @@ def read(attributes: Mapping[str, str], annotations: Mapping[str, str]) -> str:
 
 
 def only_exclusive(attributes: Mapping[str, str]) -> bool:
-    """Whether only pods with resources of their own were counted; an unknown method means all pods."""
+    """Tell whether only pods with resources of their own were counted; an unknown method means all pods."""
     return attributes.get(METHOD_ATTRIBUTE) == ONLY_EXCLUSIVE
 
 

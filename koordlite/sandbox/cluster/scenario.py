@@ -98,7 +98,7 @@ class Pod:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PauseWish:
-    """As `koordlite pause`."""
+    """Same as `koordlite pause`."""
 
     duration: str = dataclasses.field(metadata={"name": "for", "check": seconds})
     because: str = "a simulation"
@@ -164,7 +164,7 @@ class Expectation:
 
     @property
     def is_text(self) -> bool:
-        """Whether a text is expected, and no number."""
+        """Tell whether a text is expected, and no number."""
         return self.measure in get_args(Text)
 
 

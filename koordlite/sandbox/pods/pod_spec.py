@@ -138,7 +138,7 @@ def system_demand(node: objects.NodeObject | None, problems: list[Problem]) -> D
 
 
 def static_policy(node: objects.NodeObject | None, problems: list[Problem]) -> bool:
-    """Whether the node says that its CPU manager runs the static policy."""
+    """Tell whether the node says that its CPU manager runs the static policy."""
     return _of_node(node, problems).get(CPU_MANAGER_POLICY, lambda text: _one_of(text, ("static", "none"))) == "static"
 
 

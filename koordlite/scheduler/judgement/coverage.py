@@ -82,7 +82,7 @@ def _names(report: Report, pods: Iterable[KnownPod]) -> Iterable[tuple[str, str]
 
 
 def has_exclusive(exclusive: Amounts, listed: Collection[str]) -> bool:
-    """Whether any of a pod's exclusive resources counts on a node that lists these: a device has to be listed.
+    """Tell whether any of a pod's exclusive resources counts on a node that lists these: a device has to be listed.
 
     Source: scheduler-plugins resourcerequests/exclusive.go.
     """

@@ -23,7 +23,7 @@ _Result = Mapping[str, Mapping[str, Quantity]]
 
 
 def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
-    """Whether the pod names Crane, or its agent places pods on the node."""
+    """Tell whether the pod names Crane, or its agent places pods on the node."""
     del settings
     if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
         return True

@@ -19,7 +19,7 @@ class Allocator(Protocol):
     """The rules of one scheduler, for nodes on which its agent, or ours, carries out what was promised."""
 
     def concerns(self, shape: PodShape, row: Row, settings: Settings) -> bool:
-        """Whether pod and node ask for these rules."""
+        """Tell whether pod and node ask for these rules."""
 
     def verdict(self, shape: PodShape, row: Row, settings: Settings) -> Verdict:
         """Does the pod fit, and on which NUMA nodes?"""
@@ -99,7 +99,7 @@ def takes(shape: PodShape, row: Row, settings: Settings) -> dict[int, dict[str, 
 
 
 def promises(shape: PodShape, row: Row, settings: Settings) -> bool:
-    """Whether a pod on this node has an allocator that promises it something."""
+    """Tell whether a pod on this node has an allocator that promises it something."""
     return any(each.concerns(shape, row, settings) for each in ALLOCATORS)
 
 

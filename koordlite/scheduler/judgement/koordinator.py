@@ -32,7 +32,7 @@ CLOSEST = ask.Settings(prefer_closest=True)
 
 
 def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
-    """Whether pod or node ask for it, on a node whose agent reports its CPUs.
+    """Tell whether pod or node ask for it, on a node whose agent reports its CPUs.
 
     A node's own NUMA policy counts when its label says it; kubelet's policy makes kubelet decide, and is not ours to
     carry out.

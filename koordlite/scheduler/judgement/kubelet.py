@@ -137,7 +137,7 @@ def _by_amounts(shape: PodShape, row: Row, settings: Settings) -> int:
 
 
 def shortage(shape: PodShape, row: Row) -> Iterator[str]:
-    """Why a pod is not admitted, with numbers: for each resource of each part, what every NUMA node has."""
+    """Reason why a pod is not admitted, with numbers: for each resource of each part, what every NUMA node has."""
     report = row.report
     if report is None:
         return

@@ -316,12 +316,12 @@ def node_load(own: NodeOwn, metric: Measurement, pods: Iterable[PodLoad], args: 
 
 
 def is_expired(load: NodeLoad, args: LoadAwareSchedulingArgs, now: float) -> bool:
-    """Whether the measurement is too old to go by."""
+    """Tell whether the measurement is too old to go by."""
     return load.measured_at is None or now - load.measured_at >= args.node_metric_expiration_seconds
 
 
 def refusal(pod: PodLoad, load: NodeLoad, args: LoadAwareSchedulingArgs, now: float) -> str:
-    """Why the node is too busy for the pod, in Koordinator's words; empty: it is not."""
+    """Reason why the node is too busy for the pod, in Koordinator's words; empty: it is not."""
     own = load.own.thresholds
     by_prod = pod.is_prod and any(own.prod.values())
     thresholds = own.prod if by_prod else own.usage

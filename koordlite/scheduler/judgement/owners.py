@@ -35,12 +35,13 @@ pod, which are better than all others."""
 
 
 def concerns(shape: PodShape, row: Row) -> bool:
-    """Whether reservations have a say about the pod and the node."""
+    """Tell whether reservations have a say about the pod and the node."""
     return bool(row.reservations.placed) or shape.names_reservation
 
 
 def refusal(shape: PodShape, row: Row) -> str:
-    """Why the pod does not find the capacity on the node: in a reservation of its own, or beside those of others."""
+    """Reason why the pod does not find the capacity on the node: in a reservation of its own, or beside those of
+    others."""
     wanted = _wanted(shape)
     if isinstance(wanted, str):
         return wanted
@@ -123,7 +124,8 @@ def _as_it_is(row: Row, passes: Callable[[Row], bool]) -> Row:
 
 
 def is_occupied(row: Row) -> bool:
-    """Whether a placeholder still has the CPUs that the pod is to get: a node's agent gives CPUs to one pod only."""
+    """Tell whether a placeholder still has the CPUs that the pod is to get: a node's agent gives CPUs to one pod
+    only."""
     one = row.reservations.taken
     if one is None or row.reservations.is_rest or not one.own.cpus:
         return False
@@ -132,7 +134,7 @@ def is_occupied(row: Row) -> bool:
 
 
 def waits_for(candidate: Candidate, row: Row) -> bool:
-    """Whether room on this node is going to be made for the pod, so that it does not go elsewhere meanwhile."""
+    """Tell whether room on this node is going to be made for the pod, so that it does not go elsewhere meanwhile."""
     uid = candidate.pod.metadata.uid
     return any(_may_take(candidate, one, row) and not one.gave_up(uid) for one in row.reservations.placed)
 

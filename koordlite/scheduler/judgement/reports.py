@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether its zones can be believed."""
+        """Tell whether its zones can be believed."""
         return not self.problems
 
     @functools.cached_property
@@ -64,7 +64,7 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
         return frozenset(name for zone in self.available.values() for name in zone)
 
     def places(self, namespace: str, pod: str) -> bool:
-        """Whether its reporter says by name where a container of the pod is: then its amounts count the pod."""
+        """Tell whether its reporter says by name where a container of the pod is: then its amounts count the pod."""
         return (namespace, pod) in self._placed
 
     @functools.cached_property

@@ -59,7 +59,8 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
         return self.hand_over is not None and bool(self.hand_over.ended) and self.hand_over.uid == uid
 
     def is_rest(self, meta: ObjectMeta) -> bool:
-        """Whether the pod is the placeholder that the controller has made to hold it on, by the name that it noted."""
+        """Tell whether the pod is the placeholder that the controller has made to hold it on, by the name that it
+        noted."""
         noted = self.hand_over.rest if self.hand_over is not None else ""
         return bool(noted) and meta.name == noted and stands_for(meta) == self.uid and meta.namespace == self.namespace
 
@@ -70,7 +71,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_matchable(self) -> bool:
-        """Whether any pod may take it now."""
+        """Tell whether any pod may take it now."""
         return lifecycle.is_matchable(self.object, self.holding, self.problems)
 
     def with_owners(self, requests: Mapping[str, Mapping[str, Quantity]]) -> Placed:

@@ -87,7 +87,7 @@ def _zones(row: Row) -> list[int]:
 
 
 def reserved_for_others(row: Row, uids: Collection[str]) -> str:
-    """Why the scheduler's victims cannot go: one holds the place of a reservation that the pod does not take."""
+    """Reason why the scheduler's victims cannot go: one holds the place of a reservation that the pod does not take."""
     kept = row.reservations.uids - {row.reservations.taking}
     found = next((pod for pod in row.pods if pod.uid in uids and pod.stands_for in kept), None)
     if found is None or row.reservations.ignores:
@@ -159,7 +159,7 @@ def _spared(
 
 
 def fits_node(shape: PodShape, row: Row, victims: Sequence[KnownPod]) -> bool:
-    """Whether the node as a whole has enough for the pod after the victims have gone."""
+    """Tell whether the node as a whole has enough for the pod after the victims have gone."""
     gone = {pod.uid for pod in victims}
     used: dict[str, int] = {}
     left = [pod for pod in row.pods if pod.uid not in gone]

@@ -20,7 +20,7 @@ _UNASKED = Machine((CPU(0, 0, 0, 0),))
 
 
 def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
-    """Whether a Guaranteed pod names a policy."""
+    """Tell whether a Guaranteed pod names a policy."""
     del row
     return settings.check_volcano and shape.guaranteed and shape.note(keys.VOLCANO_NUMA_POLICY) not in ("", "none")
 

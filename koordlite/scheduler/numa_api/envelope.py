@@ -85,7 +85,7 @@ class RestGuard(Guard):
         client: str | None = None,
         address: str = "",
     ) -> Plain | None:
-        """As `Guard`; in the envelope under `/rest/`, as a page under `/numa`."""
+        """Same as `Guard`; in the envelope under `/rest/`, as a page under `/numa`."""
         found = super().refusal(verb, path, authorization, hosts=hosts, client=client, address=address)
         if found is None:
             return None

@@ -16,7 +16,7 @@ from koordlite.scheduler.policies import KEY
 
 
 def is_open(field: str) -> Callable[[str], bool]:
-    """Whether a text switches the member `field` on. ValueError where the text cannot be used."""
+    """Tell whether a text switches the member `field` on. ValueError where the text cannot be used."""
     return lambda text: bool(getattr(_read(text), field))
 
 

@@ -104,7 +104,7 @@ class Switches:
         self._api = api
 
     def status(self, policy: Policy) -> Status:
-        """Whether the policy is on. NotThere without its ConfigMap."""
+        """Tell whether the policy is on. NotThere without its ConfigMap."""
         text = self._read(policy)[1]
         try:
             return "open" if policy.is_open(text) else "close"

@@ -106,7 +106,7 @@ class NodeView(msgspec.Struct, frozen=True):
         return float("inf") if self.observed is None else max(0.0, now - self.observed)
 
     def state(self, now: float) -> State:
-        """Whether it can be believed at `now`, in seconds since the epoch."""
+        """Tell whether it can be believed at `now`, in seconds since the epoch."""
         if not self.has_report:
             return "no report"
         if self.problems:

@@ -19,7 +19,7 @@ _ITEM = re.compile(r"^(?P<indent>[ \t]*)-[ \t]+name:[ \t]*[\"']?(?P<name>[\w.-]+
 
 
 def is_open(text: str) -> bool:
-    """Whether the plugin is named. As openFuyao's volcano-config-service: the text has `name: numa-aware`."""
+    """Tell whether the plugin is named. As openFuyao's volcano-config-service: the text has `name: numa-aware`."""
     return MARK in text
 
 

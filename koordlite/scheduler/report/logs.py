@@ -38,7 +38,7 @@ class LogLevels(logging.Filter):
         self._apply()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written: by the level of its pod, else of its flow, else of all."""
+        """Tell whether the record is written: by the level of its pod, else of its flow, else of all."""
         if not record.name.startswith(LOGGER):
             return True
         with self._lock:

@@ -116,11 +116,11 @@ class Controller:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its thread runs. Faults that stay end it, and then its process should end."""
+        """Tell whether its thread runs. Faults that stay end it, and then its process should end."""
         return self._thread.is_alive()
 
     def not_ready(self) -> str:
-        """Why it cannot work; empty when it can, or another process does."""
+        """Reason why it cannot work; empty when it can, or another process does."""
         states = {name: watch.state() for name, watch in self._watches.items()}
         if states["reservations"].absent:
             return "the API server serves no Reservations: apply manifests/crds/koordinator"

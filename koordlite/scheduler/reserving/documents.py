@@ -86,7 +86,7 @@ def _wanted(obj: ReservationObject) -> dict[str, str]:
 
 
 def _why(obj: ReservationObject) -> str:
-    """Why it is not available, or what becomes of it."""
+    """Reason why it is not available, or what becomes of it."""
     if lifecycle.is_expired(obj.status):
         return "its time is over, or its node is gone"
     coming = hand_over.under_way(obj)

@@ -35,12 +35,12 @@ def available(case: Case) -> Iterator[Action]:
 
 
 def _may_be_freed(case: Case, owner: SeenPod) -> bool:
-    """Whether it still is the owner's, right before: other steps of this round may have changed that."""
+    """Tell whether it still is the owner's, right before: other steps of this round may have changed that."""
     return not _is_taken_first(case, owner) and not (owner.obj and case.world.lacks(owner.obj, case.name))
 
 
 def _is_taken_first(case: Case, owner: SeenPod) -> bool:
-    """Whether a pod waits that would take the room before the owner."""
+    """Tell whether a pod waits that would take the room before the owner."""
     return taker(case.world, owner, case.reservation, case.settings.guarded) is not None
 
 

@@ -78,7 +78,7 @@ def candidate(pod: SeenPod) -> Candidate | None:
 
 
 def refusal(world: World, one: Candidate, place: Place, now: float) -> str:
-    """Why the place is not freed for the pod now; empty when it is."""
+    """Reason why the place is not freed for the pod now; empty when it is."""
     node = world.nodes.get(place.node)
     if node is None:
         return f"node {place.node} is gone"
@@ -148,7 +148,8 @@ def _keeps_off(one: Candidate, node: NodeObject) -> str:
 
 
 def may_own(reservation: ReservationObject, pod: PodObject) -> bool:
-    """Whether its owners name the pod. With a selector that cannot be read they name none; `validity` reports it."""
+    """Tell whether its owners name the pod. With a selector that cannot be read they name none; `validity` reports
+    it."""
     try:
         return owners.match(reservation.spec.owners, pod)
     except ValueError:

@@ -177,7 +177,7 @@ class World:
         return sorted(pods, key=lambda pod: (len(pod.name), pod.name))
 
     def exists(self, namespace: str, name: str) -> bool:
-        """Whether there is a pod of this name, whosever it is."""
+        """Tell whether there is a pod of this name, whosever it is."""
         return f"{namespace}/{name}" in self._uids
 
     def orphans(self) -> Iterator[SeenPod]:

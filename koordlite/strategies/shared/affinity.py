@@ -69,7 +69,7 @@ def placed(snapshot: Snapshot) -> Mapping[str, int]:
 
 
 def owns(snapshot: Snapshot, uid: str) -> bool:
-    """Whether `numaAffinity` writes the CPU sets of this pod."""
+    """Tell whether `numaAffinity` writes the CPU sets of this pod."""
     return snapshot.affinity.enforced and uid in placed(snapshot)
 
 
@@ -81,7 +81,7 @@ def _by_files(snapshot: Snapshot, place: PodGroups) -> int | None:
 
 
 def fixed(snapshot: Snapshot, pod: Pod) -> str:
-    """Why the pod is never moved; empty for one that may be."""
+    """Reason why the pod is never moved; empty for one that may be."""
     status, allowed = pod.resource_status, snapshot.affinity.whitelist
     reasons = (
         (pod.is_best_effort, "it is best effort, which cpuSuppress moves"),

@@ -70,7 +70,7 @@ class MemoryRule(msgspec.Struct, frozen=True, kw_only=True):
 def memory_stays(
     snapshot: Snapshot, pods: Mapping[str, Pod], placed: Mapping[str, int], rule: MemoryRule
 ) -> dict[str, str]:
-    """Why the memory of a placed pod does not follow it, by uid; empty for those whose memory does.
+    """Reason why the memory of a placed pod does not follow it, by uid; empty for those whose memory does.
 
     It follows where every container has a limit, and as much is free on the NUMA node: when a group may use one node
     only and that is full, the kernel ends its processes although others have memory.
@@ -133,7 +133,7 @@ def _has_ours(snapshot: Snapshot, uid: str) -> bool:
 
 
 def _may_take(snapshot: Snapshot, group: str, node: int) -> bool:
-    """Whether the group might take memory there before this strategy wrote; 0 is all that the group above has."""
+    """Tell whether the group might take memory there before this strategy wrote; 0 is all that the group above has."""
     found = snapshot.found.get(cgroup_kind.PLACE.place(group, MEMS))
     present = snapshot.cgroups.get(group)
     mask = found.value if found is not None else present.values.get(MEMS) if present else None

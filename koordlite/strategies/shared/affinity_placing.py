@@ -98,7 +98,7 @@ class Placing:
             self._place()
 
     def rests(self, uid: str) -> bool:
-        """Whether it was released a short while ago."""
+        """Tell whether it was released a short while ago."""
         left = self._memory.left.get(uid)
         return left is not None and self._rounds - left < self._rule.rest_rounds
 
@@ -132,7 +132,7 @@ class Placing:
         self.after = {**kept, **new}
 
     def _stays(self, uid: str, node: int, where: Mapping[str, int]) -> bool:
-        """Whether it has a partner on its NUMA node, or had one until lately."""
+        """Tell whether it has a partner on its NUMA node, or had one until lately."""
         if uid in self.named:
             if self.named[uid] != node:
                 self.leaving[uid] = RENAMED

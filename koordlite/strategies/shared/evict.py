@@ -170,7 +170,7 @@ def barrier(
     cool_down_seconds: float,
     from_start: bool,
 ) -> Decision | None:
-    """Why no pod may be evicted in this round; None when one may. It keeps what is remembered.
+    """Reason why no pod may be evicted in this round; None when one may. It keeps what is remembered.
 
     `capacity` is the node's of the resource that is judged, 0 when it is unknown.
     """
@@ -180,7 +180,7 @@ def barrier(
 
 
 def _untrusted(snapshot: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
-    """Why no pod may be evicted on this picture: switched off, no node, or input that is missing or too old."""
+    """Reason why no pod may be evicted on this picture: switched off, no node, or input that is missing or too old."""
     if not snapshot.slo.threshold.enable:
         return Decision("evict", "hold", "Disabled")
     if snapshot.node is None or capacity <= 0:

@@ -22,7 +22,7 @@ SETTLING = "UseWindowFilling"
 
 
 def withheld(snapshot: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision, ...]:
-    """Why nothing is offered at present, and what is taken back for it; nothing when there is no such reason."""
+    """Reason why nothing is offered at present, and what is taken back for it; nothing when there is no such reason."""
     if not snapshot.node.capacity_milli:
         return (Decision("node", "skip", "NoNode"),)
     colocation = snapshot.slo.colocation
@@ -38,7 +38,7 @@ def withheld(snapshot: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision
 
 
 def why_due(snapshot: Snapshot, amounts: Mapping[str, int | None]) -> str:
-    """Why these amounts have to be written onto the Node; empty when they need not."""
+    """Reason why these amounts have to be written onto the Node; empty when they need not."""
     published, colocation = snapshot.published, snapshot.slo.colocation
     times = [published.last_sync.get(NodeResourceChange(resource, None).place) for resource in amounts]
     known = [time for time in times if time is not None]

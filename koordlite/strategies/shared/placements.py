@@ -156,5 +156,5 @@ def of_pod(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -
 
 
 def _is_strict(snapshot: Snapshot) -> bool:
-    """Whether kubelet keeps its reserved CPUs out of the shared pool as well."""
+    """Tell whether kubelet keeps its reserved CPUs out of the shared pool as well."""
     return is_on(snapshot.kubelet.cpu_manager_options, STRICT_RESERVATION)

@@ -18,6 +18,6 @@ def pod_cpuset(snapshot: Snapshot) -> CPUSet:
 
 
 def pod_cpus(snapshot: Snapshot) -> tuple[CPU, ...]:
-    """As `pod_cpuset`, with their places in the machine."""
+    """Same as `pod_cpuset`, with their places in the machine."""
     allowed, machine = pod_cpuset(snapshot), snapshot.topology
     return machine.cpus if allowed == machine.cpuset else tuple(cpu for cpu in machine.cpus if cpu.id in allowed)
