@@ -226,7 +226,7 @@ class Agent:
         return tick
 
     def _attend(self, snapshot: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...]) -> None:
-        """What the wait that comes now watches."""
+        """Set what the coming wait watches."""
         band = self._settings.agent.reaction_band_percent
         edge = fast_path.edge_milli(decisions, applied, snapshot, modes=self._modes_in_force, band_percent=band)
         self._waker.watch(snapshot, edge if self._applier.writes and not self.paused else None)
@@ -404,7 +404,7 @@ class Agent:
         )
 
     def _recall(self, time: float, uids: Collection[str]) -> RunState:
-        """What this run knows: what it holds, what strategies remember, what became of writes and evictions."""
+        """State of this run: what it holds, what strategies remember, what became of writes and evictions."""
         state = self._applier.state(time, uids)
         return msgspec.structs.replace(state, remembered=dict(self._remembered), refused_writes=self._refused)
 
@@ -457,7 +457,7 @@ class Agent:
         return applied, health.refusals(applied)
 
     def _say(self, about: str, text: str) -> None:
-        """What is wrong is logged when it comes up or changes, not each tick it lasts."""
+        """Log a problem when it comes up or changes, not each tick it lasts."""
         if self._said.get(about) != text:
             LOG.error(text)
         self._said[about] = text

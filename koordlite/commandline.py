@@ -1,4 +1,4 @@
-"""What both commands share: parsers that say what was meant, completion for shells, and exit codes."""
+"""Common parts of both commands: parsers that say what was meant, completion for shells, and exit codes."""
 
 from __future__ import annotations
 

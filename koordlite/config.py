@@ -234,7 +234,7 @@ class _File:
 
 
 def shape() -> type[Any]:
-    """What koordlite.yaml holds, for readers of files that have it as a section."""
+    """Contents of koordlite.yaml, for readers of files that have it as a section."""
     found = strategies.discover()
     fields = [
         (s.module, s.config, dataclasses.field(default=s.config(), metadata={"name": s.name, "formerly": s.formerly}))

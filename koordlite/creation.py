@@ -60,7 +60,7 @@ _NEW_TID = 0
 
 
 class _Basis(msgspec.Struct, frozen=True):
-    """What the last round knew, for the thread that answers."""
+    """Knowledge of the last round, for the thread that answers."""
 
     snapshot: Snapshot
     modes: Mapping[str, str]
@@ -79,7 +79,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class _Verdict(msgspec.Struct):
-    """What the rules would have of one container, by place or name."""
+    """Values that the rules want for one container, by place or name."""
 
     values: dict[CgroupField, CPUSet | int] = msgspec.field(default_factory=dict)
     owners: dict[CgroupField, str] = msgspec.field(default_factory=dict)
@@ -132,11 +132,11 @@ class Creation(nri.Handler):
 
     @property
     def state(self) -> NRIState:
-        """What reports state."""
+        """State for reports."""
         return self._state
 
     def take(self) -> tuple[AppliedStep, ...]:
-        """What was set since this was asked last."""
+        """Values set since the last call."""
         with self._lock:
             taken, self._set = tuple(self._set.values()), {}
         return taken
@@ -216,7 +216,8 @@ class Creation(nri.Handler):
         return self._ours(group, verdict, present, lambda withdraw: Answer(adjust=adjust, withdraw=withdraw))
 
     def update(self, pod: PodSandbox, container: Container, resources: LinuxResources) -> Answer:
-        """What we hold of what kubelet changes; its value is what would stand there without us from now on."""
+        """Take over what kubelet changes where we hold a value: its value is what would stand there without us from now
+        on."""
         group, basis = self._group(pod, container), self._fresh
         if group is None or basis is None or self._host.clock.monotonic() - basis.snapshot.time > STALE_SECONDS:
             return self._left("noPicture" if group else "unknownGroup")
@@ -259,7 +260,7 @@ class Creation(nri.Handler):
         return basis if self._host.clock.monotonic() - basis.snapshot.time <= longest else None
 
     def _judged(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
-        """What the rules decide of the container, those that are enforced and those that observe."""
+        """Decisions of the rules about the container, of those that are enforced and those that observe."""
         snapshot = self._with(basis.snapshot, question)
         if snapshot is None:
             return [], []
@@ -308,7 +309,7 @@ class Creation(nri.Handler):
         )
 
     def _settable(self, snapshot: Snapshot, group: str, decisions: Sequence[Decision], present: Cgroup) -> _Verdict:
-        """What of the decisions the runtime can be asked for without risk to the container's start."""
+        """Select the decisions that the runtime can be asked for without risk to the container's start."""
         verdict = _Verdict()
         made = plan.make(fast_path.about(decisions, (group,)), {**snapshot.cgroups, group: present})
         for change in made.steps:
@@ -408,7 +409,7 @@ class Creation(nri.Handler):
         owners: Mapping[CgroupField, str],
         recorded: Mapping[CgroupField, FileEntry],
     ) -> list[FileEntry]:
-        """What would stand in the group without us; what is recorded keeps its strategy and its time."""
+        """Values that would stand in the group without us; what is recorded keeps its strategy and its time."""
         cgroups, wall, found = self._host.cgroups, self._host.clock.wall(), []
         for field, value in originals.items():
             raw, before = cgroups.encode(field, value), recorded.get(field)
@@ -470,7 +471,7 @@ class Creation(nri.Handler):
         )
 
     def _named(self, group: str, asked: LinuxResources) -> dict[CgroupField, CPUSet | int]:
-        """What an update names; 0 is not named."""
+        """Resources that an update names; 0 is not named."""
         cpu, memory = asked.cpu or nri.LinuxCPU(), asked.memory or nri.LinuxMemory()
         found: dict[CgroupField, CPUSet | int | None] = {
             "cpuset.cpus": CPUSet.parse(cpu.cpus) if cpu.cpus else None,

@@ -23,7 +23,7 @@ from koordlite.strategies import Strategy, discover, limiting
 
 
 def sights(snapshot: Snapshot, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
-    """What each strategy judges in a round about new groups: as in the tick before, and only their pods."""
+    """Picture for each strategy in a round about new groups: as in the tick before, with only their pods."""
     part = fast_snapshot.of_groups(snapshot, groups)
     alone = dataclasses.replace(part, pods=tuple(pod for pod in snapshot.pods if pod.uid in part.places))
     by_need = {"all": part, "theirs": alone}
@@ -71,12 +71,13 @@ def _in_force(decision: Decision, refused: Collection[Place]) -> CPULimit | None
 
 
 def allowed(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
-    """Those that make a limit tighter."""
+    """Select the decisions that make a limit tighter."""
     return tuple(decision for decision in decisions if decision.verdict == "shrink")
 
 
 def about(decisions: Iterable[Decision], groups: Collection[str]) -> tuple[Decision, ...]:
-    """Those that write files of `groups`, without their other changes. To remember anything is left to the tick."""
+    """Select the decisions that write files of `groups`, without their other changes. To remember anything is left to
+    the tick."""
     narrowed = (
         msgspec.structs.replace(
             decision, changes=tuple(c for c in decision.changes if _within(c, groups)), remember=None

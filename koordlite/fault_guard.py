@@ -32,7 +32,7 @@ class FaultGuard:
 
     @property
     def past(self) -> Faults:
-        """What was survived before this round, for what it can say of itself."""
+        """Faults survived before this round, for its own report."""
         return msgspec.structs.replace(self.state, in_a_row=0)
 
     @property

@@ -120,7 +120,7 @@ class Worker:
             self._thread.join(seconds)
 
     def state(self) -> ThreadState:
-        """How it is doing."""
+        """State of the thread."""
         age, alive = self._now() - self._at, self._thread.is_alive()
         return ThreadState(
             name=self.name,

@@ -1,4 +1,4 @@
-"""What did not change stays the same object, and what depends on it is not computed again.
+"""Identity for what did not change: it stays the same object, and what depends on it is not computed again.
 
 Two rules make one idea (docs/design.md, "What did not change"). A value that equals the last one is replaced by the
 last one. What was worked out of objects holds as long as these are the same objects: to see that costs nothing.
@@ -47,7 +47,7 @@ class Unchanged:
         return found
 
     def of(self, name: str, inputs: tuple[object, ...], work: Callable[[], T]) -> T:
-        """What `work` gave for `inputs` the last time, or gives now where one of them is another object."""
+        """Result of `work` for `inputs` the last time, or gives now where one of them is another object."""
         kept = self._worked_out.get(name)
         if kept is None or not _are_same(kept[0], inputs):
             kept = self._worked_out[name] = inputs, work()
@@ -55,7 +55,7 @@ class Unchanged:
         return found
 
     def each(self, name: str, items: Sequence[S], work: Callable[[S], T], *, given: object = None) -> tuple[T, ...]:
-        """What `work` gives for each of the items, in their order; the same tuple while all are the same objects.
+        """Results of `work` for each of the items, in their order; the same tuple while all are the same objects.
 
         `given` is what else `work` goes by: with another one all is worked out again.
         """

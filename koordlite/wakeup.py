@@ -1,4 +1,4 @@
-"""What ends the wait between two ticks: its time, a stop, latency-sensitive work that needs the CPU at once, a new
+"""Ends of the wait between two ticks: its time, a stop, latency-sensitive work that needs the CPU at once, a new
 group, or news of kubelet that are to be published.
 
 No round runs without need. The last tick says up to which use of all others its limit is right
@@ -99,7 +99,7 @@ class Waker:
 
     @property
     def state(self) -> Reaction:
-        """What reports state."""
+        """State for reports."""
         watching = self._sentinel is not None and self._edge is not None
         return Reaction(
             way=self._way,

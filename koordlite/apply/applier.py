@@ -46,11 +46,11 @@ class Applier:
 
     @property
     def held(self) -> int:
-        """How many places hold a value of ours."""
+        """Number of places that hold a value of ours."""
         return len(self._journal.entries)
 
     def state(self, time: float, uids: Collection[str]) -> RunState:
-        """What this run holds, and what became of its evictions of the pods `uids`."""
+        """State of this run: what it holds, and what became of its evictions of the pods `uids`."""
         evicted, refused = self.evictions.recent(time, uids)
         return RunState(
             ours=self.ours,
@@ -83,7 +83,7 @@ class Applier:
 
     @property
     def found(self) -> Mapping[Place, Found]:
-        """What stood in cgroup files before us, by place."""
+        """Values of cgroup files before ours, by place."""
         before, entries = self._decoded, self._journal.entries
         if before[0] != entries:
             self._decoded = entries, self._values_before(before)
@@ -153,7 +153,7 @@ class Applier:
         return cast(dict[Place, Entry], self._journal.by_place)
 
     def _due(self, plan: Plan, work: Work) -> list[Change]:
-        """What does not stand already, and nobody fights over or is about to write."""
+        """Select the changes that do not stand already, and that nobody fights over or is about to write."""
         fought = {c.place for c in plan.steps if self._foreign.keep_off(c.place, work.snapshot.time)}
         waiting = {plan.owners.get(c.place, "") for c in plan.steps if c.all_or_none and c.place in fought}
         return [
@@ -197,7 +197,7 @@ class Applier:
             self._lately.keep(self._journal.by_place)
 
     def _let_go(self, able: Sequence[Change], done: Sequence[AppliedStep]) -> list[AppliedStep]:
-        """What is not ours any more leaves the journal.
+        """Take out of the journal what is not ours any more.
 
         One that cannot be written lists it still, and it would be put back once more: no reason to stop the rest.
         """

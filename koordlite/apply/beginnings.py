@@ -67,8 +67,8 @@ class Beginnings:
         return raw is not None and self.original(group, _SHARES, raw, host, snapshot) != raw
 
     def original(self, group: str, field: CgroupField, raw: bytes, host: Host, snapshot: Snapshot) -> bytes:
-        """What would stand there without us, where `raw` was read: in a new group that still has the kernel's initial
-        value what kubelet writes by the pod's spec, everywhere else what was read."""
+        """Value that would stand there without us, where `raw` was read: in a new group that still has the kernel's
+        initial value what kubelet writes by the pod's spec, everywhere else what was read."""
         initial = _INITIAL[host.cgroups.layout.version].get(field)
         age = host.clock.monotonic() - self._since.get(group, float("-inf"))
         if raw.strip() != initial or age >= YOUNG_SECONDS:
@@ -78,7 +78,7 @@ class Beginnings:
 
 
 def by_kubelet(snapshot: Snapshot, group: str) -> dict[CgroupField, int]:
-    """What kubelet writes into the group of a pod, a container or a sandbox, as far as the pod's spec says.
+    """Values that kubelet writes into the group of a pod, a container or a sandbox, as far as the pod's spec says.
 
     Source: kubelet `ResourceConfigForPod`, `calculateLinuxResources`; containerd's shares of a sandbox.
     """

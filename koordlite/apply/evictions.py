@@ -54,7 +54,8 @@ class Evictions:
         self._silence = _Silence()
 
     def recent(self, time: float, uids: Collection[str]) -> tuple[dict[str, float], dict[str, str]]:
-        """Of the pods with these uids those that were let go of late, and when; and those that were refused, and why.
+        """Split the pods with these uids: those that were let go of late, and when; and those that were refused, and
+        why.
 
         What is over at `time`, and pods that are gone, are forgotten.
         """
@@ -101,7 +102,7 @@ class Evictions:
         return error
 
     def _unanswered(self, pod: EvictPod, failed: OSError, time: float) -> None:
-        """What is still being asked (EINPROGRESS) is asked again in the next round, which fetches the answer."""
+        """Leave what is still being asked (EINPROGRESS) to the next round, which fetches the answer."""
         if failed.errno == errno.EINPROGRESS:
             return
         why, count = writer.words(failed), self._silence.count + 1

@@ -14,7 +14,7 @@ from koordlite.model.pod.qos import KubeQoS
 
 
 class ExclusiveCPUs:
-    """What kubelet's static CPU manager policy has given to pods exclusively, as its checkpoint says now."""
+    """CPUs that kubelet's static policy has given to pods exclusively, as its checkpoint says now."""
 
     def __init__(self, layout: Layout, held: Sequence[PodCPUs], online: CPUSet) -> None:
         self._layout, self._online = layout, online

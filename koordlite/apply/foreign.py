@@ -1,4 +1,4 @@
-"""Who else writes our files and our fields of the Node: what we wrote last, compared with what stands there, and how
+"""Other writers of our files and our fields of the Node: what we wrote last, compared with what stands there, and how
 long we then keep off.
 
 The first foreign write is corrected at once; each further one within the hour doubles the time before the next
@@ -90,12 +90,12 @@ class ForeignWriters:
         return fight is not None and now < fight.not_before
 
     def count(self, place: Place) -> int:
-        """How often another process changed this file within the last hour of fighting."""
+        """Number of times that another process changed this file within the last hour of fighting."""
         fight = self._fights.get(place)
         return fight.times if fight else 0
 
     def kept_off_seconds(self, place: Place, now: float) -> float:
-        """How long a correction of this file still has to wait; 0 when it has not."""
+        """Seconds that a correction of this file still has to wait; 0 when it has not."""
         fight = self._fights.get(place)
         return max(0.0, fight.not_before - now) if fight else 0.0
 

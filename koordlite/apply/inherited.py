@@ -46,7 +46,7 @@ class Lately:
 
 
 def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[Place, Entry], lately: Lately) -> bytes:
-    """What to note as found in `group`, where `raw` stands: if that is a copy of ours, what was noted for the nearest
+    """Value to note as found in `group`, where `raw` stands: if that is a copy of ours, what was noted for the nearest
     group above that has an entry.
 
     A pod that began a moment ago has no entry of its own, and its containers copied what it had copied.

@@ -1,5 +1,5 @@
-"""What the applier, `restore` and their reports ask of a kind of change. Kinds answer in `koordlite.apply.kinds`; what
-they are without a machine is in `koordlite.changes`."""
+"""Interface of a kind of change for the applier, `restore` and their reports. Kinds answer in `koordlite.apply.kinds`;
+what they are without a machine is in `koordlite.changes`."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class Kind(Generic[C, E]):
         return False
 
     def found(self, change: C, strategy: str, work: Work) -> Iterable[E]:
-        """What stands where `change` is about to write, if it is not noted. OSError or ValueError when it cannot be
+        """Value where `change` is about to write, if it is not noted. OSError or ValueError when it cannot be
         read or could not be put back: then it is not written either."""
         return ()
 
     def found_besides(self, changes: Sequence[C], work: Work) -> Iterable[E]:
-        """What else has to be noted before `changes` are carried out."""
+        """Entries to note besides before `changes` are carried out."""
         return ()
 
     def carry_out(self, changes: Sequence[C], work: Work) -> Iterator[AppliedStep]:
@@ -113,7 +113,7 @@ class Kind(Generic[C, E]):
     # ── the journal ──
 
     def value_before(self, entry: E, host: Host) -> Found | None:
-        """What strategies get to know of it; None for nothing."""
+        """Value of the entry that strategies get to know; None for nothing."""
         return None
 
     def has_ended(self, entry: E, host: Host, snapshot: Snapshot) -> bool:
@@ -136,9 +136,9 @@ class Kind(Generic[C, E]):
         return self.put(host, change)
 
     def present(self, entry: E, host: Host) -> str | None:
-        """What stands there at this moment, in one line; None when it is gone."""
+        """Present value, in one line; None when it is gone."""
         return "ours"
 
     def to_put_back(self, entries: Sequence[E], back: Undoing) -> Mapping[Place, str]:
-        """What `undo` would put back, in one line each."""
+        """Values that `undo` would put back, in one line each."""
         return {entry.place: entry.describe() for entry in entries}

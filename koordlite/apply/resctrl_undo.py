@@ -119,7 +119,7 @@ def _umount(host: Host) -> bool:
 
 
 def homes(host: Host, moved: Iterable[TasksMoved]) -> dict[int, str]:
-    """Where each process was found, by its id."""
+    """Group in which each process was found, by its id."""
     found: dict[int, str] = {}
     for entry in moved:
         if procfs.start_time(host.files, entry.tid) == entry.start_time:

@@ -70,7 +70,7 @@ def _not_undone(entry: Entry, why: str) -> tuple[AppliedStep, ...]:
 
 
 def log(occasion: str, steps: Sequence[AppliedStep]) -> None:
-    """How many places were restored, and each that was not."""
+    """Number of places that were restored, and each that was not."""
     refused = [step for step in steps if not step.ok]
     if steps:
         LOG.info("%s: %d places restored, %d refused", occasion, len(steps) - len(refused), len(refused))

@@ -1,4 +1,4 @@
-"""What goes wrong at which place: refusals and foreign writes, counted as long as the agent runs."""
+"""Troubles by place: refusals and foreign writes, counted as long as the agent runs."""
 
 from __future__ import annotations
 

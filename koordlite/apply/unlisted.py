@@ -1,4 +1,4 @@
-"""What an earlier run published and no journal lists any more.
+"""Publications of an earlier run that no journal lists any more.
 
 A journal on tmpfs ends with the boot; the Node and its NodeResourceTopology do not. The API server keeps for each field
 who wrote it last, so offers that were never taken back are known by their writer.

@@ -1,4 +1,4 @@
-"""What a cgroup has of one disk."""
+"""Limits and weights of a cgroup at one disk."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class BlockChange(KernelChange, msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """What is changed."""
+        """Place that is changed."""
         return PLACE.place(self.group, self.device, self.field)
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:
-        """What groups have of disks."""
+        """Limits and weights of groups, by disk."""
         return snapshot.blocks
 
     def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:

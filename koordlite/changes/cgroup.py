@@ -54,7 +54,7 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """What is changed, for messages and for finding two writers of one file."""
+        """Place that is changed, for messages and for finding two writers of one file."""
         return PLACE.place(self.group, self.field)
 
     @classmethod
@@ -73,7 +73,7 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
         return ForeignWrite(self.place, str(self.value), str(stands))
 
     def _kept(self, snapshot: Snapshot) -> CPUSet | int:
-        """What is read after it was written: v2 keeps shares as a coarser weight."""
+        """Value that is read after it was written: v2 keeps shares as a coarser weight."""
         if self.field != "cpu.shares" or snapshot.layout.version == 1 or not isinstance(self.value, int):
             return self.value
         return shares_of_weight(weight_of_shares(min(max(self.value, MIN_SHARES), MAX_SHARES)))
@@ -92,7 +92,7 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
 
 
 def present(cgroup: Cgroup, field: str) -> CPUSet | int | None:
-    """What stands in the file of `field`; None where it is absent or nobody asked to see it."""
+    """Value in the file of `field`; None where it is absent or nobody asked to see it."""
     match field:
         case "cpuset.cpus":
             return cgroup.cpuset
@@ -159,7 +159,7 @@ def _move_levels(files: Sequence[CgroupChange], field: str, cgroups: Mapping[str
 def _passes(
     files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]
 ) -> tuple[list[CgroupChange], list[CgroupChange]]:
-    """What grows, from the top, and what shrinks, from the bottom."""
+    """Order the changes: what grows from the top, and what shrinks from the bottom."""
     top_down = sorted((c for c in files if c.field == field), key=_depth)
     growing = [_grows(c, cgroups) for c in top_down]
     grow = [c for c, grows in zip(top_down, growing, strict=True) if grows]

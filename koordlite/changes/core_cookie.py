@@ -52,7 +52,7 @@ class CoreCookieChange(KernelChange, msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """What is changed."""
+        """Place that is changed."""
         return PLACE.place(self.group, _WORD)
 
     def describe(self) -> str:
@@ -74,7 +74,7 @@ class CookieMade(Entry, frozen=True, kw_only=True, tag="coreCookie"):
         return COOKIE.place(self.core_group, self.cookie)
 
     def describe(self) -> str:
-        """What comes back, in one line."""
+        """State that comes back, in one line."""
         return "no cookie"
 
     def undoing(self) -> CoreCookieChange:

@@ -1,4 +1,4 @@
-"""What we publish of the node: extended resources and annotations of the Node; annotations, labels, zones and their
+"""Publications about the node: extended resources and annotations of the Node; annotations, labels, zones and their
 resources of its NodeResourceTopology."""
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
         )
 
     def _merged(self, present: Zone | None, wanted: Zone) -> Zone:
-        """What others put into the zone stays: resources, attributes, and costs where there are any."""
+        """Keep what others put into the zone: resources, attributes, and costs where there are any."""
         if present is None:
             return wanted
         ours = {resource.name for resource in wanted.resources or ()} | self.gone

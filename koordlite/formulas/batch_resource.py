@@ -1,4 +1,5 @@
-"""What kubelet would have written for batch resources, had they been cpu and memory: shares, quota and memory limit.
+"""Values that kubelet would have written for batch resources, had they been cpu and memory: shares, quota and memory
+limit.
 
 Source: Koordinator hook BatchResource; for the sums of a pod kubelet `ResourceConfigForPod`.
 """
@@ -24,7 +25,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What its group gets."""
+    """Values of its group."""
 
     shares: int
     quota_us: int

@@ -1,4 +1,4 @@
-"""What the settings of a disk come to: limits and weight of a group, latency targets and cost model of the machine.
+"""Values from the settings of a disk: limits and weight of a group, latency targets and cost model of the machine.
 
 Only what is set is written. Koordinator switches latency targets on with defaults as soon as a disk is named.
 """

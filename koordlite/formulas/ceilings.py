@@ -1,4 +1,5 @@
-"""What a pod may ask for by annotation, within what the operator allows: whoever may create pods writes annotations.
+"""Limits on what a pod may ask for by annotation, within what the operator allows: whoever may create pods writes
+annotations.
 
 Every function gives what holds; callers compare it with what was asked, and say what was clipped.
 """
@@ -61,7 +62,7 @@ def cpu_burst(asked: CPUBurst, of_node: CPUBurst) -> CPUBurst:
 
 
 def memory_qos(asked: MemoryQOS, of_class: MemoryQOS) -> MemoryQOS:
-    """What is asked for, but for the place before the OOM killer: no better than the class's."""
+    """Grant what is asked for, but for the place before the OOM killer: no better than the class's."""
     return msgspec.structs.replace(asked, priority=min(asked.priority, of_class.priority))
 
 

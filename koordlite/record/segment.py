@@ -41,7 +41,7 @@ _SLICE_BYTES = 1024
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What a piece says of itself."""
+    """Header of a piece."""
 
     koordlite: str
     """The version that wrote it."""
@@ -106,14 +106,14 @@ class Parser:
 
 
 def bodies(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    """Where each frame from `at` on ends, and what is in it, up to the first that is cut off or wrong."""
+    """End and contents of each frame from `at` on, up to the first that is cut off or wrong."""
     while (body := body_at(raw, at)) is not None:
         at += FRAME_HEAD_BYTES + len(body)
         yield at, body
 
 
 def body_at(raw: bytes, at: int) -> bytes | None:
-    """What the frame at `at` holds; None when there is no whole and right one."""
+    """Contents of the frame at `at`; None when there is no whole and right one."""
     length = int.from_bytes(raw[at : at + _NUMBER_BYTES], "little")
     body = raw[at + FRAME_HEAD_BYTES : at + FRAME_HEAD_BYTES + length]
     sound = 0 < length <= LONGEST_FRAME and len(body) == length
@@ -121,7 +121,7 @@ def body_at(raw: bytes, at: int) -> bytes | None:
 
 
 def check_start(raw: bytes, at: int, source: str) -> int:
-    """Where the frames of the piece at `at` begin. RecordError when it is none, or of another version."""
+    """Offset at which the frames of the piece at `at` begin. RecordError when it is none, or of another version."""
     if raw[at : at + len(MARK)] != MARK:
         raise RecordError(f"{source}: this is no record: it does not begin with {MARK.decode()}; name another file")
     version = raw[at + len(MARK) : at + len(MARK) + 1]

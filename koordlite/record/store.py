@@ -35,7 +35,7 @@ class Recorder:
 
     @property
     def bytes_held(self) -> int:
-        """What all pieces take on disk."""
+        """Bytes that all pieces take on disk."""
         return sum(self._sizes.values())
 
     def add(self, moment: RoundRecord) -> None:

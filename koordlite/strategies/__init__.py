@@ -51,7 +51,7 @@ class SurgeEdge(Protocol):
     """See `Strategy.surge_edge_milli`."""
 
     def __call__(self, snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
-        """Of `limit`, in force since `snapshot`; None when it cannot shrink."""
+        """Edge of `limit`, in force since `snapshot`; None when it cannot shrink."""
         ...
 
 
@@ -115,7 +115,7 @@ class Strategy(msgspec.Struct, frozen=True):
     def answer(
         self, snapshot: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
     ) -> Iterable[Decision]:
-        """What the rule says about `snapshot`: the one place that tells pictures with a Node from those without."""
+        """Answer of the rule to `snapshot`: the one place that tells pictures with a Node from those without."""
         if self.without_node and not has_node(snapshot):
             return self.without_node(snapshot, config)
         return self.decide(snapshot, config, asked) if self.evicts else self.decide(snapshot, config)
@@ -142,7 +142,7 @@ def discover() -> tuple[Strategy, ...]:
 
 @functools.cache
 def limiting() -> tuple[Strategy, ...]:
-    """Those that limit the CPU of best effort, and so are asked between two ticks as well."""
+    """Strategies that limit the CPU of best effort, and so are asked between two ticks as well."""
     return tuple(strategy for strategy in discover() if strategy.surge_edge_milli)
 
 
@@ -237,7 +237,7 @@ def _bounded(decision: Decision) -> Evidence:
 
 
 def failed(strategy: Strategy, error: Exception) -> Decision:
-    """What stands for the answer of a strategy that raised `error`: the others go on."""
+    """Decision in place of the answer of a strategy that raised `error`: the others go on."""
     why = {"error": f"{type(error).__name__}: {error}"}
     return Decision(strategy.name, "skip", "StrategyFailed", why, strategy=strategy.name)
 
@@ -280,7 +280,7 @@ def decide_all(snapshot: Snapshot, settings: Mapping[str, StrategySettings]) -> 
 def in_turn(
     settings: Mapping[str, StrategySettings], answer: Callable[[Strategy, frozenset[str]], Iterable[Decision]]
 ) -> tuple[Decision, ...]:
-    """What `answer` says for each strategy, given the uids of the pods that those before it evict."""
+    """Answers of `answer` for each strategy, given the uids of the pods that those before it evict."""
     decisions: list[Decision] = []
     asked: frozenset[str] = frozenset()
     for strategy in discover():

@@ -59,7 +59,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
-    """What is written, of the BE pods with batch resources."""
+    """Files to read, of the BE pods with batch resources."""
     return {pod.uid: ("cpu.shares", LIMIT) for pod in pods if _concerns(pod)}
 
 
@@ -106,7 +106,7 @@ def _at_most(spec: Mapping[str, Quantity], noted: Mapping[str, Quantity]) -> Map
 
 
 def _unbelieved(pod: Pod) -> Iterator[Decision]:
-    """What the annotation names beyond the pod's spec."""
+    """Containers that the annotation names beyond the pod's spec."""
     if not pod.extended_resources or pod.raw_qos is not QoSClass.BE or not pod.active:
         return
     excess = []
@@ -260,7 +260,7 @@ def _change(snapshot: Snapshot, part: _Part, field: CgroupField, config: Config)
 
 
 def _kept(snapshot: Snapshot, shares: int) -> int:
-    """What is read after shares were written: v2 keeps a coarser weight."""
+    """Value that is read after shares were written: v2 keeps a coarser weight."""
     return shares if snapshot.layout.version == 1 else shares_of_weight(weight_of_shares(shares))
 
 
@@ -303,7 +303,7 @@ def _memory_notes(snapshot: Snapshot, pod: Pod, part: _Part, config: Config) -> 
 
 
 def _released(snapshot: Snapshot, wanted: set[tuple[str, str]]) -> Decision:
-    """What no pod asks for any more gets back what stood there before us; an idle group takes its shares later."""
+    """Give back what no pod asks for any more; an idle group takes its shares later."""
     changes = tuple(
         CgroupChange(group, field, found.value, gives_back=True)
         for place, found in snapshot.found.items()

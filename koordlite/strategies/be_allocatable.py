@@ -1,4 +1,4 @@
-"""What best-effort pods may request on this node and in its NUMA zones: batch-cpu and batch-memory, and publish it.
+"""Publish what best-effort pods may request on this node and in its NUMA zones: batch-cpu and batch-memory.
 
 The formulas are `formulas.allocatable.allocatable.batch` and `formulas.allocatable.numa_shares.batch`; usage is a
 mean over the window the ConfigMap asks for. Every term stands in the decisions' evidence under the formula's own
@@ -39,7 +39,7 @@ class Config(StrategySettings):
 
 
 class _Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node's formula and the zones' take alike."""
+    """Terms that the node's formula and the zones' have in common."""
 
     system: Use
     host_apps: Use
@@ -102,13 +102,13 @@ def _node(snapshot: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decisio
 
 
 def _on_the_way(snapshot: Snapshot, resource: str, offered: int, left: int) -> Evidence:
-    """What happens to the result before it is published, where anything does."""
+    """Adjustments of the result before it is published, where anything does."""
     ratio = {"normalization_ratio": _ratio(snapshot)} if resource == keys.BATCH_CPU and _ratio(snapshot) > 1 else {}
     return {**ratio, **({"offered": offered, "third_party": offered - left, "left": left} if left != offered else {})}
 
 
 def _ratio(snapshot: Snapshot) -> float:
-    """What a CPU is worth, as the Node says."""
+    """Worth of a CPU, as the Node says."""
     return snapshot.notes.cpu_normalization or 1.0
 
 

@@ -68,7 +68,8 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
 
 
 def _unusable(snapshot: Snapshot) -> Iterator[Decision]:
-    """What nobody can carry out: an annotation that cannot be read, disks for a class without a group of its own."""
+    """Refuse what nobody can carry out: an annotation that cannot be read, disks for a class without a group of its
+    own."""
     for pod in snapshot.pods:
         _, bad = pod_overrides.blkio_qos(pod)
         if bad:
@@ -80,7 +81,7 @@ def _unusable(snapshot: Snapshot) -> Iterator[Decision]:
 
 
 def _within(asker: Asker, config: Config) -> Asker:
-    """What a pod may ask for; what the operator asks for holds as it is."""
+    """Clip what a pod asks for; what the operator asks for holds as it is."""
     if not asker.uid:
         return asker
     return msgspec.structs.replace(
@@ -98,7 +99,7 @@ def _lighter(block: Block, config: Config) -> Block:
 
 
 def _clipped(before: Asker, asker: Asker) -> str:
-    """What of the annotation does not hold, in words."""
+    """Parts of the annotation that do not hold, in words."""
     lower = [
         f"weight {asked.io_cfg.io_weight_percent} → {held.io_cfg.io_weight_percent}"
         for asked, held in zip(before.blocks, asker.blocks, strict=False)
@@ -113,7 +114,7 @@ def _wanted(asker: Asker, block: Block) -> dict[BlockField, str]:
 
 
 def _lines(snapshot: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockField], str]]:
-    """What each disk is to have in this group, by disk and field."""
+    """Target values of each disk in this group, by disk and field."""
     for block in asker.blocks:
         try:
             wanted = _wanted(asker, block)
@@ -187,7 +188,7 @@ def _missing(snapshot: Snapshot, found: list[Asker]) -> Iterator[Decision]:
 
 
 def _released(snapshot: Snapshot, wanted: Set[Place], asking: int) -> Decision:
-    """What nobody asks for any more gets back what stood there before us."""
+    """Give back what nobody asks for any more."""
     changes = tuple(
         _back(place) for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in wanted
     )

@@ -84,7 +84,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What class and labels of a pod come to."""
+    """Core group that follows from class and labels of a pod."""
 
     group: str = ""
     """Core group; empty for none."""
@@ -127,7 +127,7 @@ _NOTHING = _Asked()
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """Who has which cookie."""
+    """Cookies by process."""
 
     ours: frozenset[int]
     """Those that we had made."""
@@ -202,7 +202,7 @@ def _evidence(snapshot: Snapshot, place: PodGroups, asked: _Asked, held: _Held) 
 
 
 def _joining(snapshot: Snapshot, place: PodGroups, name: str, held: _Held) -> Iterator[CoreCookieChange]:
-    """Where a process has no cookie, or that of another core group."""
+    """Processes that have no cookie, or that of another core group."""
     cookie, holders = held.cookies[name]
     for group, tasks in _tasks(snapshot, place):
         movable = (task for task in tasks if task.cookie is not None and not held.is_foreign(task))

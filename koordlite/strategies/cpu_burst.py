@@ -57,7 +57,7 @@ class Config(StrategySettings):
 
 
 class BurstMemory(Memory, frozen=True):
-    """What is left to each container."""
+    """Tokens left to each container."""
 
     tokens: Mapping[str, Tokens] = msgspec.field(default_factory=dict)
     """By group."""
@@ -100,7 +100,7 @@ class _Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all containers of a pod."""
+    """Terms that hold for all containers of a pod."""
 
     settings: CPUBurst
     state: State
@@ -179,7 +179,7 @@ def _with_asked(decision: Decision, asked: _Asked) -> Decision:
 
 
 def _not_bursting(snapshot: Snapshot, pod: Pod, asked: _Asked) -> Iterator[Decision]:
-    """What is given back, or what is to be said about an annotation that lets the pod burst nevertheless."""
+    """Give back, or say what there is to say about an annotation that lets the pod burst nevertheless."""
     if _ours(snapshot, pod):
         yield _with_asked(_released(snapshot, pod, _ratio(snapshot, pod)), asked)
     elif asked.bad or asked.clipped:
@@ -206,7 +206,7 @@ def _node(snapshot: Snapshot) -> tuple[State, dict[str, int]]:
 
 
 def _burst(snapshot: Snapshot, pod: Pod, terms: _Terms, ledger: Ledger) -> Decision:
-    """What the pod's containers get of quota and of burst, and the pod as much as all of them."""
+    """Quota and burst of the pod's containers, and the pod as much as all of them."""
     judged = [_judged(snapshot, pod, c, terms, ledger) for c in pod.containers if _present(snapshot, pod, c.name)]
     changes = (*_quotas(snapshot, pod, judged), *_bursts(snapshot, pod, judged, terms))
     step: Move = next((move for move in _MOVES if any(c.step == move for c in judged)), "remain")
@@ -338,7 +338,7 @@ def _is_ours(snapshot: Snapshot, place: Place) -> bool:
 
 
 def _released(snapshot: Snapshot, pod: Pod, ratio: float) -> Decision:
-    """What was found comes back, but no quota below the limit of its container: it may have grown meanwhile.
+    """Give back what was found, but no quota below the limit of its container: it may have grown meanwhile.
 
     Nor the pod's below that of its containers together.
     """
@@ -367,7 +367,7 @@ def _bases(snapshot: Snapshot, pod: Pod, ratio: float) -> Iterator[tuple[str, in
 
 
 def _ratio(snapshot: Snapshot, pod: Pod) -> float:
-    """What a CPU of this node is worth, for pods that share CPUs. Source: Koordinator `isPodCPUShare`."""
+    """Worth of a CPU of this node, for pods that share CPUs. Source: Koordinator `isPodCPUShare`."""
     shares = pod.raw_qos is QoSClass.LS or (pod.raw_qos is QoSClass.NONE and not pod.resource_status.cpuset)
     return (snapshot.notes.cpu_normalization or 1.0) if shares else 1.0
 

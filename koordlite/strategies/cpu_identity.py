@@ -44,7 +44,7 @@ class Config(StrategySettings):
 
 
 def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
-    """What is written and what goes with it, while a class has CPU QoS."""
+    """Files to read: those that are written and what goes with them, while a class has CPU QoS."""
     return (*_WRITTEN, f"{_SYSTEM}{GROUP_IDENTITY}") if _is_on(slo) else ()
 
 

@@ -69,7 +69,7 @@ Evidence = dict[str, int | float | str]
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What best effort may use, in millicores."""
+    """CPU that best effort may use, in millicores."""
 
     milli: int
     """By the formula, now."""
@@ -83,12 +83,12 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def limit_milli(self) -> int:
-        """What the limit follows."""
+        """Budget that the limit follows."""
         return self.followed_milli + self.repaid_milli
 
 
 class SuppressMemory(Memory, frozen=True, kw_only=True):
-    """What one round leaves for the next."""
+    """State that one round leaves for the next."""
 
     followed_milli: int | None = None
     """The budget that is followed."""
@@ -286,8 +286,8 @@ def _followed(snapshot: NodeSnapshot, config: Config, memory: SuppressMemory, bu
 
 
 def _owed(snapshot: NodeSnapshot, config: Config, memory: SuppressMemory, followed_milli: int) -> int:
-    """What the limit owes to best effort. Between two ticks it stays: use over some hundredths of a second says nothing
-    about the time since the last tick."""
+    """CPU time that the limit owes to best effort. Between two ticks it stays: use over some hundredths of a second
+    says nothing about the time since the last tick."""
     if snapshot.woken or memory.ticked_at is None:
         return memory.owed_milli_seconds
     present_milli, entitled_milli = _present_and_entitled(snapshot, config, followed_milli)
@@ -304,7 +304,7 @@ def _owed(snapshot: NodeSnapshot, config: Config, memory: SuppressMemory, follow
 
 
 def _present_and_entitled(snapshot: NodeSnapshot, config: Config, followed_milli: int) -> tuple[int, int]:
-    """What holds best effort at present, and what would if the limit were where the budget is: in millicores."""
+    """Limit that holds best effort at present, and what would if the limit were where the budget is: in millicores."""
     root = snapshot.cgroups[snapshot.layout.besteffort]
     quota_us = UNLIMITED if root.quota_us is None else root.quota_us
     if not _be_cpus(snapshot):
@@ -424,7 +424,7 @@ def _owned(snapshot: Snapshot) -> CPUSet:
 
 
 def _be_cpus(snapshot: Snapshot) -> CPUSet:
-    """What best effort gets when nothing limits it."""
+    """CPUs of best effort when nothing limits it."""
     return cpu_select.be_full_set(
         cpus=usable_cpus.pod_cpus(snapshot),
         reserved=snapshot.reserved.cpus,
@@ -464,8 +464,8 @@ def _inherits(snapshot: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> b
 
 
 def _promises(snapshot: Snapshot, config: Config) -> dict[str, CPUSet]:
-    """What the scheduler promised to best-effort containers, by group, unless promises are not followed; and what is
-    left of the machine to those that ask to be kept off reserved CPUs."""
+    """CPUs that the scheduler promised to best-effort containers, by group, unless promises are not followed; and what
+    is left of the machine to those that ask to be kept off reserved CPUs."""
     crane = snapshot.crane
     unreserved = snapshot.topology.cpuset - crane.reserved
     excluding = crane.excluding if crane.enforced else frozenset()
@@ -486,7 +486,8 @@ def _promises(snapshot: Snapshot, config: Config) -> dict[str, CPUSet]:
 
 
 def _held(snapshot: Snapshot, config: Config) -> CPUSet:
-    """What best-effort work is held to at present: the set of its group, under the static policy of its containers."""
+    """CPUs that best-effort work is held to at present: the set of its group, under the static policy of its
+    containers."""
     static = snapshot.kubelet.cpu_manager_policy == "static"
     narrow = _promises(snapshot, config)
     groups = [g for g in _tree(snapshot) if _is_container(snapshot, g) and g not in narrow] if static else []

@@ -126,7 +126,7 @@ def _kept(snapshot: Snapshot, pod: Pod) -> CPUSet:
 
 
 def _disputed(status: ResourceStatus) -> dict[str, str]:
-    """What is said about an assignment that does not hold, on its own pod and on the one that has the CPUs."""
+    """Explain an assignment that does not hold, on its own pod and on the one that has the CPUs."""
     texts = {"refused": str(status.refused)[:200], "why": status.why, "also_named_by": ", ".join(status.rivals)}
     return {name: text for name, text in texts.items() if text}
 
@@ -173,7 +173,7 @@ def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, stat
 
 
 def _of_others(snapshot: Snapshot, pod: Pod) -> CPUSet:
-    """What kubelet has given to other pods alone, maybe after the pod's own set was found."""
+    """CPUs that kubelet has given to other pods alone, maybe after the pod's own set was found."""
     return cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
 
 
@@ -183,7 +183,7 @@ def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
 
 
 def _given_back(snapshot: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
-    """What was found before our first write; a quota that others have set since then stays. None where nothing is
+    """Value found before our first write; a quota that others have set since then stays. None where nothing is
     ours."""
     found = snapshot.found.get(cgroup_kind.PLACE.place(group, field))
     cgroup = snapshot.cgroups.get(group)

@@ -46,7 +46,7 @@ class Config(StrategySettings):
 
 
 def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
-    """Where pods with a topology result take memory from."""
+    """Files that say where pods with a topology result take memory from."""
     return {pod.uid: (MEMS,) for pod in pods if pod.crane.zones}
 
 
@@ -171,7 +171,7 @@ def _is_placed(snapshot: Snapshot, pod: Pod) -> bool:
 
 
 def _beside_exclusive(snapshot: Snapshot, group: str) -> CPUSet:
-    """What a group has, or had before this strategy wrote, without exclusive CPUs."""
+    """CPUs that a group has, or had before this strategy wrote, without exclusive CPUs."""
     cgroup, found = snapshot.cgroups.get(group), _found(snapshot, group, SET)
     held = found if found is not None else cgroup.effective if cgroup else None
     return (held or usable_cpus.pod_cpuset(snapshot)) - snapshot.crane.exclusive
@@ -202,7 +202,7 @@ def _memory(snapshot: Snapshot, config: Config, place: PodGroups, promise: Crane
 
 
 def _left_to_kubelet(snapshot: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
-    """What this strategy wrote before kubelet got the static policy goes back, without what kubelet gave to others."""
+    """Give back what this strategy wrote before kubelet got the static policy, without what kubelet gave to others."""
     groups = (*place.containers.values(), *place.sandboxes)
     others = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
     changes = tuple(
@@ -214,7 +214,7 @@ def _left_to_kubelet(snapshot: Snapshot, pod: Pod, place: PodGroups) -> Iterator
 
 
 def _given_back(snapshot: Snapshot, groups: Iterable[str], field: CgroupField) -> Iterator[CgroupChange]:
-    """What was found before this strategy's first write."""
+    """Value found before this strategy's first write."""
     for group in groups:
         found = snapshot.found.get(cgroup_kind.PLACE.place(group, field))
         if found is not None and found.strategy == NAME and group in snapshot.cgroups:

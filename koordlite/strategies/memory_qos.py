@@ -102,7 +102,7 @@ def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What holds for a pod: None when it has no memory QoS; and what is to be said about its annotation."""
+    """Settings of a pod: None when it has no memory QoS; and what is to be said about its annotation."""
 
     settings: MemoryQOS | None
     bad: pod_overrides.UnusableAnnotation | None = None
@@ -127,7 +127,7 @@ def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
 
 
 def _unused(pod: Pod, asked: _Asked) -> Iterator[Decision]:
-    """What is to be said about an annotation of a pod without memory QoS."""
+    """Comment on an annotation of a pod without memory QoS."""
     if asked.bad or asked.clipped:
         yield _with_asked(Decision(f"pod/{pod.key}", "hold", "MemoryQOSNotAllowed"), asked, "")
 
@@ -186,7 +186,7 @@ def _capped(of_pod: Mapping[str, Values], parts: Mapping[CgroupField, Part] | No
 
 
 def _cut(parts: Mapping[CgroupField, Part] | None) -> str:
-    """What the caps take, in words."""
+    """Effect of the caps, in words."""
     found = ((_FIELD_NAMES[field], held, asked) for field, (held, asked) in (parts or {}).items() if held < asked)
     return ", ".join(f"{name} {asked} → {held}" for name, held, asked in found)
 
@@ -265,7 +265,7 @@ def _decided(snapshot: Snapshot, subject: str, reason: str, wanted: Mapping[str,
 
 
 def _changes(snapshot: Snapshot, group: str, wanted: Values) -> Iterator[CgroupChange]:
-    """What differs among the files this kernel has."""
+    """Changes: what differs among the files this kernel has."""
     present = snapshot.cgroups[group].values if group in snapshot.cgroups else {}
     for field, asked in wanted.items():
         value = memory_qos.kept(field, asked, page=snapshot.page_bytes)
@@ -281,7 +281,7 @@ def _missing(snapshot: Snapshot, group: str, wanted: Values) -> set[str]:
 
 
 def _released(snapshot: Snapshot, wanted: Mapping[str, Values]) -> Decision:
-    """What nobody asks for any more gets back what stood there before us."""
+    """Give back what nobody asks for any more."""
     changes = tuple(
         CgroupChange(group, field, found.value, gives_back=True)
         for place, found in snapshot.found.items()

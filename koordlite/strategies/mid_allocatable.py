@@ -1,4 +1,4 @@
-"""What pods of priority mid may request on this node: mid-cpu and mid-memory, worked out and published.
+"""Publish what pods of priority mid may request on this node: mid-cpu and mid-memory.
 
 The formula is `formulas.allocatable.mid.mid`. What prod pods will leave unused of their requests is predicted where
 `predict` says so (`formulas.allocatable.prediction`); elsewhere that term is 0, and outside static mode only a share of
@@ -69,13 +69,13 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
 
 
 def reclaimable(snapshot: NodeSnapshot) -> Reclaimable | None:
-    """What prod pods requested and are not expected to use; None while too little is known."""
+    """Requests of prod pods that they are not expected to use; None while too little is known."""
     offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
     return prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
 
 
 def _predicted(snapshot: Snapshot, config: Config, spare: Reclaimable | None, resource: str) -> Evidence:
-    """What both predictors say, or how long it takes until they say anything."""
+    """Answer of both predictors, or the time until there is one."""
     if not config.predict:
         return {}
     if spare is None:

@@ -125,7 +125,7 @@ def _is_ours(snapshot: Snapshot, group: str) -> bool:
 
 
 def _given_back(snapshot: Snapshot, kept: set[str]) -> Iterator[Decision]:
-    """What is not divided any more has what its limit stands for today, which may not be what was found."""
+    """Give what is not divided any more the quota that its limit stands for today, which may not be what was found."""
     limits = dict(_limits(snapshot))
     for place, found in snapshot.found.items():
         if found.strategy != NAME or place.kind is not cgroup.PLACE:

@@ -63,7 +63,7 @@ class Config(StrategySettings):
 
 
 def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
-    """Where pods that could be placed take memory from."""
+    """Files that say where pods that could be placed take memory from."""
     return {pod.uid: (files.MEMS,) for pod in pods if pod.active and not pod.is_best_effort}
 
 
@@ -208,7 +208,7 @@ class _Answer:
         yield from ((tie, _FOREIGN, {}) for tie in ties.foreign)
 
     def _of_the_pod(self, uid: str, tie: Tie) -> tuple[str, Numbers] | None:
-        """What of the pod or its partner keeps it comes before what its tie says."""
+        """Reason in the pod or its partner that keeps it, which comes before that of its tie."""
         if tie not in self.placing.ties.lasting:
             return None
         other, fixed = tie.other(uid), self.placing.fixed

@@ -102,7 +102,7 @@ def _floor(snapshot: Snapshot, pod: Pod, name: str, config: Config) -> int:
 
 
 def _changes(snapshot: Snapshot, processes: tuple[Process, ...], wanted: int | None) -> Iterator[OOMScoreChange]:
-    """What differs; without a request, what was found comes back."""
+    """Changes; without a request, what was found comes back."""
     for process in processes:
         place = OOMScoreChange(process.pid, process.start_time, 0).place
         found = snapshot.found.get(place)

@@ -78,7 +78,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
 
 
 class _GroupBudget:
-    """Which control groups exist or can be made: those that exist, then the wanted ones in their order."""
+    """Control groups that exist or can be made: those that exist, then the wanted ones in their order."""
 
     def __init__(self, snapshot: Snapshot, wanted: Iterable[str]) -> None:
         self._present = snapshot.resctrl.group_names
@@ -100,7 +100,7 @@ class _GroupBudget:
 
 
 def monitor_seconds(config: Config) -> float:
-    """How often the counters are looked at; 0 is never."""
+    """Seconds between two looks at the counters; 0 is never."""
     return config.monitor_seconds
 
 
@@ -170,7 +170,7 @@ def _bound(snapshot: Snapshot, pod: Pod) -> ResctrlQOS:
 
 
 def _held(snapshot: Snapshot, config: Config, pod: Pod, asked: Shares) -> Shares:
-    """What the pod gets of what it asks for."""
+    """Part of the request that the pod gets."""
     if config.pods_beyond_class or asked.is_empty:
         return asked
     return ceilings.resctrl(asked, _bound(snapshot, pod))

@@ -56,7 +56,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
 
 
 def _not_applied(snapshot: NodeSnapshot, ratios: Mapping[str, float]) -> dict[str, str]:
-    """What of the ratios the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been
+    """Ratios that the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been
     at work. It multiplies when kubelet next writes the Node."""
     raw, held = snapshot.notes.raw_allocatable, snapshot.node.allocatable
     missing = sorted(name for name in ratios if name in _AMPLIFIED and name in held and name not in raw)

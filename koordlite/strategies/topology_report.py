@@ -148,7 +148,7 @@ def _with_zones(report: topology_diff.Report, snapshot: NodeSnapshot, config: Co
 
 
 def _changes(published: Published, report: topology_diff.Report) -> Iterator[Change]:
-    """What has to be written, piece by piece: other strategies write to the same object."""
+    """Changes, piece by piece: other strategies write to the same object."""
     for key, text in report.annotations.items():
         if text is not None and not topology_diff.same_text(published.topology.get(key), text):
             yield TopologyChange(key, text)

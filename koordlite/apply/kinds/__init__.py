@@ -1,4 +1,4 @@
-"""How each kind of change is carried out, journaled and undone: each is one object of the type `Kind`.
+"""Carrying out, journaling and undoing each kind of change: each is one object of the type `Kind`.
 
 They are found by listing this package. A new kind is a file here and one in `koordlite.changes`.
 """

@@ -1,4 +1,4 @@
-"""What a cgroup has of one disk. One entry a disk and field."""
+"""Limits and weights of a cgroup at one disk. One entry a disk and field."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
     undo_rank = 10
 
     def stands(self, change: CgroupChange, work: Work) -> bool:
-        """As the picture shows it."""
+        """Compare with the picture."""
         cgroup = work.snapshot.cgroups.get(change.group)
         return cgroup is not None and stands(work.host, change, cgroup)
 
@@ -68,7 +68,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         return inherited.left_behind(work.host, moved, work.snapshot, work.journal.by_place, work.lately)
 
     def write(self, change: CgroupChange, work: Work) -> AppliedStep:
-        """What the kernel makes of the value is ours from then on."""
+        """Write, and take what the kernel makes of the value as ours from then on."""
         if change.place not in work.journal.places:
             # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
             return AppliedStep(change.place, writer.GONE)

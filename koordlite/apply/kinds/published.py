@@ -1,4 +1,4 @@
-"""What is published of the Node and of its NodeResourceTopology: each in one go and by itself."""
+"""Publications on the Node and on its NodeResourceTopology: each in one go and by itself."""
 
 from __future__ import annotations
 

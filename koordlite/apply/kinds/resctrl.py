@@ -49,7 +49,7 @@ class MadeKind(ResctrlKind[C, E]):
     """Something that is made, and is nobody's when it was not made by us."""
 
     def is_disowned(self, step: AppliedStep) -> bool:
-        """What the kernel did not let us make is not ours: whoever makes it later keeps it."""
+        """Forget a group that the kernel did not let us make: whoever makes it later keeps it."""
         return not step.ok or step.value == THERE
 
 
@@ -77,7 +77,7 @@ def _without_group(change: Change, work: Work) -> AppliedStep | None:
 
 
 class ResctrlMount(MadeKind[ResctrlMountChange, MountMade]):
-    """Where it belongs."""
+    """Name of the group it belongs to."""
 
     change = ResctrlMountChange
     places = (resctrl.MOUNT,)
@@ -170,7 +170,7 @@ class ResctrlTasks(InGroup[TasksChange, TasksMoved]):
                 yield TasksMoved(tid=tid, start_time=started, group=group, into=change.group)
 
     def set(self, host: Host, change: TasksChange) -> str:
-        """Those that begin meanwhile follow."""
+        """Move the threads, and those that begin meanwhile."""
         moved = host.resctrl.move_all(change.group, lambda: _members(host, change.cgroups), known=change.tids)
         return str(moved)
 
@@ -184,7 +184,7 @@ class ResctrlTasks(InGroup[TasksChange, TasksMoved]):
 
 
 def _origins(host: Host, present: Mapping[int, str], moved: Sequence[TasksMoved]) -> Iterator[tuple[int, str]]:
-    """Where threads, or those that made them, were before we first moved them."""
+    """Groups in which threads, or those that made them, were before we first moved them."""
     noted, into = {entry.tid: entry for entry in moved}, {entry.into for entry in moved}
     held = {group for group in set(present.values()) if into & _names(group)}
     homes = resctrl_undo.homes(host, moved) if held else {}
@@ -221,7 +221,7 @@ class GroupReturn(ResctrlKind[ResctrlReturn, Never]):
     places = (resctrl.RETURN,)
 
     def write(self, change: ResctrlReturn, work: Work) -> AppliedStep:
-        """What is undone leaves the journal: from then on the group is not ours."""
+        """Take what is undone out of the journal: from then on the group is not ours."""
         steps = resctrl_undo.undo(work.host, resctrl_undo.of_group(change, work.journal.entries), writer.words)
         refused = [step for step in steps if not step.ok]
         error = refused[0].error if refused else ""

@@ -48,7 +48,7 @@ class SystemFile(Kind[SystemFileChange, FileEntry]):
         return change.describe()
 
     def value_before(self, entry: FileEntry, host: Host) -> Found | None:
-        """Of a feature of the scheduler 1 for on, 0 for off."""
+        """State of a feature of the scheduler: 1 for on, 0 for off."""
         value = int(not entry.text.startswith("NO_")) if _is_feature(entry.field) else int(entry.text)
         return Found(value, entry.strategy)
 

@@ -1,1 +1,1 @@
-"""What Koordinator's webhook does to pods, and which it refuses."""
+"""Koordinator's webhook: its changes to pods, and its refusals."""

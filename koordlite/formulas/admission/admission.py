@@ -1,4 +1,4 @@
-"""Which pods Koordinator's webhook would refuse, and why: class, priority and requests have to go together."""
+"""Refusals of Koordinator's webhook, with reasons: class, priority and requests have to go together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ClusterColocationProfiles make of a new pod: the pod as admitted, and each change with its reason.
+"""Effects of ClusterColocationProfiles on a new pod: the pod as admitted, and each change with its reason.
 
 Source: Koordinator's mutating pod webhook, steps ClusterColocationProfile and extended-resource-spec. Pods are plain
 JSON objects, because everything that is not changed has to come out as it went in.
@@ -33,7 +33,7 @@ _MIRRORED = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 
 
 class PriorityClassValue(msgspec.Struct, frozen=True):
-    """What a PriorityClass object gives a pod."""
+    """Priority that a PriorityClass object gives a pod."""
 
     value: int
     preemption_policy: str | None = None
@@ -148,7 +148,7 @@ def _mirrored(pod: PodObject) -> Iterator[tuple[str, Any]]:
 
 
 def _decoded(text: str) -> Any:
-    """What the annotation says; None when it is no JSON, and then it is replaced."""
+    """Contents of the annotation; None when it is no JSON, and then it is replaced."""
     try:
         return json.loads(text)
     except ValueError:

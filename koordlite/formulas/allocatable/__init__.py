@@ -1,1 +1,1 @@
-"""What a node offers, when it is written, and what is reserved."""
+"""A node's offer, when it is written, and what is reserved."""

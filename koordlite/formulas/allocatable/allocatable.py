@@ -1,4 +1,4 @@
-"""How much CPU and memory a node may promise to best-effort pods (batch-cpu, batch-memory).
+"""CPU and memory that a node may promise to best-effort pods (batch-cpu, batch-memory).
 
 CPU is in millicores, memory in bytes. The terms carry the names of Koordinator's own explanation of the result, so that
 the two can be compared. Source: Koordinator batchresource plugin, `calculate`.
@@ -26,7 +26,7 @@ BATCH_AND_BELOW = (PriorityClass.BATCH, PriorityClass.FREE)
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """What high-priority work (every band but batch and free) asks for and uses, or one pod's share in it."""
+    """Requests and use of high-priority work (every band but batch and free), or one pod's share in it."""
 
     hp_request: Use = NOTHING
     hp_used: Use = NOTHING

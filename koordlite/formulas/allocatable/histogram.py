@@ -22,7 +22,7 @@ class Buckets(msgspec.Struct, frozen=True):
 
     @classmethod
     def up_to(cls, most: float, first: float) -> Buckets:
-        """As many as it takes to reach `most`, and one for what is beyond."""
+        """Number of buckets: as many as it takes to reach `most`, and one for what is beyond."""
         return cls(first, math.ceil(math.log(most * (GROWTH - 1) / first + 1, GROWTH)) + 1)
 
     def find(self, value: float) -> int:
@@ -32,7 +32,7 @@ class Buckets(msgspec.Struct, frozen=True):
         return min(int(math.log(value * (GROWTH - 1) / self.first + 1) / math.log(GROWTH)), self.count - 1)
 
     def start(self, bucket: int) -> float:
-        """Where a bucket begins."""
+        """Lower bound of a bucket."""
         return self.first * (GROWTH**bucket - 1) / (GROWTH - 1)
 
     def percentile(self, weights: Sequence[float], low: int, part: float) -> float:

@@ -1,4 +1,4 @@
-"""How much CPU and memory a node may promise to pods of priority mid (mid-cpu, mid-memory).
+"""CPU and memory that a node may promise to pods of priority mid (mid-cpu, mid-memory).
 
 CPU is in millicores, memory in bytes. The terms carry the names of Koordinator's own explanation of the result. Source:
 Koordinator midresource plugin, `calculate`, `CalculateMidResourceByPolicy`, `CalculateMidResourceByStaticMode`.

@@ -1,4 +1,4 @@
-"""When a node's extended resources are written, and in which form.
+"""Writing a node's extended resources: when, and in which form.
 
 Batch and mid resources alike. CPU is in millicores, memory in bytes. Source: Koordinator noderesource controller,
 `isNodeResourceSyncNeeded`, `IsResourceDiff`, `PrepareNodeForResource`, and the batchresource plugin's `Prepare`.
@@ -77,7 +77,7 @@ def whole(*, thousandths: int) -> int:
 def prepared(
     *, thousandths: Mapping[str, int | None], ratio: float, taken: Mapping[str, int]
 ) -> tuple[dict[str, int | None], dict[str, int | None]]:
-    """What is offered, and what is left of it for Kubernetes: (offered, left), whole numbers by resource.
+    """Offer, and what is left of it for Kubernetes: (offered, left), whole numbers by resource.
 
     batch-cpu is `multiplied` by the normalization `ratio`, then all are made `whole`; `taken` is what third parties
     have handed out already. None stays None: the resource goes from the Node. Source: Koordinator
@@ -94,7 +94,7 @@ def prepared(
 
 
 def metadata_changes(*, held: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Those annotations or labels of `wanted` that an object does not hold so; None is one to remove."""
+    """Annotations or labels of `wanted` that an object does not hold so; None is one to remove."""
     return {key: text for key, text in wanted.items() if held.get(key) != text}
 
 
@@ -109,7 +109,7 @@ def left_by_third_parties(*, offered: Mapping[str, int], taken: Mapping[str, int
 def zone_changes(
     *, zones: Iterable[Zone], wanted: Mapping[str, Mapping[str, Quantity]], threshold: float, is_time: bool = False
 ) -> dict[tuple[str, str], ZoneResource | None]:
-    """What has to be written, by zone and resource, so that each zone offers its part in `wanted`; None removes it.
+    """Amounts to write, by zone and resource, so that each zone offers its part in `wanted`; None removes it.
 
     A difference up to the threshold waits until it is time. What a zone still offers without being in `wanted` is taken
     back; Koordinator leaves it there (docs/compatibility.md). Source: Koordinator `UpdateNRTZoneListIfNeeded`.

@@ -1,4 +1,4 @@
-"""What a CPU of this machine is worth, and by how much a node may promise more than it has.
+"""The worth of a CPU of this machine, and the factor by which a node may promise more than it has.
 
 A ratio is a factor of 1 or more. Source: Koordinator noderesource plugins cpunormalization and resourceamplification.
 """

@@ -1,4 +1,4 @@
-"""What best-effort pods may request on each NUMA node: the node's formula with each term's share in that NUMA node.
+"""Batch resources of each NUMA node: the node's formula with each term's share in that NUMA node.
 
 What is known only for the whole node is split evenly. CPU is in millicores, memory in thousandths of a byte, so that
 splits stay exact. NUMA nodes go by their id. Source: Koordinator batchresource plugin, `calculateOnNUMALevel`,

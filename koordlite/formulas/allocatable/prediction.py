@@ -1,4 +1,4 @@
-"""What prod pods requested and are not expected to use, by the peaks that are predicted for them.
+"""Requests of prod pods that they are not expected to use, by the peaks that are predicted for them.
 
 Two predictors, and the smaller of their results: the sum over pods of request − peak, and the requests of all prod pods
 less the peak of prod and system together. Source: Koordinator `pkg/koordlet/prediction`, `peak_predictor.go`.
@@ -22,7 +22,7 @@ POD, PRIORITY, LEAST = "podReclaimablePredictor", "priorityReclaimablePredictor"
 
 
 class Predicted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one predictor says."""
+    """Answer of one predictor."""
 
     reclaimable: Use
     peak: Use
@@ -48,7 +48,7 @@ class Reclaimable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reclaimable(*, prediction: Prediction | None, pods: Iterable[Pod], offered: Use) -> Reclaimable | None:
-    """What can be offered again; None while too little is known. `offered` is the node's allocatable without
+    """Amounts that can be offered again; None while too little is known. `offered` is the node's allocatable without
     amplification."""
     if prediction is None or prediction.prod is None or prediction.system is None:
         return None

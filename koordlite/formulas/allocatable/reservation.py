@@ -1,4 +1,4 @@
-"""What is kept for processes outside Kubernetes: from the annotation as written to CPUs and amounts that hold."""
+"""Reservation for processes outside Kubernetes: from the annotation as written to CPUs and amounts that hold."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How much CPU, and which CPUs."""
+"""Amounts of CPU, and sets of CPUs."""

@@ -1,4 +1,4 @@
-"""How far a container may go beyond its CPU limit for a while: kernel burst, raised quotas, and the tokens for them."""
+"""Bursts of a container beyond its CPU limit: kernel burst, raised quotas, and the tokens for them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def kernel_burst(
 
 
 def move(*, scaling: bool, allowed: bool, throttled: float | None, state: State) -> Move:
-    """What is done to a quota: up while the container is throttled and may, down when it may not or the node is full.
+    """Decide what is done to a quota: up while the container is throttled and may, down when it may not or the node is
+    full.
 
     `throttled` None is unknown. Source: Koordinator `genOperationByContainer`, `changeOperationByNode`.
     """
@@ -111,7 +112,7 @@ def pod_quota(containers: Iterable[int]) -> int:
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """What is left of a container's allowance to hold a raised quota, in percent of its limit times seconds."""
+    """Rest of a container's allowance to hold a raised quota, in percent of its limit times seconds."""
 
     left: int
     capacity: int

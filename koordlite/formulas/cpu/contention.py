@@ -1,4 +1,4 @@
-"""How far best effort makes services wait, and the limit that follows: the kernel arbitrates, the limit helps out.
+"""Waits that best effort causes to services, and the limit that follows: the kernel arbitrates, the limit helps out.
 
 A service also waits for itself, its neighbours and the system, and how long depends on its load. So no fixed part of
 the time says whether best effort is to blame. The formula's limit does: what a service waits while best effort keeps to
@@ -28,7 +28,7 @@ NEAR_FLOOR = 0.05
 
 
 class Service(msgspec.Struct, frozen=True):
-    """What one service waited of late."""
+    """Recent wait of one service."""
 
     uid: str
     share: float
@@ -38,7 +38,7 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class Guidance(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round leaves for the next; times of the monotonic clock."""
+    """State that one round leaves for the next; times of the monotonic clock."""
 
     own: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Part of the time that a service waited while best effort kept to the formula, by uid."""

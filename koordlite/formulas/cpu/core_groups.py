@@ -1,4 +1,4 @@
-"""Who shares a core with whom: names of core groups, and the cookie that a group has."""
+"""Core sharing: names of core groups, and the cookie that a group has."""
 
 from __future__ import annotations
 

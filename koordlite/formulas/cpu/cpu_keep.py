@@ -20,7 +20,7 @@ Bucket = Sequence[CPU]
 
 
 class Shape(NamedTuple):
-    """How many CPUs of one place are taken: whole pairs of hyperthreads, and single CPUs."""
+    """Number of CPUs taken of one place: whole pairs of hyperthreads, and single CPUs."""
 
     pairs: int
     singles: int
@@ -76,7 +76,7 @@ def _among_alike(buckets: Sequence[Bucket], picked: CPUSet, held: CPUSet) -> Ite
 def _share_out(
     gains: Sequence[Mapping[Shape, int]], own: Sequence[Shape], kinds: Sequence[Shape], left: tuple[int, ...]
 ) -> Iterator[Shape]:
-    """Which place gets which shape, so that the sum of gains is largest; its own one where that is as good."""
+    """Assign shapes to places, so that the sum of gains is largest; its own one where that is as good."""
 
     @functools.cache
     def best(number: int, left: tuple[int, ...]) -> int:
@@ -132,7 +132,7 @@ def _tables(cores: Sequence[Sequence[CPU]], shape: Shape, held: CPUSet) -> list[
 
 
 def _best_step(core: Sequence[CPU], shape: Shape, later: Table, held: CPUSet) -> tuple[int, Shape]:
-    """How many CPUs of this core to take, and the shape that is left for the later ones."""
+    """Number of CPUs of this core to take, and the shape that is left for the later ones."""
 
     def steps() -> Iterable[tuple[int, int, Shape]]:
         for taken in range(len(core) + 1):

@@ -1,4 +1,4 @@
-"""Which CPUs best-effort work runs on: spread over sockets and NUMA nodes, hyperthreads of a core together."""
+"""CPUs of best-effort work: spread over sockets and NUMA nodes, hyperthreads of a core together."""
 
 from __future__ import annotations
 

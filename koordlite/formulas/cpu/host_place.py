@@ -1,4 +1,4 @@
-"""Where a host application lives, and on which CPUs it may run."""
+"""Group of a host application, and the CPUs on which it may run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may run where: the CPUs latency-sensitive and best-effort pods share, and the set of one container."""
+"""CPU pools: the CPUs latency-sensitive and best-effort pods share, and the set of one container."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def pinned(pods: Iterable[Pod]) -> list[tuple[QoSClass, CPUSet]]:
 
 
 def kept_by_kubelet(held: Iterable[PodCPUs], pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
-    """Of what kubelet's static policy gave away the CPUs that are really exclusive.
+    """Exclusive CPUs among those that kubelet's static policy gave away.
 
     Those of LS and BE pods and of pods with promised CPUs are not: their sets are written by us. Source: Koordinator
     `calGuaranteedCpu`.

@@ -1,4 +1,4 @@
-"""When use between two ticks calls for a round before its time, and how often to sample."""
+"""Rounds before their time: the use that calls for one, and how often to sample it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much CPU best-effort work may use right now, and how to get there. Fast down, slow up."""
+"""CPU that best-effort work may use right now, and the steps to get there. Fast down, slow up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How much has to be released, and which pods go."""
+"""Amounts to release, and the pods that go for them."""

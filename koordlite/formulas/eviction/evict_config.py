@@ -17,7 +17,7 @@ DEFAULT_GAP_PERCENT = 2
 
 
 def mistake(feature: str, threshold: Threshold | None) -> str:
-    """What is wrong with what `feature` needs of `threshold`; None stands for a strategy that was never given."""
+    """Mistake in what `feature` needs of `threshold`; None stands for a strategy that was never given."""
     if feature not in (BE_CPU, USED_CPU, ALLOCATABLE_CPU, BE_MEMORY, USED_MEMORY, ALLOCATABLE_MEMORY):
         return f"unknown feature: {feature}"
     if threshold is None:

@@ -1,4 +1,4 @@
-"""Which pods may be evicted, and in which order: a total one, whatever order the pods come in.
+"""Candidates for eviction and their order: a total one, whatever order the pods come in.
 
 Koordinator's two orders of best-effort pods contradict themselves when some pods have no priority; here such a pod has
 priority 0, which is what Kubernetes gives it. Pods that are alike otherwise go by name.

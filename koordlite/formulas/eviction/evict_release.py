@@ -1,4 +1,4 @@
-"""How much has to be released before evictions stop: CPU in millicores, memory in bytes, 0 for nothing.
+"""Amount to release before evictions stop: CPU in millicores, memory in bytes, 0 for nothing.
 
 Where a share is worked out in doubles, it is in Koordinator as well: the order of the operations is part of the answer.
 """
@@ -71,7 +71,7 @@ def by_use(*, used: int, capacity: int, threshold_percent: int, lower_percent: i
 
 
 def to_threshold(*, used: int, capacity: int, threshold_percent: int) -> int:
-    """How much has to be released for the use to fall below the threshold, at least 1."""
+    """Amount to release for the use to fall below the threshold, at least 1."""
     return max(used - capacity * threshold_percent // 100 + 1, 1)
 
 

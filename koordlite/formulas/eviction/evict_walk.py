@@ -1,4 +1,4 @@
-"""Who goes: candidates of several tasks taken in order until what is to be released is.
+"""Walk through the candidates: those of several tasks taken in order until what is to be released is.
 
 A pod counts with the larger of what each task sees in it, never with the sum, and what already leaves is taken off
 first. Source: Koordinator `KillAndEvictPods`; where we differ, docs/compatibility.md has the reason.
@@ -22,7 +22,7 @@ suffice."""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What one feature wants released, and the pods it may take for it, by uid, in order."""
+    """Amount that one feature wants released, and the pods it may take for it, by uid, in order."""
 
     feature: str
     target: str
@@ -35,7 +35,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Walk(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """Result of a walk."""
 
     fates: Mapping[tuple[str, str], Fate]
     """By feature and uid."""
@@ -85,7 +85,7 @@ def walk(
 def _out_of_reach(
     task: Task, due: Sequence[Task], released: Mapping[str, Mapping[str, int]], candidates: Iterable[str]
 ) -> dict[str, int]:
-    """Of each resource that stays short when all candidates go: how much is released then; empty where all suffices."""
+    """Amount released of each resource that stays short when all candidates go; empty where all suffices."""
     reach = {task.target: dict(released[task.target])}
     for uid in candidates:
         _add(reach, {task.target: contribution(uid, due).get(task.target, {})})

@@ -1,1 +1,1 @@
-"""What several strategies share: questions to a picture, and decisions of one form. No strategy itself."""
+"""Common parts of strategies: questions to a picture, and decisions of one form. No strategy itself."""

@@ -1,4 +1,4 @@
-"""Which pods `numaAffinity` has placed on one NUMA node, which it never moves, and the CPUs each may have."""
+"""Pods that `numaAffinity` has placed on one NUMA node, which it never moves, and the CPUs each may have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "numaAffinity"
 
 
 class AffinityMemory(Memory, frozen=True, kw_only=True):
-    """What one look leaves for the next; pods by uid."""
+    """State that one look leaves for the next; pods by uid."""
 
     round: int = 0
     """Counts of connections so far."""

@@ -1,4 +1,4 @@
-"""What `numaAffinity` writes into the groups of the pods it has placed, and what it gives back."""
+"""Files that `numaAffinity` writes in the groups of the pods it has placed, and what it gives back."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ def _growth(snapshot: Snapshot, limits: Mapping[str, int]) -> list[tuple[str, in
 
 
 def limit(pod: Pod, resource: str) -> int | None:
-    """What all containers together may use (millicores of cpu, bytes of memory); None when one of them has no limit."""
+    """Amount that all containers together may use (millicores of cpu, bytes of memory); None when one of them has no
+    limit."""
     found: Sequence[int | None] = [
         (each.limits[resource].milli if resource == "cpu" else each.limits[resource].value)
         if resource in each.limits

@@ -1,4 +1,4 @@
-"""Who is placed on which NUMA node: the pods of a picture, the ties between them, and what was remembered of both."""
+"""Placement on NUMA nodes: the pods of a picture, the ties between them, and what is remembered of both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDED, RENAMED = "ended", "renamed"
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """When pods belong together."""
+    """Conditions under which pods belong together."""
 
     join_percent: float
     stay_percent: float
@@ -34,7 +34,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ties(msgspec.Struct, frozen=True):
-    """What holds, what does not yet, and what never will."""
+    """Ties that hold, that do not yet, and that never will."""
 
     lasting: tuple[Tie, ...] = ()
     """Declared ones first, then those with most connections."""
@@ -103,7 +103,7 @@ class Placing:
         return left is not None and self._rounds - left < self._rule.rest_rounds
 
     def remember(self) -> AffinityMemory:
-        """What the next look has to know."""
+        """State for the next look."""
         left = {uid: self._rounds for uid, why in self.leaving.items() if why != RENAMED}
         resting = {uid: at for uid, at in self._memory.left.items() if uid in self.pods and self.rests(uid)}
         return AffinityMemory(
@@ -150,7 +150,8 @@ class Placing:
         return self.alone[uid] < most
 
     def _strongest(self, placed: Mapping[str, int]) -> list[str]:
-        """Who stays when not all can: those that Oenuma names, declared ones, then those with most connections."""
+        """Order in which pods stay when not all can: those that Oenuma names, declared ones, then those with most
+        connections."""
         strength: dict[str, tuple[bool, int]] = {}
         for tie in self.ties.lasting:
             for uid in (tie.first, tie.second):

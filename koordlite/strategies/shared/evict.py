@@ -45,7 +45,7 @@ _WORDS = {
 
 
 class EvictionMemory(Memory, frozen=True, kw_only=True):
-    """What one round leaves for the next; times by `Snapshot.time`, pods by uid."""
+    """State that one round leaves for the next; times by `Snapshot.time`, pods by uid."""
 
     started: float | None = None
     """When the strategy first judged."""
@@ -84,7 +84,8 @@ class Past(msgspec.Struct, frozen=True):
     for the cool-down, and it has its bound as one. 0 for a round of its own."""
 
     def cooling_seconds(self, cool_down_seconds: float, *, from_start: bool) -> float:
-        """How long nothing may be evicted yet; 0 when something may. `from_start`: the start counts as an eviction."""
+        """Seconds for which nothing may be evicted yet; 0 when something may. `from_start`: the start counts as an
+        eviction."""
         if self.granted:
             return 0.0
         since = [self.started] if from_start else []
@@ -154,7 +155,7 @@ def judge(
 
 
 def _measured(feature: str, measure: Measure, snapshot: NodeSnapshot, past: Past) -> Rule:
-    """What a feature finds; a configuration that contradicts itself is refused, and measures nothing."""
+    """Measure a feature; a configuration that contradicts itself is refused, and measures nothing."""
     wrong = evict_config.mistake(feature, snapshot.slo.threshold)
     if wrong:
         return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
@@ -202,7 +203,7 @@ def _cooling(seconds: float, cool_down_seconds: float) -> Decision:
 
 
 def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: Sequence[Rule]) -> Iterator[Decision]:
-    """What the rules found, and, when one of them wants something released, a decision for each pod."""
+    """Decisions of the rules, and, when one of them wants something released, a decision for each pod."""
     tasks = [rule.task for rule in rules if rule.task]
     # The bound is one for all that is evicted on a picture, and for a round that goes on after refusals.
     most = config.max_evictions_per_round - past.granted - len(past.asked)
@@ -226,14 +227,14 @@ def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: S
 
 
 def _with_reach(rule: Rule, walk: Walk) -> Decision:
-    """What all candidates together would release, where that does not suffice and so no pod goes."""
+    """Add what all candidates together would release, where that does not suffice and so no pod goes."""
     assert rule.task is not None
     reach = walk.within_reach.get(rule.task.feature, {})
     return msgspec.structs.replace(rule.decision, evidence={**rule.decision.evidence, **amounts("reach", reach)})
 
 
 def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
-    """Who would go, in order, and who not, where nothing has to be released and so no pod gets a decision."""
+    """Add who would go, in order, and who not, where nothing has to be released and so no pod gets a decision."""
     stay: dict[str, list[str]] = {}
     for pod in pods:
         if pod.uid in candidates.barred:
@@ -263,7 +264,7 @@ def _evidence_name(prefix: str, resource: str) -> str:
 
 
 def _round(tasks: Sequence[Task], walk: Walk, asked: set[str]) -> Evidence:
-    """How many go, and what still lacks once they and those that leave are gone."""
+    """Count how many go, and what still lacks once they and those that leave are gone."""
     missing: dict[str, int] = {}
     for task in tasks:
         missing = evict_walk.larger(missing, evict_walk.remaining(task.to_release, walk.released[task.target]))
@@ -271,7 +272,7 @@ def _round(tasks: Sequence[Task], walk: Walk, asked: set[str]) -> Evidence:
 
 
 def _of_pod(pod: Pod, rules: Sequence[Rule], walk: Walk, snapshot: Snapshot) -> Decision | None:
-    """What the rules have to say about a pod: the one that says most, by the order of the words."""
+    """Decision about a pod: the one that says most, by the order of the words."""
     fates = {rule.task.feature: fate for rule in rules if rule.task and (fate := _fate(pod, rule, walk))}
     if not fates:
         return None
@@ -346,7 +347,8 @@ def contributions(pods: Sequence[Pod], name: str, held: Mapping[str, int]) -> di
 
 
 def rounds_before(snapshot: Snapshot, strategy: str, resources: Iterable[str], *, asked: Collection[str] = ()) -> Past:
-    """What `strategy` remembers, brought up to the present. `resources` are those whose allocatable matters to it."""
+    """Rounds before, as `strategy` remembers them, brought up to the present. `resources` are those whose allocatable
+    matters to it."""
     before = recalled(snapshot, strategy, EvictionMemory)
     allocatable = snapshot.node.allocatable if snapshot.node else {}
     lacking = [name for name in resources if name not in allocatable or allocatable[name].nano <= 0]

@@ -31,7 +31,7 @@ _FORMULAS: Mapping[str, Formula] = {
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration says about requests of one resource."""
+    """Limits of the configuration for requests of one resource."""
 
     feature: str
     resource: str
@@ -104,7 +104,7 @@ def _sums(pods: Sequence[Pod], requests: Mapping[str, Mapping[str, int]]) -> dic
 
 
 def _lacking(past: Past, evidence: Evidence) -> dict[str, float]:
-    """Of the resources without allocatable those that pods request."""
+    """Resources without allocatable that pods request."""
     return {n: at for n, at in past.lacking.items() if set(evict.amounts("requested", {n: 0})) <= set(evidence)}
 
 

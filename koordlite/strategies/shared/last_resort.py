@@ -1,4 +1,4 @@
-"""What is left when memory runs out and nobody answers an eviction: containers of best-effort pods are killed.
+"""Last resort when memory runs out and nobody answers an eviction: containers of best-effort pods are killed.
 
 The Eviction API is always asked first. Only when it has refused or not answered for as long as the configuration says,
 the rule still wants memory released, and nothing is on its way out, do processes die: in the order of the rule's
@@ -27,7 +27,7 @@ KILLED_SECONDS = 60.0
 
 
 class LastResort(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rules may kill, and how long evictions have to fail before."""
+    """Rules that may kill, and how long evictions have to fail before."""
 
     strategy: str
     seconds: Mapping[str, float]

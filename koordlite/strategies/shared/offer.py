@@ -1,4 +1,4 @@
-"""What becomes of a node's extended resources: offered, written when it is due, or taken back.
+"""Fate of a node's extended resources: offered, written when it is due, or taken back.
 
 Batch and mid resources follow the same rules; how much is offered is worked out elsewhere.
 """
@@ -52,7 +52,7 @@ def why_due(snapshot: Snapshot, amounts: Mapping[str, int | None]) -> str:
 
 
 def settling(snapshot: Snapshot, standing: Mapping[Place, object]) -> Evidence:
-    """How long what an earlier run published stays; empty when it does not.
+    """Seconds for which what an earlier run published stays; empty when it does not.
 
     The first samples of a run say little: offers made of them would jump at every restart. `standing` is what the
     cluster shows by place, None where there is nothing; what this run has written follows its own use.

@@ -1,4 +1,4 @@
-"""Which container was promised which CPUs and NUMA nodes, where it really runs, and what is wrong with that."""
+"""Promised CPUs and NUMA nodes of containers, where they really run, and what is wrong with that."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from koordlite.model.snapshot import Snapshot
 
 
 def containers(snapshot: Snapshot, *, only_enforced: bool = False) -> Iterator[nrt.ContainerPlacement]:
-    """Those with a promise, and those without one that were put on CPUs nobody may use. With `only_enforced` what this
-    agent would promise by Crane's annotations counts only where it does so."""
+    """Containers with a promise, and those without one that were put on CPUs nobody may use. With `only_enforced` what
+    this agent would promise by Crane's annotations counts only where it does so."""
     with_crane = snapshot.crane.enforced or not only_enforced
     promised = with_promise(snapshot.pods, snapshot.kubelet)
     misplaced = _misplaced(snapshot)
@@ -127,7 +127,7 @@ def _single_numa(snapshot: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
 
 
 def violations(snapshot: Snapshot) -> Iterator[tuple[Pod, Violation]]:
-    """What is wrong with the pods of the node, by the rules by which the descheduler judges them.
+    """Violations of the node's pods, by the rules by which the descheduler judges them.
 
     A pod that has ended, or is being deleted, is not judged.
     """
@@ -141,7 +141,7 @@ def violations(snapshot: Snapshot) -> Iterator[tuple[Pod, Violation]]:
 
 
 def of_pod(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Violation]:
-    """What is wrong with one pod, of which `placed` are the containers."""
+    """Violations of one pod, of which `placed` are the containers."""
     owners = [("kubelet", snapshot.kubelet.reserved_cpus, _is_strict(snapshot))]
     if pod.qos_class is not QoSClass.SYSTEM:
         owners.append(("koordinator", snapshot.reserved.cpus, True))

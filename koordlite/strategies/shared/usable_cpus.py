@@ -1,4 +1,4 @@
-"""Which CPUs pods may be given at all."""
+"""CPUs that pods may be given at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the zones and attributes of the node's NodeResourceTopology say, out of a picture."""
+"""Zones and attributes of the node's NodeResourceTopology, out of a picture."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def attributes(
 
 
 def _placement(snapshot: Snapshot) -> placement.Encoded:
-    """Which pinned container is on which NUMA node; one on several has no place in this format."""
+    """NUMA nodes of pinned containers; one on several has no place in this format."""
     nodes: dict[placement.Container, int] = {}
     pods = running(snapshot, snapshot.kubelet.resources) if snapshot.kubelet.resources else ()
     for pod in pods:
