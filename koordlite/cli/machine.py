@@ -151,7 +151,9 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
     from koordlite.sandbox.chaos import Chaos
     from koordlite.sandbox.cluster.cluster import SandboxCluster
 
-    endless = args.command == "run" and args.seconds is None and not args.once
+    # A scrape is by the time of this machine, so an emulated node has to keep to that as well.
+    scraped = args.command == "numa-exporter"
+    endless = scraped or (args.command == "run" and args.seconds is None and not args.once)
     speed = getattr(args, "speed", None) or (1.0 if endless else None)
     emulated = _emulated(args, pace=1 / speed if speed else 0.0, stop=stop)
     made = None

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from koordlite import __version__, config
+from koordlite import __version__, cli, config
+from koordlite.cli import machine
 
 Ask = Callable[..., Any]
 SANDBOX = ("--sandbox", "small", "--cluster")
@@ -346,3 +347,14 @@ def test_a_reader_who_has_seen_enough_is_no_error(manifests: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(20) == 0
+
+
+def test_an_emulated_node_that_is_scraped_keeps_to_the_time_of_this_machine(manifests: Path) -> None:
+    """Else its counters would grow by thousands of CPUs: a scrape divides them by seconds of this machine."""
+    args = cli.parser().parse_args(["numa-exporter", "--sandbox", "small", "--cluster", str(manifests), "--for", "9s"])
+    opened = machine.machine(args, machine.settings(args))
+    try:
+        assert opened.sandbox is not None
+        assert opened.sandbox.clock.pace == 1.0
+    finally:
+        opened.close()

@@ -32,7 +32,7 @@ class SandboxClock:
     ) -> None:
         self._advance = advance
         self._start = start
-        self._pace = pace
+        self.pace = pace
         self._stop = stop or threading.Event()
         self._now_us = 0
         self._longest_us = int(longest_step * 1e6)
@@ -76,8 +76,8 @@ class SandboxClock:
 
     def _keep_pace(self, step: float) -> None:
         """Sleep until real time has caught up; a late sandbox does not run faster later."""
-        if self._pace <= 0:
+        if self.pace <= 0:
             return
         now = time.monotonic()
-        self._ahead = max(self._ahead + step * self._pace, now)
+        self._ahead = max(self._ahead + step * self.pace, now)
         self._stop.wait(self._ahead - now)
