@@ -36,6 +36,7 @@ from koordlite.kube.publish.events import Events
 from koordlite.model import duration
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.report.log_format import LineFormatter
+from koordlite.report.log_levels import LogLevels
 
 if TYPE_CHECKING:
     from descheduler.serve.endpoints import Endpoints
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     gap = schedule.longest_gap(RealClock().wall()) if schedule else 0.0
     interval = asked or policy.interval_seconds or gap
     _check(args, interval)
-    _start_log(args)
+    levels = _start_log(args)
     wakeable = Wakeable()
     wakeable.listen()
     pictures = PictureSource(
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         moving = evict.moving if evict is not None else dict
         clock = RealClock(wakeable.stop)
         loop = Loop(pictures, policy, clock, evict=evict, leads=leads, memory=memory, moving=moving)
-        tell = stack.enter_context(_listeners(args, pictures, policy, interval))
+        tell = stack.enter_context(_listeners(args, pictures, policy, interval, levels))
         if interval:
             guard = FaultGuard()
             loop.run(tell, interval_seconds=interval, wait=wakeable.wait, around=_without_collection, guard=guard)
@@ -131,14 +132,19 @@ def _check(args: argparse.Namespace, interval: float) -> None:
         raise InputError(problems)
 
 
-def _start_log(args: argparse.Namespace) -> None:
+def _start_log(args: argparse.Namespace) -> LogLevels:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if args.log_format == "json" else LineFormatter())
     verbose = args.verbose or args.v >= upstream.VERBOSE
+    levels = LogLevels(
+        now=RealClock().monotonic, default="debug" if verbose else "info", logger="descheduler", flows=()
+    )
+    handler.addFilter(levels)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     logging.getLogger("urllib3").setLevel(logging.INFO)
     for notice in upstream.notices(args):
         LOG.warning("%s", line(event="options", result="note", text=notice))
+    return levels
 
 
 @contextlib.contextmanager
@@ -241,7 +247,7 @@ def _evictor(
 
 @contextlib.contextmanager
 def _listeners(
-    args: argparse.Namespace, pictures: PictureSource, policy: PolicyFile, interval: float
+    args: argparse.Namespace, pictures: PictureSource, policy: PolicyFile, interval: float, levels: LogLevels
 ) -> Iterator[Tell]:
     """All that receive the result of a cycle, one after the other."""
     with contextlib.ExitStack() as stack:
@@ -251,7 +257,7 @@ def _listeners(
             listeners.append(reports.tell_on if interval else reports.tell)
         places = _addresses(args, policy)
         if interval and places:
-            listeners.append(stack.enter_context(_served(args, places, interval, pictures.api)))
+            listeners.append(stack.enter_context(_served(args, places, interval, pictures.api, levels)))
         if pictures.api is not None and not args.no_events:
             listeners.append(stack.enter_context(_events(pictures)))
 
@@ -264,7 +270,11 @@ def _listeners(
 
 @contextlib.contextmanager
 def _served(
-    args: argparse.Namespace, places: Sequence[tuple[str, int]], interval: float, api: Api | None
+    args: argparse.Namespace,
+    places: Sequence[tuple[str, int]],
+    interval: float,
+    api: Api | None,
+    levels: LogLevels | None = None,
 ) -> Iterator[Tell]:
     """Serve the same at each address; beyond loopback all but health needs a token, which the API server reviews."""
     from descheduler.serve.endpoints import Endpoints  # Most runs of a single cycle serve nothing.
@@ -272,7 +282,7 @@ def _served(
 
     metrics = Metrics()
     shown = metrics.registry if args.disable_metrics == "false" else None
-    endpoints = Endpoints(shown, interval_seconds=interval, monotonic=RealClock().monotonic)
+    endpoints = Endpoints(shown, interval_seconds=interval, monotonic=RealClock().monotonic, levels=levels)
 
     def tell(result: CycleResult) -> None:
         metrics.observe(result)
@@ -296,7 +306,7 @@ def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoi
         LOG.warning("tokens are sent to %s in the clear: name a certificate with --tls-cert-file", address)
     guard = Guard(exposed=exposed, review=by_cluster(api, args.token_audience) if api else None)
     try:
-        return Server(address, port, endpoints.answer, guard=guard, certificate=certificate)
+        return Server(address, port, endpoints.answer, change=endpoints.put, guard=guard, certificate=certificate)
     except ConfigError as error:
         do = "choose another port, 0 for any free one, or off"
         option = "--secure-port" if upstream.address(args) else "--listen"

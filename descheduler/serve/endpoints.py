@@ -16,6 +16,7 @@ from descheduler.serve.loop import CycleResult
 from koordlite import threads
 from koordlite.model import duration, printable
 from koordlite.report.json.answer import Answer
+from koordlite.report.log_levels import LogLevels
 
 CYCLES = 20
 """How many of the last cycles the front page lists."""
@@ -31,8 +32,15 @@ class Endpoints:
     """Answers from many threads; `publish` is called by the loop."""
 
     def __init__(
-        self, registry: CollectorRegistry | None, *, interval_seconds: float, monotonic: Callable[[], float]
+        self,
+        registry: CollectorRegistry | None,
+        *,
+        interval_seconds: float,
+        monotonic: Callable[[], float],
+        levels: LogLevels | None = None,
     ) -> None:
+        """`levels`: what is logged, which may be changed by whom the guard lets."""
+        self._levels = levels
         self._registry, self._monotonic = registry, monotonic
         self._allowed_seconds = LATE_INTERVALS * interval_seconds + LATE_SECONDS
         self._lock = threading.Lock()
@@ -67,11 +75,13 @@ class Endpoints:
         """`koordlite.http.Ask`. The front page lists what has `node` of the query in its name."""
         if path == "/metrics" and self._registry is not None:
             return Answer(HTTPStatus.OK, _METRICS, generate_latest(self._registry))
-        probes = {"/healthz": self._health, "/livez": self._health, "/readyz": self._ready}
-        if path in probes:
-            return probes[path]()
+        always = {"/healthz": self._health, "/livez": self._health, "/readyz": self._ready}
+        if (levels := self._levels) is not None:
+            always["/loglevel"] = lambda: _levels(levels)
+        if path in always:
+            return always[path]()
         if path != "/" and path not in self._pages:
-            known = ", ".join(["/", "/metrics", "/healthz", "/readyz", *self._pages])
+            known = ", ".join(["/", "/metrics", "/healthz", "/readyz", "/loglevel", *self._pages])
             return _plain(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
         with self._lock:
             good, past, failure = self._good, tuple(self._past), self._last.error if self._last else ""
@@ -82,6 +92,16 @@ class Endpoints:
             return Answer(HTTPStatus.OK, _HTML, front.text.encode(), front.headers)
         content_type, body = self._pages[path](good, failure)
         return Answer(HTTPStatus.OK, content_type, body.encode())
+
+    def put(self, path: str, body: bytes) -> Answer:
+        """Change what is logged. `koordlite.http.Change`."""
+        if path != "/loglevel" or self._levels is None:
+            return _plain(HTTPStatus.NOT_FOUND, "nothing is changed here; there is /loglevel")
+        try:
+            self._levels.put(body)
+        except ValueError as error:
+            return _plain(HTTPStatus.BAD_REQUEST, str(error))
+        return _levels(self._levels)
 
     def _health(self) -> Answer:
         """Restarting cures a process that hangs, or has lost its way to the cluster; one failed cycle is no reason."""
@@ -109,6 +129,10 @@ class Endpoints:
         role = "leader" if last.leader else "standby"
         words = f"{role}, {'dry run' if last.dry_run else 'evicting'}"
         return _plain(HTTPStatus.OK, words + (f"; the last cycle failed: {last.error}" if last.error else ""))
+
+
+def _levels(levels: LogLevels) -> Answer:
+    return Answer(HTTPStatus.OK, _JSON, f"{printable.document(levels.document())}\n".encode())
 
 
 def _plan(result: CycleResult) -> EvictionPlan:

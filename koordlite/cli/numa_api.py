@@ -17,6 +17,7 @@ from koordlite.threads import Worker
 
 if TYPE_CHECKING:
     from koordlite.kube.client.access import Api
+    from koordlite.report.log_levels import LogLevels
     from koordlite.scheduler.cluster import Cluster
 
 LOG = logging.getLogger("koordlite.scheduler")
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.judgement.settings import Settings
     from koordlite.scheduler.watches import Watches
 
-    extender.start_log(args.log_level)
+    levels = extender.start_log(args.log_level, flows=())
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
     settings = Settings(max_age_seconds=args.max_age, max_numa_nodes=args.max_numa_nodes)
@@ -38,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     watches = Watches(api, cluster, monotonic=time.monotonic)
     with contextlib.ExitStack() as stack:
         token = stack.enter_context(extender.local_token(args.state_dir))
-        stack.enter_context(served(args, api, cluster, lambda: _not_ready(watches.age(), args.max_age), token))
+        not_ready = lambda: _not_ready(watches.age(), args.max_age)  # noqa: E731
+        stack.enter_context(served(args, api, cluster, not_ready, token, levels=levels))
         watches.start()
         stack.callback(watches.stop)
         extender.settled(watches, stop)
@@ -54,7 +56,13 @@ def _not_ready(age: float | None, most: float) -> str:
 
 @contextlib.contextmanager
 def served(
-    args: argparse.Namespace, api: Api, cluster: Cluster, not_ready: Callable[[], str], token: str
+    args: argparse.Namespace,
+    api: Api,
+    cluster: Cluster,
+    not_ready: Callable[[], str],
+    token: str,
+    *,
+    levels: LogLevels | None = None,
 ) -> Iterator[None]:
     """Serve on the address for it, nothing without one. InputError when it is beyond loopback and not TLS: tokens would
     be sent in the clear."""
@@ -93,6 +101,7 @@ def served(
         agents=Agents(api),
         switches=Switches(api),
         may_switch=args.allow_policy_changes,
+        levels=levels,
     )
     guard = RestGuard(exposed=exposed, local_token=token, review=by_cluster(api, args.token_audience))
     server = Server(address, port, service.answer, change=service.put, guard=guard, certificate=certificate)

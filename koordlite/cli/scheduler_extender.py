@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from koordlite.http.guard import Guard
     from koordlite.http.server import Ask, Server
     from koordlite.kube.client.access import Api
+    from koordlite.report.log_levels import LogLevels
     from koordlite.scheduler.front import Front
     from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
     from koordlite.scheduler.judgement.settings import Settings
-    from koordlite.scheduler.report.logs import LogLevels
     from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
@@ -275,14 +275,14 @@ def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
         server.close()
 
 
-def start_log(level: str) -> LogLevels:
+def start_log(level: str, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")) -> LogLevels:
     """Log to standard error."""
     from koordlite.report.log_format import LineFormatter
-    from koordlite.scheduler.report.logs import LogLevels
+    from koordlite.report.log_levels import LogLevels
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
-    levels = LogLevels(now=time.monotonic, default=level)
+    levels = LogLevels(now=time.monotonic, default=level, flows=flows)
     handler.addFilter(levels)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     return levels

@@ -19,11 +19,11 @@ from koordlite import threads
 from koordlite.model import printable
 from koordlite.model.errors import InputError
 from koordlite.report.json.answer import Answer
+from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import protocol
 from koordlite.scheduler.extender import Extender, NotReady, Victims
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, page, texts
-from koordlite.scheduler.report.logs import LogLevels
 from koordlite.scheduler.report.metrics import ExtenderMetrics
 
 _TEXT, _JSON, _HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"

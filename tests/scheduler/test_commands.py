@@ -10,7 +10,7 @@ import pytest
 from koordlite import cli
 from koordlite.cli import scheduler_extender
 from koordlite.http.guard import Guard
-from koordlite.scheduler.report.logs import LogLevels
+from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler.service import Service
 from tests.scheduler.builders import Scene, pod
 

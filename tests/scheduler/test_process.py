@@ -107,6 +107,12 @@ def test_the_numa_page_is_served_and_a_policy_switched_by_who_reads_the_state_fo
                 path, body = "/rest/scheduling/v1/numadistance", '{"status": "open"}'
                 assert _asked(port, "PUT", path, body)[0] == 401
                 assert _asked(port, "PUT", path, body, token.read_text().strip())[0] == 200
+                louder = '{"level": "debug", "forSeconds": 600}'
+                assert _asked(port, "PUT", "/loglevel", louder)[0] == 401
+                status, text = _asked(port, "PUT", "/loglevel", louder, token.read_text().strip())
+                assert (status, json.loads(text)["default"]) == (200, "debug")
+                assert json.loads(_asked(port, "GET", "/loglevel")[1])["default"] == "debug"
+                assert _asked(port, "PUT", "/loglevel", '{"level": "loud"}', token.read_text().strip())[0] == 400
                 badge = 'optimal NUMA distance: <span class="badge good">open</span>'
                 until(lambda: badge in _asked(port, "GET", "/numa")[1])
                 assert "no NUMA exporter runs there" in _asked(port, "GET", "/numa/nodes/a")[1]

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from koordlite.model.wire import objects
-from koordlite.scheduler.report.logs import LogLevels
+from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler.service import Service
 from tests.scheduler import consequences
 from tests.scheduler.builders import Scene

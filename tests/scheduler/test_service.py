@@ -21,8 +21,8 @@ from koordlite.http.guard import Guard
 from koordlite.http.server import Server
 from koordlite.model.errors import InputError
 from koordlite.report.html import page
+from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import protocol
-from koordlite.scheduler.report.logs import LogLevels
 from koordlite.scheduler.service import Service
 from tests.scheduler.builders import Scene, bound, pod
 

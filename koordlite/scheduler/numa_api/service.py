@@ -21,6 +21,7 @@ from koordlite.http.guard import OPEN
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.report.html import page
 from koordlite.report.json.answer import Answer
+from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.numa_api import (
@@ -75,10 +76,12 @@ class NumaService(Collector):
         agents: Agents | None = None,
         switches: Switches | None = None,
         may_switch: bool = False,
+        levels: LogLevels | None = None,
     ) -> None:
         """`wall` gives seconds since the epoch; `not_ready` why what is known must not be believed, or nothing.
         `agents` are asked for charts where there is no Prometheus. `may_switch`: policies may be changed, by whom the
-        guard lets."""
+        guard lets; `levels`: so may these."""
+        self._levels = levels
         self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
         self._agents = agents
         self._switches, self._may_switch = switches, may_switch
@@ -99,10 +102,11 @@ class NumaService(Collector):
         if path in OPEN:
             why = self._not_ready() or threads.not_ready() if path == "/readyz" else threads.unhealthy()
             return Plain(503, why) if why else Plain(200, "ok")
-        if path == "/metrics" or path.startswith((V1, QUERY)):
-            return (
-                Answer(200, _METRICS, generate_latest(self.metrics)) if path == "/metrics" else self._rest(path, query)
-            )
+        pages = {"/metrics": lambda: Answer(200, _METRICS, generate_latest(self.metrics))}
+        if (levels := self._levels) is not None:
+            pages["/loglevel"] = lambda: Answer(200, "application/json", json.dumps(levels.document()).encode())
+        if path in pages or path.startswith((V1, QUERY)):
+            return pages[path]() if path in pages else self._rest(path, query)
         parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
         if parts == ["numa"]:
             asked = overview_page.Asked.of(query)
@@ -116,6 +120,12 @@ class NumaService(Collector):
 
     def put(self, path: str, body: bytes) -> Answer:
         """Switch a policy. `koordlite.http.Change`: the guard has let the caller."""
+        if path == "/loglevel" and self._levels is not None:
+            try:
+                self._levels.put(body)
+            except ValueError as error:
+                return Answer(400, "text/plain; charset=utf-8", f"{error}\n".encode(errors="replace"))
+            return Answer(200, "application/json", json.dumps(self._levels.document()).encode())
         policy = POLICIES.get(path.removeprefix(V1)) if path.startswith(V1) else None
         if policy is None or self._switches is None:
             return envelope.refused(404, f"nothing is changed at {path}; there is {V1}{', '.join(POLICIES)}")

@@ -20,6 +20,7 @@ from descheduler.serve.log import CycleLog, JsonFormatter, line
 from descheduler.serve.loop import CycleResult
 from descheduler.serve.metrics import Metrics
 from koordlite.model.errors import Problem
+from koordlite.report.log_levels import LogLevels
 
 POLICY = """
 apiVersion: descheduler/v1alpha2
@@ -237,3 +238,24 @@ def test_a_json_line_holds_the_fields() -> None:
 
 def test_text_lines_quote_what_has_spaces() -> None:
     assert str(line(a="b", c='d "e"', f="")) == 'a=b c="d \\"e\\"" f=""'
+
+
+def test_what_is_logged_changes_while_it_runs_and_changes_back(time: Time) -> None:
+    levels = LogLevels(now=time, logger="quiet", flows=())
+    endpoints = Endpoints(None, interval_seconds=100.0, monotonic=time, levels=levels)
+    quiet = logging.makeLogRecord({"name": "quiet.log", "levelno": logging.DEBUG})
+    other = logging.makeLogRecord({"name": "quieter", "levelno": logging.DEBUG})
+    assert (levels.filter(quiet), levels.filter(other)) == (False, True)
+    assert endpoints.put("/loglevel", b'{"level": "debug", "forSeconds": 600}').status == 200
+    assert levels.filter(quiet)
+    assert json.loads(get(endpoints, "/loglevel")[1])["default"] == "debug"
+    assert endpoints.put("/loglevel", b'{"level": "warning", "forSeconds": 60}').status == 200
+    assert not levels.filter(quiet)
+    time.now = 60.0
+    assert json.loads(get(endpoints, "/loglevel")[1])["default"] == "info"
+    assert endpoints.put("/loglevel", b'{"level": "off"}').status == 200
+    time.now = 9999.0
+    assert json.loads(get(endpoints, "/loglevel")[1])["default"] == "off"
+    assert endpoints.put("/loglevel", b'{"level": "debug", "flow": "bind"}').status == 400
+    assert endpoints.put("/loglevel", b"{").status == 400
+    assert endpoints.put("/elsewhere", b"{}").status == 404

@@ -22,13 +22,13 @@ from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Source
 from koordlite.model import keys
 from koordlite.model.errors import InputError
+from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import watches
 from koordlite.scheduler.judgement import owners
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.numa_api import agents, prometheus
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.report import documents
-from koordlite.scheduler.report.logs import LogLevels
 from koordlite.scheduler.reserving import step
 from koordlite.scheduler.reserving.world import World
 from koordlite.scheduler.service import Service
