@@ -22,29 +22,6 @@ def _names(reply):
     return [item["metadata"]["name"] for item in reply.body["items"]]
 
 
-def test_pages_show_one_frozen_state(ask, config_map):
-    for name in "abcd":
-        config_map(name)
-    first = ask("GET", f"{MAPS}?limit=2")
-    config_map("bb")
-    second = ask("GET", f"{MAPS}?limit=2&continue={first.body['metadata']['continue']}")
-    assert _names(first) + _names(second) == ["a", "b", "c", "d"]
-    assert first.body["metadata"]["remainingItemCount"] == 2
-    assert second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
-    assert "continue" not in second.body["metadata"]
-
-
-def test_an_expired_token_offers_to_go_on_without_consistency(ask, server, config_map):
-    for name in "abc":
-        config_map(name)
-    token = ask("GET", f"{MAPS}?limit=1").body["metadata"]["continue"]
-    config_map("b2")
-    server.compact()
-    gone = ask("GET", f"{MAPS}?limit=1&continue={token}")
-    assert (gone.status, gone.body["reason"]) == (410, "Expired")
-    assert _names(ask("GET", f"{MAPS}?continue={gone.body['metadata']['continue']}")) == ["b", "b2", "c"]
-
-
 def test_an_exact_list_is_the_past(ask, config_map):
     config_map("a")
     version = config_map("b")["metadata"]["resourceVersion"]
@@ -53,17 +30,6 @@ def test_an_exact_list_is_the_past(ask, config_map):
     past = ask("GET", f"{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact")
     assert _names(past) == ["a", "b"]
     assert past.body["items"][1]["data"] == {"k": "v"}
-
-
-def test_a_cached_list_ignores_the_limit(ask, config_map):
-    for name in "abc":
-        config_map(name)
-    assert sorted(_names(ask("GET", f"{MAPS}?resourceVersion=0&limit=1"))) == ["a", "b", "c"]
-
-
-def test_the_future_is_a_timeout_with_a_retry_after(ask):
-    reply = ask("GET", f"{MAPS}?resourceVersion=99999")
-    assert (reply.status, reply.headers["retry-after"]) == (504, "1")
 
 
 @pytest.mark.parametrize(
@@ -92,28 +58,6 @@ def test_label_selectors(ask, pod, selector, names):
 
 
 @pytest.mark.parametrize(
-    ("selector", "names"),
-    [
-        ("spec.nodeName=n1", ["p1"]),
-        ("spec.nodeName!=n1", ["p2"]),
-        ("status.phase=Failed", ["p2"]),
-        ("metadata.name=p1,spec.nodeName=n2", []),
-    ],
-)
-def test_field_selectors(ask, pod, selector, names):
-    pod("p1")
-    pod("p2", node="n2", phase="Failed")
-    assert _names(ask("GET", f"{PODS}?fieldSelector={selector.replace('=', '%3D')}")) == names
-
-
-@pytest.mark.parametrize(
-    "query", ["labelSelector=a%20b", "labelSelector=a%3Db%3Dc", "fieldSelector=spec.odd%3D1", "limit=x"]
-)
-def test_what_cannot_be_read_is_a_bad_request(ask, query):
-    assert ask("GET", f"{PODS}?{query}").status == 400
-
-
-@pytest.mark.parametrize(
     ("selector", "message"),
     [
         ("a,", "found '', expected: identifier after ','"),
@@ -139,28 +83,6 @@ def test_a_label_selector_that_cannot_be_read_is_told_as_go_tells_it(ask, select
     assert reply.body["message"].startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("path", "field", "message"),
-    [
-        ("/api/v1/namespaces", "spec.x", "field label not supported: spec.x"),
-        ("/api/v1/nodes", "metadata.namespace", "field label not supported: metadata.namespace"),
-        (
-            "/apis/scheduling.k8s.io/v1/priorityclasses",
-            "value",
-            '"value" is not a known field selector: only "metadata.name", "metadata.namespace"',
-        ),
-    ],
-)
-def test_an_unknown_field_is_refused_in_the_words_of_its_kind(ask, path, field, message):
-    reply = ask("GET", f"{path}?fieldSelector={field}%3D1")
-    assert (reply.status, reply.body["message"]) == (400, message)
-
-
-def test_namespaces_are_selected_by_their_phase(ask):
-    assert "default" in _names(ask("GET", "/api/v1/namespaces?fieldSelector=status.phase%3DActive"))
-    assert _names(ask("GET", "/api/v1/namespaces?fieldSelector=status.phase%3DTerminating")) == []
-
-
 def test_a_watch_begins_with_the_state_at_its_request(clock):
     cluster = Cluster(Store(), clock, seed=1)
     objects = Objects(cluster)
@@ -183,45 +105,6 @@ def _watched(ask, clock, path, do, seconds=3):
         thread.join(0.05)
         clock.advance(1)
     return [(event["type"], event["object"]) for event in events]
-
-
-def test_a_watch_tells_what_happens_and_nothing_else(ask, clock, config_map):
-    version = config_map("a")["metadata"]["resourceVersion"]
-
-    def change():
-        ask.patch(f"{MAPS}/a", {"data": {"k": "2"}})
-        ask.patch(f"{MAPS}/a", {"data": {"k": "2"}})
-        ask("DELETE", f"{MAPS}/a")
-
-    events = _watched(ask, clock, f"{MAPS}?resourceVersion={version}", change)
-    assert [kind for kind, _ in events] == ["MODIFIED", "DELETED"]
-    assert int(events[1][1]["metadata"]["resourceVersion"]) > int(events[0][1]["metadata"]["resourceVersion"])
-
-
-def test_an_object_that_leaves_a_selector_is_deleted_with_its_old_state(ask, clock, pod):
-    version = pod("p", phase="Running")["metadata"]["resourceVersion"]
-
-    def end():
-        ask.patch(f"{PODS}/p/status", {"status": {"phase": "Succeeded"}})
-
-    query = f"resourceVersion={version}&fieldSelector=status.phase%21%3DSucceeded"
-    [(kind, item)] = _watched(ask, clock, f"{PODS}?{query}", end)
-    assert (kind, item["status"]["phase"]) == ("DELETED", "Running")
-    assert int(item["metadata"]["resourceVersion"]) > int(version)
-
-
-def test_a_watch_without_version_begins_with_what_is_there(ask, clock, config_map):
-    config_map("a")
-    assert [kind for kind, _ in _watched(ask, clock, f"{MAPS}?", lambda: None)] == ["ADDED"]
-
-
-def test_bookmarks_come_only_when_asked_and_near_the_end(ask, clock, config_map):
-    version = config_map("a")["metadata"]["resourceVersion"]
-    asked = f"{MAPS}?resourceVersion={version}&allowWatchBookmarks=true"
-    marks = _watched(ask, clock, asked, lambda: None, seconds=6)
-    assert {kind for kind, _ in marks} == {"BOOKMARK"}
-    assert marks[-1][1]["metadata"]["resourceVersion"] == version
-    assert _watched(ask, clock, f"{MAPS}?resourceVersion={version}", lambda: None, seconds=6) == []
 
 
 def test_a_watch_from_the_forgotten_past_is_one_error_line(ask, server, config_map):

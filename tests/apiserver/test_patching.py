@@ -16,19 +16,6 @@ NODES = "/api/v1/nodes"
 @pytest.mark.parametrize(
     ("old", "patch", "new"),
     [
-        pytest.param({"a": 1, "b": 2}, {"a": None}, {"b": 2}, id="null removes"),
-        pytest.param({"a": {"x": 1}}, {"a": {"y": 2}}, {"a": {"x": 1, "y": 2}}, id="objects merge"),
-        pytest.param({"a": [1, 2]}, {"a": [3]}, {"a": [3]}, id="lists are replaced"),
-        pytest.param({"a": 1}, {"a": {"b": None}}, {"a": {}}, id="a null inside what is new leaves nothing"),
-    ],
-)
-def test_merge_patch(old, patch, new):
-    assert patches.merged(old, patch) == new
-
-
-@pytest.mark.parametrize(
-    ("old", "patch", "new"),
-    [
         pytest.param(
             {"conditions": [{"type": "A", "s": 1}, {"type": "B"}]},
             {"conditions": [{"type": "B", "s": 2}]},
@@ -72,11 +59,6 @@ def test_strategic_merge_patch(old, patch, new):
     assert old == before
 
 
-def test_an_element_without_its_key_is_refused():
-    with pytest.raises(strategic.NoMergeKey):
-        strategic.merged({"conditions": []}, {"conditions": [{"status": "True"}]})
-
-
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
@@ -88,28 +70,3 @@ _JSON = st.recursive(
 def test_a_merge_patch_twice_is_a_merge_patch_once(old, patch):
     once = patches.merged(old, patch)
     assert patches.merged(once, patch) == once
-
-
-def test_a_status_patch_changes_labels_but_not_the_spec(ask, server):
-    server.objects.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-    new = {"metadata": {"labels": {"a": "b"}}, "spec": {"unschedulable": True}, "status": {"capacity": {"cpu": 5000}}}
-    node = ask.patch(f"{NODES}/n/status", new).body
-    assert (node["metadata"]["labels"], node["spec"], node["status"]["capacity"]) == ({"a": "b"}, {}, {"cpu": "5k"})
-
-
-def test_a_main_patch_leaves_the_status(ask, server):
-    server.objects.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-    node = ask.patch(f"{NODES}/n", {"status": {"capacity": {"cpu": "1"}}, "spec": {"unschedulable": True}}).body
-    assert node["spec"] == {"unschedulable": True} and "capacity" not in node["status"]
-
-
-@pytest.mark.parametrize(("amount", "status"), [("4500", 200), ("-1", 422), ("1x", 422), ("1500m", 200)])
-def test_node_resources_are_checked(ask, server, amount, status):
-    server.objects.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-    new = {"status": {"allocatable": {"kubernetes.io/batch-cpu": amount}}}
-    assert ask.patch(f"{NODES}/n/status", new).status == status
-
-
-def test_a_patch_needs_its_media_type(ask, config_map):
-    config_map("a")
-    assert ask("PATCH", f"{MAPS}/a", {}, content_type="application/json").status == 415

@@ -57,40 +57,8 @@ def test_only_a_bearer_token_says_who_asks(header, code):
         assert _answer(server, request).startswith(f"HTTP/1.1 {code} ".encode())
 
 
-def test_namespaces_are_deleted_one_by_one(ask):
-    assert ask("DELETE", "/api/v1/namespaces").status == 405
-    (entry,) = (each for each in ask("GET", "/api/v1").body["resources"] if each["name"] == "namespaces")
-    assert "deletecollection" not in entry["verbs"]
-    assert entry["storageVersionHash"]
-
-
 def _event(**more: Any) -> dict[str, Any]:
     about = {"kind": "Pod", "name": "p", "namespace": "default"}
     said = {"action": "Evict", "reason": "Evicted", "type": "Normal"}
     who = {"reportingController": "example.com/c", "reportingInstance": "i", "eventTime": "2026-01-01T00:00:00.000000Z"}
     return {"metadata": {"name": "e"}, "regarding": about, **said, **who, **more}
-
-
-@pytest.mark.parametrize(
-    ("more", "fields"),
-    [
-        ({}, []),
-        ({"action": ""}, ["action"]),
-        ({"reason": "x" * 129}, ["reason"]),
-        ({"reportingInstance": ""}, ["reportingInstance"]),
-        ({"reportingController": "a b"}, ["reportingController"]),
-        ({"deprecatedCount": 3}, ["count"]),
-        ({"deprecatedSource": {"component": "c"}}, ["source"]),
-        ({"regarding": {"kind": "Node", "name": "n"}}, []),
-    ],
-)
-def test_an_event_with_a_time_says_who_reports_what(ask, more, fields):
-    reply = ask("POST", EVENTS, _event(**more))
-    assert [cause["field"] for cause in reply.body.get("details", {}).get("causes", ())] == fields
-    assert reply.status == (422 if fields else 201)
-
-
-def test_an_event_of_the_older_kind_names_the_older_field(ask):
-    event = {"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "action": "a", "reason": "r"}
-    reply = ask("POST", CORE_EVENTS, event | {"reportingInstance": "i", "type": "Normal"})
-    assert {cause["field"] for cause in reply.body["details"]["causes"]} == {"reportingComponent"}

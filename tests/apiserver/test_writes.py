@@ -67,57 +67,12 @@ def test_a_subresource_of_wrong_types_is_a_bad_request(ask, pod, path, body):
     assert ask("POST", path, body).status == 400
 
 
-@pytest.mark.parametrize(
-    ("query", "body", "stays"),
-    [
-        ("?dryRun=All", None, True),
-        ("?dryRun=All", {}, False),
-        ("", {"dryRun": ["All"]}, True),
-    ],
-    ids=["a query alone counts", "beside a body it does not", "a body counts"],
-)
-def test_options_of_a_deletion(ask, config_map, query, body, stays):
-    config_map("a")
-    assert ask("DELETE", f"{MAPS}/a{query}", body).status == 200
-    assert (ask("GET", f"{MAPS}/a").status == 200) is stays
-
-
-def test_a_query_shortens_no_eviction(ask, pod):
-    pod("p")
-    assert ask("POST", f"{PODS}/p/eviction?gracePeriodSeconds=0", {"metadata": {"name": "p"}}).status == 201
-    assert ask("GET", f"{PODS}/p").body["metadata"]["deletionGracePeriodSeconds"] == 30
-
-
-def test_a_held_pod_that_is_deleted_again_does_not_change(ask, pod):
-    pod("p", node="", finalizers=HELD)
-    first = ask("DELETE", f"{PODS}/p").body["metadata"]
-    again = ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0}).body["metadata"]
-    assert (again["resourceVersion"], again["finalizers"]) == (first["resourceVersion"], HELD)
-    ask.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
-    assert ask("GET", f"{PODS}/p").status == 404
-
-
 def test_the_mark_of_deletion_counts_as_a_generation(ask, things):
     named = {"name": "t", "finalizers": HELD}
     made = ask("POST", THINGS, {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": named})
     assert made.body["metadata"]["generation"] == 1
     generations = [ask("DELETE", f"{THINGS}/t").body["metadata"]["generation"] for _ in range(2)]
     assert generations == [2, 2]
-
-
-@pytest.mark.parametrize("path", [MAPS, LEASES], ids=["ConfigMap", "Lease"])
-def test_a_uid_holds_also_when_the_object_has_gone(ask, path):
-    made = ask("POST", path, {"metadata": {"name": "a"}}).body
-    assert ask("DELETE", f"{path}/a").status == 200
-    reply = ask("PUT", f"{path}/a", made)
-    assert (reply.status, reply.body["reason"]) == (409, "Conflict")
-    assert reply.body["message"].endswith(f"UID in precondition: {made['metadata']['uid']}, UID in object meta: ")
-
-
-def test_a_wrong_uid_is_told_before_a_stale_version(ask, config_map):
-    config_map("a")
-    reply = ask("PUT", f"{MAPS}/a", {"metadata": {"name": "a", "uid": "other", "resourceVersion": "1"}})
-    assert "UID in precondition: other" in reply.body["message"]
 
 
 @pytest.mark.parametrize(
@@ -131,16 +86,6 @@ def test_a_wrong_uid_is_told_with_the_place_in_etcd(ask, things, path, key):
     kind = {"apiVersion": "example.com/v1", "kind": "Thing"} if "things" in path else {}
     reply = ask("PUT", path, kind | {"metadata": {"name": "a", "uid": "other"}})
     assert f"Key: {key}, " in reply.body["message"]
-
-
-def test_a_lease_that_has_gone_is_made_anew_whatever_version_it_had(ask):
-    reply = ask("PUT", f"{LEASES}/l", {"metadata": {"name": "l", "resourceVersion": "7"}})
-    assert (reply.status, reply.body["metadata"]["name"]) == (201, "l")
-
-
-def test_a_generated_name_is_no_longer_than_a_label(ask):
-    made = ask("POST", MAPS, {"metadata": {"generateName": "x" * 80}})
-    assert (made.status, len(made.body["metadata"]["name"])) == (201, 63)
 
 
 def _fields(reply: Any) -> list[str]:
@@ -162,10 +107,6 @@ def _fields(reply: Any) -> list[str]:
 )
 def test_metadata_that_cannot_be(ask, path, meta, fields):
     assert _fields(ask("POST", path, {"metadata": meta})) == fields
-
-
-def test_keys_of_annotations_may_have_capitals(ask):
-    assert ask("POST", MAPS, {"metadata": {"name": "a", "annotations": {"Example.com/Key": "x"}}}).status == 201
 
 
 @pytest.mark.parametrize(
@@ -239,33 +180,3 @@ def test_a_definition_that_cannot_be(ask, spec, field):
 
 def _binding(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **more}, "target": {"kind": "Node", "name": "n1"}}
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        pytest.param(f"{PODS}/p/binding?dryRun=All", _binding("p"), 201, id="a dry run"),
-        pytest.param(f"{PODS}/p/binding", _binding("other"), 400, id="another name"),
-        pytest.param(f"{PODS}/p/binding", {"metadata": {"name": "p"}}, 500, id="no node"),
-        pytest.param(f"{PODS}/p/binding", _binding("p") | {"target": {"kind": "Pod", "name": "n"}}, 500, id="no Node"),
-    ],
-)
-def test_a_binding_that_binds_nothing(ask, pod, path, body, status):
-    pod("p", node="")
-    assert ask("POST", path, body).status == status
-    assert not ask("GET", f"{PODS}/p").body["spec"].get("nodeName")
-
-
-def test_the_older_path_binds_too_and_notes_are_taken_over(ask, pod):
-    pod("p", node="", annotations={"a": "1"})
-    reply = ask("POST", "/api/v1/namespaces/default/bindings", _binding("p", annotations={"b": "2"}))
-    assert (reply.status, reply.body["status"]) == (201, "Success")
-    bound = ask("GET", f"{PODS}/p").body
-    assert (bound["spec"]["nodeName"], bound["metadata"]["annotations"]) == ("n1", {"a": "1", "b": "2"})
-
-
-def test_a_pod_on_its_way_out_is_not_bound(ask, pod):
-    pod("p", node="", finalizers=HELD)
-    ask("DELETE", f"{PODS}/p")
-    reply = ask("POST", f"{PODS}/p/binding", _binding("p"))
-    assert (reply.status, "is being deleted" in reply.body["message"]) == (409, True)
