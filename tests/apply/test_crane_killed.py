@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import cranepods
 import pytest
 import slices
 from emulated import Emulated
-from hooked_files import HookedFiles, Killed
+from hooked_files import HookedFiles, Killed, killed_at
 
 from koordlite.apply import restore
 from koordlite.host import crane_promises, state_folder
@@ -21,17 +20,6 @@ from koordlite.numa.crane.promises import contradiction
 
 Step = Callable[..., None]
 FIXED = ("first", "second", "third")
-
-
-def step_counter(kill_at: int) -> Step:
-    """Counts every change of a file, of the journal and of the promises; dies at number `kill_at`."""
-    number = itertools.count()
-
-    def step(*_: object) -> None:
-        if next(number) == kill_at:
-            raise Killed
-
-    return step
 
 
 def run(node: Emulated, step: Step, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -102,7 +90,7 @@ def test_killed_at_every_step_the_next_run_keeps_each_promise(
         node = start(tmp_path, kill_at, version)
         node.host()
         found = node.programmed()
-        killed = run(node, step_counter(kill_at), monkeypatch)
+        killed = run(node, killed_at(kill_at), monkeypatch)
         kept, had = promised(node), on_own_cpus(node)
         with node.journal() as journal:
             agent = cranepods.agent(node, journal)

@@ -5,14 +5,13 @@ By a start that enforces nothing any more, by `restore`, and by the stop of a ru
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import slices
 from emulated import Emulated
-from hooked_files import HookedFiles, Killed
+from hooked_files import HookedFiles, Killed, killed_at
 
 from koordlite.apply import restore
 from koordlite.host.journal import file
@@ -24,17 +23,6 @@ Make = Callable[..., Emulated]
 Steps = tuple[AppliedStep, ...]
 After = Callable[[Emulated, Journal], Steps]
 TICKS = 3
-
-
-def step_counter(kill_at: int) -> Callable[..., None]:
-    """Counts every change of a file and every flush of the journal; dies at number `kill_at`."""
-    number = itertools.count()
-
-    def step(*_: object) -> None:
-        if next(number) == kill_at:
-            raise Killed
-
-    return step
 
 
 def run(node: Emulated, step: Callable[..., None], monkeypatch: pytest.MonkeyPatch, **slo: Any) -> bool:
@@ -91,7 +79,7 @@ def test_killed_at_every_step_and_restored(
         node = emulate(shape, str(kill_at))
         host = node.host()
         found = node.programmed()
-        killed = run(node, step_counter(kill_at), monkeypatch, policy=policy)
+        killed = run(node, killed_at(kill_at), monkeypatch, policy=policy)
         with node.journal() as journal:
             steps = after(node, journal)
             assert all(step.ok for step in steps), f"killed at step {kill_at}"
@@ -114,7 +102,7 @@ def test_killed_while_restoring_and_restored_again(
         run(node, lambda *_: None, monkeypatch)
         killed = False
         with node.journal() as journal:
-            files = HookedFiles(node.sandbox.files, step_counter(kill_at))
+            files = HookedFiles(node.sandbox.files, killed_at(kill_at))
             try:
                 node.agent(journal, "observe", files=files).take_over()
             except Killed:

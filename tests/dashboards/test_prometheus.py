@@ -6,7 +6,6 @@ import contextlib
 import json
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import cyaml
 import dashboards
 import pytest
 from apiserver import ApiServer
+from control_plane import free_port
 
 # One Prometheus is enough for all of these.
 pytestmark = pytest.mark.xdist_group("prometheus")
@@ -76,12 +76,6 @@ def running(log: pathlib.Path, *command: str) -> Iterator[None]:
         finally:
             process.terminate()
             process.wait(20)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

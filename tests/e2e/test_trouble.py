@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 import slices
 from apiserver import ApiServer, Fault
 from apiserver.users import ADMIN, User
+from control_plane import free_port
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECONDS = 30.0
@@ -67,12 +67,6 @@ def _documents(folder: str) -> Iterator[dict[str, Any]]:
         yield from (item for item in cyaml.safe_load_all(path.read_text()) if item)
 
 
-def _port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _pod(name: str) -> dict[str, Any]:
     spec = {"nodeName": "tour-a", "containers": [{"name": "main", "image": "x"}]}
     meta = {"name": name, "namespace": "default"}
@@ -81,7 +75,7 @@ def _pod(name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _agent(folder: pathlib.Path, server: ApiServer, token: str, *options: str) -> Iterator[Running]:
-    kubeconfig, port, state = folder / "kubeconfig", _port(), folder / "state"
+    kubeconfig, port, state = folder / "kubeconfig", free_port(), folder / "state"
     kubeconfig.write_text(server.kubeconfig(token))
     command = [sys.executable, "-m", "koordlite", "run", "--sandbox", "intel-2s-ht", "--node-name", "tour-a", "--quiet"]
     command += ["--kubeconfig", str(kubeconfig), "--mode", "enforce", "--speed", "10", "--port", str(port)]

@@ -20,6 +20,7 @@ import cyaml
 import pytest
 from apibench import CRD, until
 from apiserver import ApiServer
+from control_plane import free_port
 from realnode import tree
 from self_signed import certificate
 
@@ -38,7 +39,7 @@ class Deployed:
         own, self._client = certificate(folder, "server"), certificate(folder, "kube-scheduler")
         container = cyaml.safe_load(MANIFEST.read_text())["spec"]["template"]["spec"]["containers"][0]
         self.most_bytes = int(Quantity.parse(container["resources"]["limits"]["memory"]).value)
-        self.port, self._health = _free(), _free()
+        self.port, self._health = free_port(), free_port()
         files = {"--tls-cert-file": own[0], "--tls-private-key-file": own[1], "--client-ca-file": self._client[0]}
         given = {"--listen": f"127.0.0.1:{self.port}", "--health-listen": f"127.0.0.1:{self._health}", **files}
         options = [option for option in container["command"] if option.startswith("--")]
@@ -158,9 +159,3 @@ def _family(pid: int) -> list[int]:
 def _peak_kib(pid: int) -> int:
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
-
-
-def _free() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])

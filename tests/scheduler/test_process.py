@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import pathlib
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import time
 import cyaml
 from apibench import CRD, until
 from apiserver import ApiServer
+from control_plane import free_port
 
 from koordlite.model import times
 from tests.scheduler.builders import pod
@@ -22,7 +22,7 @@ SETTINGS = pathlib.Path(__file__).parents[2] / "manifests/settings/slo-controlle
 
 def test_the_command_answers_until_it_is_stopped(tmp_path: pathlib.Path) -> None:
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}
-    ports = _free(), _free()
+    ports = free_port(), free_port()
     with ApiServer(seed=1) as server:
         server.objects.load(cyaml.safe_load(CRD.read_text()), {"apiVersion": "v1", "kind": "Node", **node})
         (tmp_path / "kubeconfig").write_text(server.kubeconfig("admin"))
@@ -92,7 +92,7 @@ def test_the_numa_page_is_served_and_a_policy_switched_by_who_reads_the_state_fo
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}
     settings = cyaml.safe_load(SETTINGS.read_text())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings["metadata"]["namespace"]}}
-    port, state = _free(), tmp_path / "state"
+    port, state = free_port(), tmp_path / "state"
     state.mkdir(mode=0o700)
     with ApiServer(seed=1) as server:
         node = {"apiVersion": "v1", "kind": "Node", **node}
@@ -120,12 +120,6 @@ def test_the_numa_page_is_served_and_a_policy_switched_by_who_reads_the_state_fo
                 process.terminate()
             assert process.wait(20) == 0
     assert list(state.iterdir()) == [], "the token goes with the process"
-
-
-def _free() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 def _asked(port: int, method: str, path: str, body: str = "", token: str = "") -> tuple[int, str]:

@@ -60,16 +60,15 @@ class ControlPlane:
         """The serving certificate, which vouches for itself."""
         return self.folder / "serving.crt"
 
-    def kubeconfig(self, token: str = _ADMIN, **user: str) -> pathlib.Path:
-        """A kubeconfig for a token, by default an administrator's; `user` has further fields: `as` impersonates."""
-        name = f"{abs(hash((token, *sorted(user.items())))):x}.kubeconfig"
-        path = self.folder / name
-        path.write_text(json.dumps(document(self.port, self.certificate, {"token": token, **user})))
+    def kubeconfig(self, token: str = _ADMIN) -> pathlib.Path:
+        """A kubeconfig for a token, by default an administrator's."""
+        path = self.folder / f"{abs(hash(token)):x}.kubeconfig"
+        path.write_text(json.dumps(document(self.port, self.certificate, {"token": token})))
         return path
 
-    def api(self, token: str = _ADMIN, **user: str) -> Api:
+    def api(self, token: str = _ADMIN) -> Api:
         """A client with that access."""
-        return access.connect(str(self.kubeconfig(token, **user)), None, user_agent="e2e")
+        return access.connect(str(self.kubeconfig(token)), None, user_agent="e2e")
 
     def kubectl(self, *words: str, token: str = _ADMIN, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the real kubectl."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 
@@ -21,6 +22,17 @@ def nothing(call: str, path: str) -> None:
 def unchanged(path: str, content: bytes) -> bytes:
     """Read what the file holds."""
     return content
+
+
+def killed_at(number: int) -> Callable[..., None]:
+    """Count steps of whatever kind; die at step `number`."""
+    steps = itertools.count()
+
+    def step(*_: object) -> None:
+        if next(steps) == number:
+            raise Killed
+
+    return step
 
 
 class HookedFiles:

@@ -12,14 +12,14 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from apiserver import ApiServer
+from realnode.waiting import until
 
 from descheduler import cli
 
@@ -119,13 +119,6 @@ def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
         process.wait(20)
         reader.join(5)
         process.stderr.close()
-
-
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 40
-    while not holds():
-        assert time.monotonic() < end, "it never came about"
-        threading.Event().wait(0.05)
 
 
 def ask(port: int, path: str) -> str:

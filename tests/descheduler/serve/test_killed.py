@@ -5,14 +5,12 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from apiserver import ApiServer, Fault
+from realnode.waiting import until
 
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner
@@ -90,13 +88,6 @@ def test_a_killed_process_leaves_word_of_what_it_evicted(tmp_path: pathlib.Path)
 def staying(server: ApiServer) -> set[str]:
     pods = server.objects.all("Pod", api_version="v1")
     return {one["metadata"]["name"] for one in pods if not one["metadata"].get("deletionTimestamp")}
-
-
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 40
-    while not holds():
-        assert time.monotonic() < end, "it never came about"
-        threading.Event().wait(0.05)
 
 
 def test_of_intended_evictions_those_count_whose_pods_go(view: Any) -> None:

@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import yaml
 from apiserver import ApiServer
 from apiserver.users import ADMIN, User
 from churn import Churn, FastClock, faults, started
+from control_plane import free_port
 
 ROOT = pathlib.Path(__file__).parents[3]
 NODE = "n1"
@@ -95,7 +95,7 @@ def run(minutes: float, speed: float, nodes: int, rate: float, fault_seconds: fl
         churn = Churn(server, nodes=nodes, rate=rate)
         prepared(server)
         churn.fill()
-        port = _free_port()
+        port = free_port()
         with programs(server, pathlib.Path(name), port) as both:
             begun = time.monotonic()
             _churned(server, churn, clock, both, minutes=minutes, fault_seconds=fault_seconds)
@@ -178,12 +178,6 @@ def _tell(asked: list[Any], both: list[Program], lived: float) -> None:
         print(f"  MiB by minute: {' '.join(f'{mib:.1f}' for mib in each.memory_mib)} ({each.growth:+.1%})")
         kinds = collections.Counter(f"{a.verb} {a.resource} {a.status}" for a in asked if a.user == user)
         print("  " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

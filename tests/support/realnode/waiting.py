@@ -8,7 +8,7 @@ from collections.abc import Callable
 LOOK_SECONDS = 0.02
 
 
-def until(holds: Callable[[], object], what: str, *, seconds: float = 40.0) -> float:
+def until(holds: Callable[[], object], what: str = "what was waited for", *, seconds: float = 40.0) -> float:
     """Look until `holds`; the seconds it took. AssertionError names `what` when it never did: after so long that a
     machine busy with other work has had its time."""
     began = time.monotonic()
