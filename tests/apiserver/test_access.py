@@ -146,3 +146,16 @@ def test_a_custom_kind_takes_no_strategic_patch_and_no_blind_put(ask, server):
     ask("POST", THINGS, _thing(size=1))
     assert ask.patch(f"{THINGS}/t", {}, "strategic-merge-patch+json").status == 415
     assert ask("PUT", f"{THINGS}/t", _thing(size=2)).status == 422
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind", "status"),
+    [
+        ("*/*", "NodeList", 200),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "NodeList", 200),
+        ("text/html", "Status", 406),
+    ],
+)
+def test_forms_of_an_answer(ask, accept, kind, status):
+    reply = ask("GET", "/api/v1/nodes", accept=accept)
+    assert (reply.status, reply.body["kind"]) == (status, kind)
