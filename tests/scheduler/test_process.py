@@ -68,7 +68,7 @@ def test_measured_load_is_watched_and_refuses(tmp_path: pathlib.Path) -> None:
         }
         for name, cpu in (("busy", "7"), ("idle", "1"))
     ]
-    port, file = _free(), tmp_path / "load.yaml"
+    port, file = free_port(), tmp_path / "load.yaml"
     file.write_text("usageThresholds: {cpu: 70}\nnodeMetricExpirationSeconds: 36000\n")
     with ApiServer(seed=1) as server:
         server.objects.load(cyaml.safe_load(CRD.read_text()), cyaml.safe_load(crds.read_text()), *nodes, *measured)
