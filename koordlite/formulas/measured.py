@@ -1,4 +1,4 @@
-"""What samples and limits amount to: percentiles, throttling, the CPU best-effort work may use.
+"""Quantities from samples and limits: percentiles, throttling, the CPU best-effort work may use.
 
 Worked examples: docs/formulas.md, "Usage". Source: Koordinator `metriccache` aggregation and the throttled collector.
 """

@@ -1,4 +1,4 @@
-"""How much memory of a pod is kept from reclaim, where its reclaim begins, and what its classes above it need."""
+"""Memory of a pod that is kept from reclaim, the amount where reclaim begins, and the needs of the levels above."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def throttling(qos: MemoryQOS, *, request: int, limit: int, allocatable: int, pa
 
 
 def kept(field: CgroupField, value: int, *, page: int = PAGE) -> int:
-    """What the kernel keeps of a value: amounts of memory in whole pages, the rest as it is written.
+    """Value as the kernel keeps it: amounts of memory in whole pages, the rest as it is written.
 
     Otherwise what stands there would never be what was asked for. Source: Linux `page_counter_memparse`.
 
@@ -53,7 +53,7 @@ def kept(field: CgroupField, value: int, *, page: int = PAGE) -> int:
 
 
 def fixed(qos: MemoryQOS) -> Values:
-    """What is copied from the settings, in the order Koordinator writes it."""
+    """Values copied from the settings, in the order Koordinator writes it."""
     return {
         "memory.wmark_ratio": qos.wmark_ratio,
         "memory.wmark_scale_factor": qos.wmark_scale_permill,
@@ -63,7 +63,7 @@ def fixed(qos: MemoryQOS) -> Values:
 
 
 def of_class(qos: MemoryQOS) -> Values:
-    """What a QoS level has of its own: its place before the OOM killer."""
+    """Values of a QoS level itself: its place before the OOM killer."""
     return {
         "memory.priority": qos.priority,
         "memory.use_priority_oom": qos.priority_enable,

@@ -1,4 +1,4 @@
-"""What settings of the whole kernel come to on this node, and whether the kernel can be given them."""
+"""Settings of the whole kernel on this node, and whether the kernel can be given them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def features(text: str) -> dict[str, bool]:
 
 
 def feature_word(name: str, on: bool) -> str:
-    """How a feature is switched: the word to write.
+    """Word to write that switches a feature.
 
     >>> feature_word("NEXT_BUDDY", False)
     'NO_NEXT_BUDDY'

@@ -1,4 +1,4 @@
-"""Which container of a pod a process belongs to, before the pod's status says so.
+"""Container of a pod to which a process belongs, before the pod's status says so.
 
 kubelet binds a file `…/pods/UID/containers/NAME/…` over the termination log of every container, whatever the runtime.
 The sandbox of a pod has none. Source: kubelet 1.35, `makeMounts` in kuberuntime_container.go.

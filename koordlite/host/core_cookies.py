@@ -40,7 +40,7 @@ class Cookies:
         self._written: set[str] = set()
 
     def missing(self) -> str:
-        """As the function `missing`."""
+        """Same as the function `missing`."""
         return missing(self._kernel)
 
     def helper(self) -> contextlib.AbstractContextManager[CookieHelper]:

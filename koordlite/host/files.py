@@ -132,7 +132,7 @@ class RealFiles(LocalFiles):
 
 
 def _descriptors(wanted: int) -> int:
-    """How many this process may have, after asking for `wanted`: up to the hard limit anyone may."""
+    """Number of files this process may have open, after asking for `wanted`: up to the hard limit anyone may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted

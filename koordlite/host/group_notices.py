@@ -21,7 +21,7 @@ MOST_WATCHES = 2048
 
 
 class Notices(msgspec.Struct, frozen=True):
-    """What was reported since the last time."""
+    """Groups reported since the last call."""
 
     groups: frozenset[str] = frozenset()
     """Groups that were made."""
@@ -72,7 +72,7 @@ class GroupNotices:
         return bool(self._epoll.poll(max(0.0, seconds), 1))
 
     def take(self) -> Notices:
-        """What was reported, without waiting."""
+        """Groups that were reported, without waiting."""
         made, lost, watched = set[str](), False, frozenset(self._watches)
         for watch, mask, name in self._inotify.events():
             parent = self._groups.get(watch)

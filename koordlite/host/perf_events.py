@@ -74,7 +74,7 @@ class CgroupCounters:
             self._opened = opened.pop_all()
 
     def read(self) -> list[Reading]:
-        """What was counted so far, CPU by CPU."""
+        """Counts so far, CPU by CPU."""
         form = struct.Struct(f"={3 + self._events}Q")
         return [_reading(form.unpack(os.read(fd, form.size))) for fd in self._leaders]
 

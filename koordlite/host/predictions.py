@@ -1,4 +1,4 @@
-"""What is known of the use of pods and of the node, kept in the state folder so that a restart does not lose it."""
+"""Histograms of the use of pods and of the node, kept in the state folder so that a restart does not lose it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = "predictions.json"
 
 
 def read(folder: Path) -> bytes | None:
-    """What was kept; None when nothing was. InputError when the file cannot be read."""
+    """Contents of the file; None when there are none. InputError when the file cannot be read."""
     try:
         return state_folder.read(folder / NAME)
     except FileNotFoundError:
@@ -26,5 +26,5 @@ def write(folder: Path, content: bytes) -> None:
 
 
 def problem(folder: Path, why: str) -> Problem:
-    """What is wrong with the file."""
+    """Problem with the file."""
     return Problem(str(folder / NAME), "file", "", why, "remove it; what pods need is learnt again, which takes a day")

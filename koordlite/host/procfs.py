@@ -1,4 +1,4 @@
-"""What /proc says about this machine: CPU time, memory, mounts, threads."""
+"""Facts from /proc about this machine: CPU time, memory, mounts, threads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Processor(msgspec.Struct, frozen=True):
-    """What the CPU calls itself; empty where /proc/cpuinfo has no such line (ARM)."""
+    """Name of the CPU model; empty where /proc/cpuinfo has no such line (ARM)."""
 
     model: str
     vendor: str
@@ -115,7 +115,7 @@ def memory(files: Files) -> MemInfo:
 
 
 def mounts(files: Files) -> tuple[Mount, ...]:
-    """What is mounted, as this process sees it; empty where /proc has no mounts file, as in a recording."""
+    """Mounts, as this process sees them; empty where /proc has no mounts file, as in a recording."""
     for path in ("/proc/self/mounts", "/proc/mounts"):
         try:
             raw = files.read(path)

@@ -17,7 +17,7 @@ _LINE = re.compile(
 
 
 def parse(raw: bytes) -> Pressure:
-    """What a pressure file says; ValueError when a line is none of its two, or `some` is missing."""
+    """Contents of a pressure file; ValueError when a line is none of its two, or `some` is missing."""
     stalls = dict(map(_stall, raw.strip().splitlines()))
     if b"some" not in stalls:
         raise ValueError(f"no line some in {raw[:80]!r}")

@@ -22,7 +22,7 @@ _MOST_LINKS = 40
 
 
 class _Item(msgspec.Struct, frozen=True):
-    """What a recording says about one path; exactly one of the fields after `mode` is set."""
+    """A recording of one path; exactly one of the fields after `mode` is set."""
 
     mode: str = "0o444"
     content: str | None = None

@@ -83,7 +83,7 @@ def _package(files: Files, cpu: int) -> int:
 
 
 def _core_key(files: Files, cpu: int) -> Hashable:
-    """What all threads of one core share. core_id alone repeats in every socket, die or ARM cluster."""
+    """Identity that all threads of one core share. core_id alone repeats in every socket, die or ARM cluster."""
     folder = f"{_CPUS}/cpu{cpu}/topology"
     siblings = _text(files, f"{folder}/thread_siblings_list")
     if siblings:

@@ -35,7 +35,7 @@ def established(table: bytes) -> Iterator[Socket]:
 
 
 def in_use(sockstat: bytes) -> int:
-    """How many TCP sockets a namespace has at most, from its `sockstat` or `sockstat6`: what its tables will cost.
+    """Upper bound of a namespace's TCP sockets, from its `sockstat` or `sockstat6`: what its tables will cost.
 
     ValueError when the text does not say.
     """

@@ -1,1 +1,1 @@
-"""What both programs share: immutable values that parse and print themselves. No I/O, no clock, no logging."""
+"""Common values of both programs: immutable values that parse and print themselves. No I/O, no clock, no logging."""

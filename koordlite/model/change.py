@@ -1,4 +1,4 @@
-"""What every change is: one value for one place. The kinds of changes are in `koordlite.changes`."""
+"""A change: one value for one place. The kinds of changes are in `koordlite.changes`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koordlite.model.wire.objects import NodeObject, NRTObject
 
 
 class Standing(enum.Enum):
-    """What a picture shows of a value of ours that nobody else has changed."""
+    """State, in a picture, of a value of ours that nobody else has changed."""
 
     OURS = enum.auto()
     """It is ours, or this picture does not tell."""
@@ -43,7 +43,7 @@ class Change:
 
     @property
     def value(self) -> object:
-        """What is to stand there; None where that is no single value."""
+        """Target value; None where that is no single value."""
         return None
 
     def describe(self) -> str:
@@ -52,7 +52,7 @@ class Change:
 
     @property
     def place(self) -> Place:
-        """What is changed, for messages and for finding two writers of one file."""
+        """Place that is changed, for messages and for finding two writers of one file."""
         raise NotImplementedError
 
     @classmethod
@@ -61,7 +61,7 @@ class Change:
         return snapshot
 
     def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:
-        """What became of this value, which we wrote last, by the picture."""
+        """State of this value, which we wrote last, by the picture."""
         return Standing.OURS
 
     @property
@@ -99,21 +99,21 @@ class NodeChange(ClusterChange):
 
     @property
     def amounts(self) -> Mapping[str, int | None]:
-        """What is to be in capacity and allocatable, by resource; None removes it."""
+        """Target amounts in capacity and allocatable, by resource; None removes it."""
         return {}
 
     @property
     def annotations(self) -> Mapping[str, str | None]:
-        """What is to be in the annotations, by key; None removes it."""
+        """Target texts of the annotations, by key; None removes it."""
         return {}
 
     @property
     def value(self) -> int | str | None:
-        """What is to stand there; None removes it."""
+        """Target value; None removes it."""
         raise NotImplementedError
 
     def held(self, snapshot: Snapshot) -> int | str | None:
-        """What the Node in the picture holds there."""
+        """Present value on the Node in the picture."""
         raise NotImplementedError
 
     def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:

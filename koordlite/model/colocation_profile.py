@@ -24,7 +24,7 @@ _DO = "correct the profile; no pod is judged by it until then"
 
 
 class _Strict(msgspec.Struct, rename="camel", frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a profile may say; a field that nobody knows is a mistake."""
+    """Contents of a profile; a field that nobody knows is a mistake."""
 
 
 class _Requirement(_Strict, frozen=True):

@@ -40,7 +40,7 @@ class Lacking(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a strategy answers for one subject it owns. It always answers: silence is not an answer."""
+    """Answer of a strategy for one subject it owns. It always answers: silence is not an answer."""
 
     subject: str
     """`node`, `besteffort`, `pod/ns/name`, `resctrl/BE`."""

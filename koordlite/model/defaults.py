@@ -1,4 +1,4 @@
-"""Where an agent is found by default; a module of its own, so that a command that asks it imports little else."""
+"""Default addresses of an agent; a module of its own, so that a command that asks it imports little else."""
 
 PORT = 9316
 STATE_DIR = "/run/koordlite"

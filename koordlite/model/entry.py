@@ -1,4 +1,4 @@
-"""What every entry of the undo journal is: what stood in one place before us. A kind of change has its own form of it,
+"""An entry of the undo journal: what stood in one place before us. A kind of change has its own form of it,
 in its module in `koordlite.changes`; kinds that write files of the kernel share `host.journal.file.FileEntry`."""
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from koordlite.model.place import Place
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What stood in one place before our first write. The tag of a class is its name in the file, for ever."""
+    """Value in one place before our first write. The tag of a class is its name in the file, for ever."""
 
     dies_with_boot: ClassVar[bool] = True
     """Whether it means nothing after the machine was started again."""
 
     @property
     def strategy(self) -> str:
-        """Who wrote first; empty where that is not known."""
+        """Strategy that wrote first; empty where that is not known."""
         return ""
 
     @property
@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         raise NotImplementedError
 
     def describe(self) -> str:
-        """What comes back, in one line."""
+        """Value that comes back, in one line."""
         raise NotImplementedError
 
     def undoing(self) -> Change:

@@ -1,4 +1,4 @@
-"""What can be wrong, as values and as exceptions.
+"""Mistakes, as values and as exceptions.
 
     KoordliteError
     ├── InputError         outside input that cannot be accepted: carries Problems

@@ -1,4 +1,4 @@
-"""What the kernel calls the files in which the fields of changes lie: v1's name first, then v2's."""
+"""The kernel's names of the files in which the fields of changes lie: v1's name first, then v2's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strategies keep from one round to the next."""
+"""Memory of strategies from one round to the next."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import msgspec
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What a strategy keeps; each that keeps something has a kind of its own. Everything in it has a default: what the
+    """Memory of one strategy; each that keeps something has a kind of its own. Everything in it has a default: what the
     strategy knows at first."""

@@ -1,4 +1,4 @@
-"""What the agent publishes on the node's NodeResourceTopology, as values with their JSON: `encode_*` and `decode_*`.
+"""Publications of the agent on the node's NodeResourceTopology, as values with their JSON: `encode_*` and `decode_*`.
 
 Keys are in `keys`. Shapes and field order are Koordinator's ("NodeResourceTopology report by koordlet"); `Placement` is
 ours, because no other program publishes where containers really run. JSON is compact and escaped as Go prints it. Every

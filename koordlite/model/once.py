@@ -1,4 +1,4 @@
-"""What follows from a value that never changes, worked out when it is first asked for."""
+"""Properties of a value that never changes, worked out when it is first asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Once:
     """Keeps what was worked out of an object; a copy of the object that differs begins without it."""
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, worked out once for this object. It must follow from the object alone: not from the time,
+        """Result of `make`, worked out once for this object. It must follow from the object alone: not from the time,
         or from what becomes of other objects."""
         known: dict[Hashable, Any] = self.__dict__.setdefault("_known", {})
         if key not in known:

@@ -71,7 +71,7 @@ class Place:
 
     @property
     def metric(self) -> str:
-        """How writes here are counted: one of a closed set of words."""
+        """Kind under which writes here are counted: one of a closed set of words."""
         metric, words = self.kind.metric, self.kind.metrics
         word = metric(self.parts) if metric else next(iter(words))
         return word if word in words else OTHER

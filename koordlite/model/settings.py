@@ -1,4 +1,4 @@
-"""What every strategy's configuration section has in common."""
+"""Common part of every strategy's configuration section."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def duration_text(default: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionSettings(StrategySettings):
-    """What the strategies that evict pods have in common."""
+    """Common part of the strategies that evict pods."""
 
     max_evictions_per_round: int = bounded(5, ge=1, le=1000)
     """At most so many pods are evicted in one round; the rest waits for the next one, when use has been measured again.

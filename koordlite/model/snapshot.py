@@ -167,6 +167,6 @@ def gives_way(snapshot: Snapshot, pod: Pod) -> bool:
 
 
 def recalled(snapshot: Snapshot, strategy: str, kind: type[M]) -> M:
-    """What the strategy wanted to find (`Decision.remember`); at first an empty memory of this kind."""
+    """Memory that the strategy left (`Decision.remember`); at first an empty memory of this kind."""
     memory = snapshot.remembered.get(strategy)
     return memory if isinstance(memory, kind) else kind()

@@ -36,7 +36,7 @@ class ForeignWrite(msgspec.Struct, frozen=True):
 
 
 class FileTrouble(msgspec.Struct, frozen=True):
-    """What stands between us and one place, counted since the start of this run."""
+    """Obstacles at one place, counted since the start of this run."""
 
     place: Place
     refused: int
@@ -50,7 +50,7 @@ class FileTrouble(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What the loop has survived in this run."""
+    """Faults that the loop has survived in this run."""
 
     total: int = 0
     in_a_row: int = 0
@@ -98,7 +98,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def combined_pause(*asked: Pause | None) -> Pause | None:
-    """What holds when several were asked for: the one that ends last, and a release where any of them says so."""
+    """Merge several pauses: the one that ends last, and a release where any of them says so."""
     found = [pause for pause in asked if pause is not None]
     if not found:
         return None
@@ -112,7 +112,7 @@ ReactionSetting = Literal["off", "automatic", "required"]
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """How the agent learns of groups that are made between two ticks, and how often it did."""
+    """Notices of groups that are made between two ticks: their source, and how many there were."""
 
     watched: int = 0
     """Groups below which new ones are reported."""
@@ -125,7 +125,7 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 class Reaction(msgspec.Struct, frozen=True):
-    """What wakes the agent besides the tick, what that costs, and how often it happened in this run."""
+    """Wake-ups besides the tick: their source, their cost, and how often it happened in this run."""
 
     way: ReactionWay = "tick"
     why: str = ""
@@ -181,7 +181,7 @@ NRISetting = Literal["off", "auto", "required"]
 
 
 class NRIState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent answers a runtime that asks before it creates a container."""
+    """Answers of the agent to a runtime that asks before it creates a container."""
 
     setting: NRISetting = "off"
     runtime: str = ""

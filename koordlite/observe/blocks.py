@@ -22,7 +22,7 @@ _NOTHING = Blocks()
 def read(
     host: Host, slo: SLO, pods: Iterable[Pod], places: Mapping[str, PodGroups], *, reads: Collection[str]
 ) -> Blocks:
-    """What there is, for the groups that the configuration and the pods' annotations name."""
+    """Disks and limits, for the groups that the configuration and the pods' annotations name."""
     if BLOCKS not in reads:
         return _NOTHING
     groups = {uid: place.group for uid, place in places.items()}

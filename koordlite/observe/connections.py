@@ -43,7 +43,7 @@ NO_PROCESS = "none of its processes could be asked for its connections"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """How the strategy is configured."""
+    """Configuration of the strategy."""
 
     enforced: bool
     sample_seconds: float
@@ -51,7 +51,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """How a count is done."""
+    """Plan of a count."""
 
     files: Files
     begin: Callable[[Callable[[], None]], object]
@@ -85,7 +85,7 @@ class ConnectionReader:
         self._last = AffinityState(enforced=bool(wanted and wanted.enforced))
 
     def read(self, now: float, view: ClusterView, places: Mapping[str, PodGroups]) -> AffinityState:
-        """What is known of the pods; begins a count when it is time. Never waits for one."""
+        """State of the pods; begins a count when it is time. Never waits for one."""
         if self._wanted is None:
             return self._last
         self._follow(view)
@@ -106,7 +106,7 @@ class ConnectionReader:
         return self._last
 
     def _follow(self, view: ClusterView) -> None:
-        """What Oenuma and Whitelist say. While it is not known whether there is a Whitelist, no pod may be moved."""
+        """Contents of Oenuma and Whitelist. While it is not known whether there is a Whitelist, no pod may be moved."""
         inputs = view.oenuma, view.node, view.whitelist, view.whitelist_known
         named, allowed = self._unchanged.of("declared", inputs, lambda: _declared(view))
         if (self._last.numa_nodes, self._last.whitelist) != (named, allowed):
@@ -133,7 +133,7 @@ class ConnectionReader:
             self._counting = False
 
     def _processes(self, place: PodGroups) -> tuple[int, ...]:
-        """Of the sandbox first, whose process stays as long as the pod does."""
+        """Processes, of the sandbox first, whose process stays as long as the pod does."""
         found: list[int] = []
         for group in (*place.sandboxes, *place.containers.values()):
             try:
@@ -182,7 +182,7 @@ def _counted(asked: Mapping[str, Sequence[int]], shared: frozenset[str], work: W
 
 
 def _first(files: Files, pids: Iterable[int], most: int) -> tuple[Socket, ...] | None:
-    """What the first process shows that is still there; None when none of them is."""
+    """Sockets of the first process that is still there; None when none of them is."""
     for pid in pids:
         try:
             return _tables(files, pid, most)

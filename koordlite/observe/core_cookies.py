@@ -27,7 +27,7 @@ class CoreCookieReader:
         self._wanted = False
 
     def read(self, now: float, places: Iterable[PodGroups], *, wanted: bool) -> CoreSched:
-        """Of all containers, pause containers as well; nothing while nobody wants it."""
+        """Cookies of all containers, pause containers as well; nothing while nobody wants it."""
         self._wanted = wanted
         if not wanted:
             self._groups.clear()

@@ -29,7 +29,7 @@ class Counters(Protocol):
     """`host.perf_events.CgroupCounters`."""
 
     def read(self) -> list[Reading]:
-        """What was counted so far, CPU by CPU."""
+        """Counts so far, CPU by CPU."""
 
     def close(self) -> None:
         """Stop counting."""
@@ -129,7 +129,7 @@ def sums(readings: Iterable[Reading]) -> HardwareCounts | None:
 
 
 def wanted(settings: MetricsSettings, host: Host) -> CPIReader | None:
-    """Who counts, if it is wanted."""
+    """The counter, if it is wanted."""
     if not settings.container_cpi:
         return None
 

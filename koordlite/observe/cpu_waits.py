@@ -1,4 +1,4 @@
-"""How long services wait for a CPU: the run delay of a bounded number of their threads, in turns.
+"""Waits of services for a CPU: the run delay of a bounded number of their threads, in turns.
 
 The kernel counts for each thread how long it ran and how long it was ready and did not run (`/proc/TID/schedstat`),
 whatever kernel.sched_schedstats is. A kernel that does not count may have pressure by group on v2, which says when a
@@ -48,7 +48,7 @@ class _Point(msgspec.Struct, frozen=True):
 
 
 class _Pod(msgspec.Struct):
-    """What is kept of a pod."""
+    """State of a pod."""
 
     threads: tuple[int, ...] = ()
     listed_at: float | None = None
@@ -123,7 +123,7 @@ class CPUWaitReader:
         return len(counters)
 
     def _counters(self, threads: Iterable[int]) -> Counters:
-        """Of the threads that are still there; empty where the kernel does not count."""
+        """Counters of the threads that are still there; empty where the kernel does not count."""
         counters = {tid: times for tid in threads if (times := procfs.run_delay(self._files, tid))}
         return counters if any(ran or waited for ran, waited in counters.values()) else {}
 
@@ -135,7 +135,7 @@ class CPUWaitReader:
         return {_OF_GROUP: (self._cgroups.cpu_usage_ns(group), waited_us * 1000)}
 
     def _throttled(self, place: PodGroups, limits: Mapping[str, Cgroup]) -> int:
-        """How often quotas of the pod have stopped it so far."""
+        """Number of times that quotas of the pod have stopped it so far."""
         limited = (g for g in place.all if g in limits and (limits[g].quota_us or -1) > 0)
         return sum(self._cgroups.throttling(group).throttled for group in limited)
 

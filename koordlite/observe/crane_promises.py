@@ -32,7 +32,7 @@ _SYSTEM = "pods of class SYSTEM have CPUs of their own"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """How the strategy is configured; `placed_by_others` as in `CraneState`."""
+    """Configuration of the strategy; `placed_by_others` as in `CraneState`."""
 
     enforced: bool
     default_policy: str
@@ -42,7 +42,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What else is known of the node."""
+    """Other facts about the node."""
 
     complete: bool
     """All pods are known. Until then none counts as gone, and nothing is given."""
@@ -90,7 +90,7 @@ class CranePromises:
         return self._unchanged.of("held", (pods, known), lambda: _fixed(promises.kept(known, self._claims(pods))))
 
     def look(self, pods: tuple[Pod, ...], created: Callable[[], Mapping[str, str]], around: Around) -> CraneState:
-        """What holds now. `created` are the pods' times (RFC 3339) by uid: the older goes first.
+        """Promises that hold now. `created` are the pods' times (RFC 3339) by uid: the older goes first.
 
         Reserved CPUs, and those that others have alone, hold whether the strategy is off or not.
         """
@@ -139,7 +139,7 @@ class CranePromises:
         )
 
     def _left(self) -> Mapping[str, Mapping[str, CPUSet]]:
-        """What crane-agent gave to containers, by pod uid; nothing where it left nothing that can be read."""
+        """CPUs that crane-agent gave to containers, by pod uid; nothing where it left nothing that can be read."""
         if self._host is None or self._wanted is None:
             return {}
         try:
@@ -171,7 +171,8 @@ class CranePromises:
         return after
 
     def _claims(self, pods: Sequence[Pod], created: Mapping[str, str] | None = None) -> list[Claim]:
-        """Of pods with a topology result and containers that ask for whole CPUs, in the order the pods were made."""
+        """Candidates: pods with a topology result and containers that ask for whole CPUs, in the order the pods were
+        made."""
         assert self._wanted is not None
         times = created or {}
         ordered = sorted(pods, key=lambda pod: (times.get(pod.uid, ""), pod.uid))

@@ -1,4 +1,4 @@
-"""Where values of ours stand: there is looked also when nothing names or asks for them any more."""
+"""Places that hold values of ours: these are read also when nothing names or asks for them any more."""
 
 from __future__ import annotations
 

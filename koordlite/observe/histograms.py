@@ -47,7 +47,7 @@ class Histogram:
         self._weights[max(bucket - self._low, 0)] += 2.0 ** max(exponent, -_MOST_EXPONENT)
 
     def percentile(self, part: float, *, buckets: Buckets) -> float:
-        """What `part` (0 to 1) of the weight does not exceed."""
+        """Value that `part` (0 to 1) of the weight does not exceed."""
         return buckets.percentile(self._weights, self._low, part)
 
     def _decay(self, halves: int, half_life: float) -> None:
@@ -83,7 +83,7 @@ class Histogram:
 
     @classmethod
     def of(cls, kept: Kept, buckets: Buckets) -> Histogram:
-        """What was kept; ValueError for what no histogram can be."""
+        """Histogram as it was kept; ValueError for what no histogram can be."""
         weights = array.array("f")
         weights.frombytes(kept.weights)
         if _BIG_ENDIAN:

@@ -82,7 +82,7 @@ class History:
         return Use(window.cpu // count, window.memory // count) if count else None
 
     def percentile(self, length: float, part: float) -> Use | None:
-        """What `part` (0 to 1) of a window's samples do not exceed, CPU and memory each by itself; None without."""
+        """Use that `part` (0 to 1) of a window's samples do not exceed, CPU and memory each by itself; None without."""
         first = self._windows[length].first
         if first == len(self._times):
             return None
@@ -111,7 +111,7 @@ class History:
         return len(self._times)
 
     def samples(self, length: float) -> int:
-        """How many samples a window holds."""
+        """Number of samples in a window."""
         return len(self._times) - self._windows[length].first
 
     def _move_out(self, gone: int) -> None:

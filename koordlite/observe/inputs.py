@@ -149,7 +149,7 @@ class Inputs:
         )
 
     def _shared_pool(self, pods: tuple[Pod, ...], kubelet: Kubelet, topology: Topology) -> assignments.SharedPool:
-        """What latency-sensitive pods share, before any promise by Koordinator's annotation."""
+        """CPUs that latency-sensitive pods share, before any promise by Koordinator's annotation."""
         system = self._system_qos
         alone = pools.kept_by_kubelet(kubelet.pod_cpus, pods)
         elsewhere = {held.uid for held in alone}
@@ -182,7 +182,8 @@ class Inputs:
     def _look_at_crane(
         self, view: ClusterView, pods: tuple[Pod, ...], kubelet: Kubelet, topology: Topology, reserved: CPUSet
     ) -> CraneState:
-        """What others have alone is not promised: CPUs of Koordinator's pods, of kubelet's, and of SYSTEM pods."""
+        """CPUs that are not promised, as others have them alone: those of Koordinator's pods, of kubelet's, and of
+        SYSTEM pods."""
         pinned = [cpus for _, cpus in pools.pinned(pods)]
         given = topology, kubelet.listed_reserved_cpus, kubelet.reserved
         by_kubelet = self._unchanged.of("reserved by kubelet", given, lambda: _kept(kubelet, topology))

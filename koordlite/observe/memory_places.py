@@ -1,4 +1,4 @@
-"""Where containers with a promise may take memory from, and where they have it: in turns, since the kernel adds it up
+"""Memory of containers with a promise, allowed and actual NUMA nodes: in turns, since the kernel adds it up
 for long."""
 
 from __future__ import annotations

@@ -76,12 +76,12 @@ class NewGroups:
 
     @property
     def fileno(self) -> int | None:
-        """What can be read when a group was made; None without notices."""
+        """Descriptor that can be read when a group was made; None without notices."""
         return self._notices.fileno() if self._notices else None
 
     @property
     def state(self) -> Beginning:
-        """What reports state."""
+        """State for reports."""
         notices = self._notices
         return Beginning(
             watched=len(notices) if notices else 0,
@@ -128,7 +128,7 @@ class NewGroups:
 
     @property
     def due(self) -> float:
-        """When there is something to look at, by the clock; infinite when there is nothing."""
+        """Time when there is something to look at, by the clock; infinite when there is nothing."""
         looks = (times[0] for times in self._looks.values())
         first = min((*looks, *(start.due for start in self._starts.values())), default=math.inf)
         return max(first, self._rests_until)

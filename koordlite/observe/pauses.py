@@ -1,4 +1,4 @@
-"""Whether the agent is paused: the file of `koordlite pause` and the Node's annotation, and when they end."""
+"""Pauses of the agent: the file of `koordlite pause` and the Node's annotation, and when they end."""
 
 from __future__ import annotations
 

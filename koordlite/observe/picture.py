@@ -207,7 +207,7 @@ class Observer:
         return {}
 
     def service_counters(self, snapshot: Snapshot) -> Counters:
-        """How long threads of services ran and waited so far: those of the pods that use most CPU in `snapshot`."""
+        """Run and wait times of services' threads so far: those of the pods that use most CPU in `snapshot`."""
         return self._cpu_waits.counters(sorted(snapshot.usage.pods, key=lambda uid: -snapshot.usage.pods[uid].cpu))
 
     def _host_groups(self, settings: slo.SLO) -> dict[str, str]:
@@ -265,7 +265,7 @@ class Observer:
         return dataclasses.replace(snapshot, hardware_counts=counts, problems=(*snapshot.problems, *self._cpi.problems))
 
     def _with_node_metric(self, snapshot: Snapshot) -> Snapshot:
-        """What a NodeMetric tells besides; use by NUMA node is a metric as well."""
+        """Add what a NodeMetric tells besides; use by NUMA node is a metric as well."""
         if self._node_metric:
             policy = slo.collect_policy(snapshot.slo.colocation)
             found = self._node_windows.read(snapshot.time, snapshot.usage, policy.durations_ns)
@@ -279,7 +279,7 @@ class Observer:
         return dataclasses.replace(snapshot, numa_use=used)
 
     def _with_memory_held(self, snapshot: Snapshot, wanted: wants.Wants) -> Snapshot:
-        """Of the few groups whose memory limit is about to fall: to ask for them again costs nothing while pods and
+        """Memory of the few groups whose limit is about to fall: to ask for them again costs nothing while pods and
         groups stay the same."""
         inputs = (wanted, snapshot.pods, snapshot.places, snapshot.cgroups)
         groups = self._unchanged.of("memory asked for", inputs, lambda: wants.memory_held(snapshot, wanted))
@@ -397,7 +397,7 @@ class Observer:
         )
 
     def _other_writer(self, topology: objects.NRTObject | None) -> OtherWriter | None:
-        """Who wrote the zones since this run has begun to look."""
+        """Writers of the zones since this run has begun to look."""
         if not isinstance(topology, objects.WrittenNRTObject):
             return None
         found = other_writer.last(topology.metadata.managed_fields or ())
@@ -435,7 +435,7 @@ def _attributes(topology: objects.NRTObject | None) -> dict[str, str]:
 
 
 def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
-    """Where the pods live to which CPUs or NUMA nodes were promised."""
+    """Groups of the pods to which CPUs or NUMA nodes were promised."""
     promised = with_promise(known.pods, known.kubelet)
     return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
 

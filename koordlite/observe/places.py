@@ -1,4 +1,4 @@
-"""Which cgroup belongs to which pod and container, and what the groups hold at present.
+"""Cgroups of pods and containers, and their present values.
 
 Listing every folder and reading every limit of a full node each second would be most of the agent's cost. Kubelet's own
 groups are looked at each tick, the others when they are fresh, when we wrote to them, when a pod names a container that
@@ -90,7 +90,7 @@ class Places:
         return self._found
 
     def _placed(self, pod: Pod, again: Set[str]) -> tuple[Pod, _Children, PodGroups] | None:
-        """What is known of a pod stands unless its group is among those that were looked at `again`."""
+        """Keep what is known of a pod, unless its group is among those that were looked at `again`."""
         known = self._known.get(pod.uid)
         if known and known[0] is pod and known[2].group not in again:
             return known
@@ -125,7 +125,8 @@ class Places:
         return states
 
     def _ask_for(self, fields: Set[str], fields_of: Mapping[str, Set[str]]) -> None:
-        """What is read of each group. Kubelet's own groups show all there is: whether the kernel has a file at all."""
+        """Fields to read of each group. Kubelet's own groups show all there is: whether the kernel has a file at
+        all."""
         supported = self._cgroups.supported(sorted(frozenset(fields).union(*fields_of.values())))
         if supported == self._supported and fields_of is self._fields_of and fields == self._common:
             return

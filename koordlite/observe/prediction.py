@@ -36,7 +36,7 @@ _PROD, _SYSTEM = "node:prod", "node:system"
 
 
 class Learning(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast samples lose weight, and from when on a prediction counts; seconds."""
+    """Half-lives of samples, and the time from which on a prediction counts; seconds."""
 
     cpu_half_life: float
     memory_half_life: float
@@ -73,7 +73,7 @@ class _Model:
         self.predict()
 
     def predict(self) -> None:
-        """What the histograms say."""
+        """Prediction of the histograms."""
         cores = self.cpu.percentile(CPU_PART, buckets=histogram.CPU)
         self.peak = Use(int(cores * 1000), int(self.memory.percentile(MEMORY_PART, buckets=histogram.MEMORY)))
 
@@ -209,7 +209,7 @@ def _kept(model: _Model) -> _KeptModel:
 
 
 def wanted(settings: Mapping[str, StrategySettings], folder: Path | None) -> Predictor | None:
-    """What learns, as `midAllocatable` is configured; None where nothing is predicted."""
+    """The learner, as `midAllocatable` is configured; None where nothing is predicted."""
     section = settings["midAllocatable"]
     if not isinstance(section, mid_allocatable.Config) or section.mode == "off" or not section.predict:
         return None

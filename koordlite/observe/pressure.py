@@ -1,4 +1,4 @@
-"""How long the node and its groups wait for CPU, memory, input and output: each tick, pods in turns.
+"""Waits of the node and its groups for CPU, memory, input and output: each tick, pods in turns.
 
 A kernel without pressure stall information, or one that has it only for the machine, is normal: what is not there is
 missing in the picture. It is looked for each time, since a remount or a later kernel module may bring it.
@@ -53,7 +53,8 @@ class PressureReader:
 
 
 def _read(read: Callable[[str], bytes]) -> Pressures:
-    """What can be read. A kernel that was booted with psi=0 refuses with EOPNOTSUPP, one without it with ENOENT."""
+    """Pressure files that can be read. A kernel that was booted with psi=0 refuses with EOPNOTSUPP, one without it with
+    ENOENT."""
     found: dict[str, Pressure] = {}
     for resource in RESOURCES:
         try:

@@ -39,7 +39,7 @@ class Subjects(msgspec.Struct, frozen=True):
 
     @property
     def requests(self) -> tuple[object, ...]:
-        """What decides which group a thread belongs to: when it changes, all threads are read."""
+        """Inputs that decide which group a thread belongs to: when it changes, all threads are read."""
         asking = (pod for pod in self.pods if keys.POD_RESCTRL in pod.annotations)
         notes = tuple((pod.uid, pod.active, pod.annotations[keys.POD_RESCTRL]) for pod in asking)
         return (tuple((qos, each.enable) for qos, each in self.slo.resctrl.items()), notes)

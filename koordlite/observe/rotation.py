@@ -64,7 +64,7 @@ class Rotation(Generic[T]):
             self._kept = {name: value for name, value in self._kept.items() if name in self._asked}
 
     def all(self, names: Iterable[str]) -> dict[str, T]:
-        """What is there of `names`, in their order."""
+        """Readings of `names` that exist, in their order."""
         wanted = dict.fromkeys(names)
         self._asked.update(wanted)
         due, kept = self._due, self._kept

@@ -25,7 +25,7 @@ AT_LEAST_MEMORY = 48
 
 
 class Subjects(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure in one tick."""
+    """Subjects to measure in one tick."""
 
     pods: Mapping[str, str]
     """Group by uid."""
@@ -111,7 +111,7 @@ class Sampler:
         return {length: self._windows.mean(length) for length in self._spans.windows if self._windows.has(length)}
 
     def percentiles(self) -> dict[tuple[int, int], Usage]:
-        """What was asked for, by seconds and percent; a window without a sample of anything is missing."""
+        """Percentiles that were asked for, by seconds and percent; a window without a sample of anything is missing."""
         asked = (each for each in self._spans.percentiles if self._windows.has(each[0]))
         return {(seconds, percent): self._windows.percentile(seconds, percent) for seconds, percent in asked}
 
@@ -186,6 +186,6 @@ class Sampler:
 
 
 def _amounts(subjects: Subjects) -> dict[str, dict[str, Use]]:
-    """What best-effort pods request and may use is no measurement, but averaged like one."""
+    """Average what best-effort pods request and may use, which is no measurement but averaged like one."""
     amounts = {REQUEST: subjects.best_effort_request, LIMIT: subjects.best_effort_limit}
     return {kind: {ONE: Use(milli, 0)} for kind, milli in amounts.items() if milli is not None}

@@ -1,4 +1,4 @@
-"""What the strategies that are on want to see besides the usual, for the settings and pods of the moment."""
+"""Values that the strategies that are on want to see besides the usual, for the settings and pods of the moment."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ Asked = Callable[[SLO, Pods], Wants]
 
 
 def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, StrategySettings]) -> float:
-    """How often resctrl's counters are looked at: as often as any of these strategies wants; 0 is never."""
+    """Seconds between two looks at resctrl's counters: as often as any of these strategies wants; 0 is never."""
     asked = (strategy.monitor_seconds(settings[strategy.name]) for strategy in strategies)
     return min((seconds for seconds in asked if seconds > 0), default=0.0)
 
 
 def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> Wanted | None:
-    """How Crane's promises are kept with these settings; None when their strategy is off. Crane-agent's checkpoint is
+    """Handling of Crane's promises with these settings; None when their strategy is off. Crane-agent's checkpoint is
     in kubelet's folder."""
     config = settings.get(crane_cpu_manager.NAME)
     if not isinstance(config, crane_cpu_manager.Config) or config.mode == "off":
@@ -82,7 +82,7 @@ def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> Want
 
 
 def connections(settings: Mapping[str, StrategySettings]) -> connection_counts.Wanted | None:
-    """How connections between pods are counted with these settings; None when their strategy is off."""
+    """Counting of connections between pods with these settings; None when their strategy is off."""
     config = settings.get(numa_affinity.NAME)
     if not isinstance(config, numa_affinity.Config) or config.mode == "off":
         return None
@@ -104,7 +104,7 @@ def nothing(_slo: SLO, _pods: Pods) -> Wants:
 
 
 def of(strategies: Iterable[Strategy]) -> Asked:
-    """What these strategies want. Settings and pods seldom change, and asking again costs a walk over all annotations:
+    """Wishes of these strategies. Settings and pods seldom change, and asking again costs a walk over all annotations:
     the answer holds as long as both are the same objects."""
     asked, unchanged = tuple(strategies), Unchanged()
     return lambda slo, pods: unchanged.of("wants", (slo, pods), lambda: _all(asked, slo, pods))
@@ -131,7 +131,7 @@ def _joined(each: Iterable[Mapping[str, frozenset[str]]]) -> dict[str, frozenset
 
 
 def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Iterable[Wants]:
-    """What one strategy wants. A pod about which it cannot say adds nothing; the loop goes on."""
+    """Wishes of one strategy. A pod about which it cannot say adds nothing; the loop goes on."""
 
     def of(some: Pods) -> Wants:
         return Wants(

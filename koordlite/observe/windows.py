@@ -42,7 +42,7 @@ class Windows:
         return usage(means, self._samples(length))
 
     def percentile(self, length: int, percent: int) -> Usage:
-        """What `percent` of the samples of each subject do not exceed."""
+        """Values that `percent` of the samples of each subject do not exceed."""
         found = {
             kind: {name: use for name, each in kept.items() if (use := each.percentile(length, percent / 100))}
             for kind, kept in self._kept.items()

@@ -81,7 +81,7 @@ class Watching:
             self.raw[path] = data
 
     def _refused(self, path: str, error: OSError) -> None:
-        """What is not there is left out of a capture, and so is not there again."""
+        """Leave out what is not there, so that it is not there again."""
         if error.errno not in (errno.ENOENT, errno.ENOTDIR) and error.errno is not None:
             self.items.setdefault(path, {"mode": _SEEN, "error": os.strerror(error.errno)})
 

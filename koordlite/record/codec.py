@@ -91,7 +91,7 @@ def _boxed(value: Any) -> Any:
 
 @functools.cache
 def dumper(hint: Any) -> Dump | None:
-    """What makes values of this type ready to be written; None where they are as they stand."""
+    """Function that makes values of this type ready to be written; None where they are as they stand."""
     objects = schema.kinds(hint)
     if len(objects) > 1:
         return _dump_named
@@ -113,7 +113,7 @@ def _dump_named(value: Any) -> Any:
 
 @functools.cache
 def _dumps(cls: type) -> Mapping[str, Dump]:
-    """Those fields of a class in which objects are named."""
+    """Fields of a class in which objects are named."""
     return {name: dump for name, hint in schema.field_types(cls).items() if (dump := dumper(hint)) is not None}
 
 
@@ -139,7 +139,7 @@ def _item(hint: Any) -> Any:
 
 @functools.cache
 def loader(hint: Any) -> Load:
-    """What makes a value of this type from what `decode` gave; see `build_object` for the errors."""
+    """Function that makes a value of this type from what `decode` gave; see `build_object` for the errors."""
     if schema.members(hint) != (hint,):
         return _load_union(hint)
     origin, members = typing.get_origin(hint), typing.get_args(hint)
@@ -224,7 +224,7 @@ def build_object(cls: Any, value: Any) -> Any:
 
 
 def named(cls: type) -> str:
-    """How messages call a class."""
+    """Name of a class in messages."""
     return schema.vocabulary().get(cls, cls.__qualname__)
 
 

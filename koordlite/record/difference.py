@@ -24,7 +24,7 @@ _MARK_BYTES = 16
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """How a field of a moment or of its picture is written and read."""
+    """Writer and reader of a field of a round or of its picture."""
 
     name: str
     hint: Any
@@ -32,7 +32,7 @@ class _Field(msgspec.Struct, frozen=True):
     """Type of the items; None where the value is always written whole."""
 
     def items(self, value: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
-        """What says that the order is the same, and the items; None where the value is written whole."""
+        """Mark that the order is the same, and the items; None where the value is written whole."""
         if self.item is None:
             return None
         if isinstance(value, Mapping):
@@ -71,7 +71,7 @@ class Writer:
         self._before: dict[str, _Written] = {}
 
     def frame(self, moment: RoundRecord) -> bytes:
-        """What a reader needs besides the frames before it."""
+        """Frame that a reader needs besides those before it."""
         found: dict[str, Any] = {}
         for name, field in _fields().items():
             owner = moment.snapshot if name.startswith(_SNAPSHOT) else moment
@@ -111,8 +111,8 @@ def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Writ
 
 
 def _mark(raw: bytes) -> bytes:
-    """What tells `raw` from other bytes, and takes less memory: a full node's are 2 MiB. A cryptographic digest, since
-    tenants choose some of the bytes."""
+    """Fingerprint that tells `raw` from other bytes, and takes less memory: a full node's are 2 MiB. A cryptographic
+    digest, since tenants choose some of the bytes."""
     return raw if len(raw) <= _MARK_BYTES else hashlib.blake2b(raw, digest_size=_MARK_BYTES).digest()
 
 

@@ -64,8 +64,8 @@ class Record:
         return files
 
     def _sound(self, raw: bytes, path: Path) -> Iterator[RoundRecord]:
-        """Of a folder, a file that is no record (a machine lost its power) or of another version is reported and left
-        out: the others can be read."""
+        """Read the files of a folder; one that is no record (a machine lost its power) or of another version is
+        reported and left out: the others can be read."""
         try:
             yield from self._of_file(raw, str(path))
         except RecordError as error:
@@ -117,7 +117,7 @@ def _problem(source: str, piece: _Piece, size: int) -> Problem:
 
 
 def _begins(path: Path) -> float:
-    """When the first moment of a file was, in seconds since the epoch; without one it is later than all."""
+    """Time of the first round of a file, in seconds since the epoch; without one it is later than all."""
     try:
         raw = path.read_bytes()
         first = next(_Piece(raw, segment.check_start(raw, 0, str(path)), str(path)).moments(), None)

@@ -1,4 +1,4 @@
-"""What is recorded of one round: all that its decisions follow from, and the decisions."""
+"""The record of one round: all that its decisions follow from, and the decisions."""
 
 from __future__ import annotations
 

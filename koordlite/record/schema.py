@@ -1,4 +1,4 @@
-"""Which classes may stand in a record, and the fields of each: found by the types of what is recorded, never listed."""
+"""Classes that may stand in a record, and the fields of each: found by the types of what is recorded, never listed."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def contribution(uid: str, tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
 
 
 def larger(first: Amounts, second: Amounts) -> dict[str, int]:
-    """Of each resource the larger amount. Source: Koordinator `mergeResourceListByMax`."""
+    """Larger amount of each resource. Source: Koordinator `mergeResourceListByMax`."""
     return {
         name: max(first.get(name, second.get(name, 0)), second.get(name, first.get(name, 0)))
         for name in (*first, *(n for n in second if n not in first))
@@ -111,7 +111,7 @@ def larger(first: Amounts, second: Amounts) -> dict[str, int]:
 
 
 def remaining(to_release: Amounts, released: Amounts) -> dict[str, int]:
-    """What is still missing, by resource; what is not missing is not in it. Source: Koordinator
+    """Amounts still missing, by resource; what is not missing is not in it. Source: Koordinator
     `SubReleaseListNoNegative`."""
     left = {name: amount - released.get(name, 0) for name, amount in to_release.items()}
     return {name: amount for name, amount in left.items() if amount > 0}

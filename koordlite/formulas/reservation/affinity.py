@@ -1,4 +1,4 @@
-"""Which reservations a pod asks for: annotation `scheduling.koordinator.sh/reservation-affinity`.
+"""Reservations that a pod asks for: annotation `scheduling.koordinator.sh/reservation-affinity`.
 
 Source: Koordinator v1.9 `GetRequiredReservationAffinity` (pkg/util/reservation).
 """
@@ -20,7 +20,7 @@ _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedul
 
 
 class Affinity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reservation has to be like. A pod that has one runs only where it takes a reservation."""
+    """Requirements on a reservation. A pod that has one runs only where it takes a reservation."""
 
     name: str = ""
     """The one it asks for by name; then nothing else counts."""

@@ -1,4 +1,4 @@
-"""What a reservation has, what its owners took, and whether a pod fits into it and its node.
+"""Room of a reservation: what it has, what its owners took, and whether a pod fits into it and its node.
 
 Source: Koordinator v1.9 `ReservationInfo` (frameworkext/reservation_info.go), `filterWithReservations`,
 `fitsNodeAndReservation`, `ScoreReservation` (plugins/reservation).
@@ -56,7 +56,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def available(self) -> dict[str, Quantity]:
-        """What is left: allocatable − allocated − reserved, never below 0."""
+        """Rest: allocatable − allocated − reserved, never below 0."""
         rest = {name: minus(amount, self.allocated.get(name, ZERO)) for name, amount in self.allocatable.items()}
         return left(rest, self.reserved)
 
@@ -65,7 +65,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def restricted_names(allocatable: Iterable[str], options: Iterable[str] | None) -> tuple[str, ...]:
-    """Those resources of the reservation that `options` list; all when it lists none of them."""
+    """Resources of the reservation that `options` list; all when it lists none of them."""
     names = tuple(allocatable)
     listed = set(options or ())
     return tuple(name for name in names if name in listed) or names
@@ -89,7 +89,7 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod asks for, and how far it depends on reservations."""
+    """Request of a pod, and how far it depends on reservations."""
 
     requests: Amounts
     has_affinity: bool = False
@@ -174,7 +174,7 @@ def _too_many_pods(holding: Holding, preemptible: Amounts, *, detailed: bool) ->
 
 
 def score(requests: Amounts, holding: Holding) -> int:
-    """How much of the reservation would be used, 0 to 100: the mean over what it holds; too much counts 0."""
+    """Part of the reservation that would be used, 0 to 100: the mean over what it holds; too much counts 0."""
     held = {name: amount for name, amount in holding.allocatable.items() if amount.nano}
     total = added(requests, holding.allocated)
     points = (

@@ -19,7 +19,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
 
 
 def read_or_raise(reservation: ReservationObject) -> HandOverText | None:
-    """What the annotation says; InputError when it cannot be read."""
+    """Contents of the annotation; InputError when it cannot be read."""
     owner = f"reservation/{reservation.metadata.name}"
     return read_annotation(HandOverText, reservation.metadata.annotations, keys.HAND_OVER, owner)
 

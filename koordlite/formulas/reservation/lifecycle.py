@@ -1,4 +1,4 @@
-"""How a reservation goes from Pending to its end: conditions, expiry, owners, clean-up. Moments are given.
+"""Life of a reservation from Pending to its end: conditions, expiry, owners, clean-up. Moments are given.
 
 Source: Koordinator v1.9 pkg/util/reservation, plugins/reservation/controller.
 """
@@ -39,7 +39,7 @@ _SCHEDULED, _READY = "Scheduled", "Ready"
 
 
 def invalid(reservation: ReservationObject) -> str:
-    """What a reservation misses, in Koordinator's words; empty for nothing. Source: `ValidateReservation`."""
+    """Missing fields of a reservation, in Koordinator's words; empty for nothing. Source: `ValidateReservation`."""
     if reservation.spec.template is None:
         return "the reservation misses the template spec"
     if not reservation.spec.owners:
@@ -66,14 +66,14 @@ def is_once(reservation: ReservationObject) -> bool:
 
 
 def requests(reservation: ReservationObject) -> dict[str, Quantity]:
-    """What it holds: the amounts in the status once it is available, else those of the template."""
+    """Amounts it holds: those in the status once it is available, else those of the template."""
     if is_available(reservation):
         return amounts(reservation.status.allocatable)
     return template_requests(reservation)
 
 
 def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...]]:
-    """What it holds, without owners; with problems no pod may take it."""
+    """Amounts it holds, without owners; with problems no pod may take it."""
     owner, notes = _name(reservation), reservation.metadata.annotations
     allocatable, problems = requests(reservation), list[Problem]()
     names, reserved = tuple(sorted(allocatable)), dict[str, Quantity]()
@@ -168,7 +168,7 @@ def succeeded(status: ReservationStatus, now: str) -> ReservationStatus:
 
 
 class Lifetime(msgspec.Struct, frozen=True):
-    """When a reservation ends by itself, in seconds since the epoch; None for never."""
+    """Time when a reservation ends by itself, in seconds since the epoch; None for never."""
 
     created: float
     ttl: float | None = None

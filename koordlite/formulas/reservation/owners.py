@@ -1,4 +1,4 @@
-"""Which pods may take a reservation.
+"""Pods that may take a reservation.
 
 Source: Koordinator v1.9 `MatchReservationOwners` (pkg/util/reservation).
 """

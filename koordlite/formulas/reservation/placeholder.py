@@ -41,7 +41,7 @@ WITHHELD = frozenset({"kube-system", "kube-public", "kube-node-lease", "koordlit
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What placeholders are made of."""
+    """Inputs of placeholders."""
 
     image: str = "registry.k8s.io/pause:3.10"
     priority_class: str = "koordlite-reservation"
@@ -61,8 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wanted(reservation: ReservationObject) -> dict[str, Quantity]:
-    """What the whole place has: the status of an available reservation, else template and resize annotation. InputError
-    when that cannot be read."""
+    """Resources of the whole place: the status of an available reservation, else template and resize annotation.
+    InputError when that cannot be read."""
     if lifecycle.is_available(reservation):
         return lifecycle.requests(reservation)
     owner = f"reservation/{reservation.metadata.name}"
@@ -72,7 +72,7 @@ def wanted(reservation: ReservationObject) -> dict[str, Quantity]:
 
 
 def namespace(reservation: ReservationObject) -> str:
-    """Where placeholders are made: rules about other pods mean those of a namespace."""
+    """Namespace of placeholders: rules about other pods mean those of a namespace."""
     return str(_meta(reservation).get("namespace") or "default")
 
 

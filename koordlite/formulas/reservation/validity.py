@@ -1,4 +1,4 @@
-"""What is wrong with a Reservation, so that its author can fix it. Nothing is guessed: until then it waits."""
+"""Mistakes in a Reservation, so that its author can fix it. Nothing is guessed: until then it waits."""
 
 from __future__ import annotations
 

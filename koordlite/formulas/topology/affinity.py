@@ -1,4 +1,4 @@
-"""Which pods go onto one NUMA node because they belong together, and whether there is room for them.
+"""Placement of pods that belong together onto one NUMA node, and whether there is room for them.
 
 Numbers and values in, an answer for each pod out; which pods may be moved at all, the caller knows.
 """
@@ -43,7 +43,7 @@ class Tie(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of one pod. With `node` it goes there; `reason` is empty or says why it does not."""
+    """Result for one pod. With `node` it goes there; `reason` is empty or says why it does not."""
 
     node: int | None = None
     tie: Tie | None = None
@@ -59,7 +59,7 @@ NO_ROOM, APART, TOO_WIDE = "no room", "apart", "too wide"
 
 
 class Room:
-    """What the shared pool of each NUMA node has left while pods are placed one by one."""
+    """Rest of each NUMA node's shared pool while pods are placed one by one."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Room:
         return int(limit - self._load.get(node, 0.0) - self._spread * part)
 
     def needs_milli(self, member: Member, node: int) -> int:
-        """What the pod adds to the node: it runs there in part already."""
+        """CPU that the pod adds to the node: it runs there in part already."""
         part = self._pools.get(node, 0) / self._all if self._all else 0.0
         return int(member.demand_milli * (1 - part))
 
@@ -101,7 +101,7 @@ def wide_enough(member: Member, node: int) -> bool:
 def kept(
     members: Mapping[str, Member], placed: Mapping[str, int], order: Sequence[str], room: Room
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Of the pods that are placed, those that can stay, and why the others cannot. Earlier ones of `order` stay first:
+    """Placed pods that can stay, and why the others cannot. Earlier ones of `order` stay first:
     a node may be full before one leaves it, but not more than full."""
     staying: dict[str, int] = {}
     leaving: dict[str, str] = {}
@@ -165,7 +165,7 @@ def _together(tie: Tie, new: Sequence[tuple[str, Member]], toward: int | None, r
 
 
 def memory_fits(growth: Sequence[tuple[str, int, bool]], *, free: int, reserve: int) -> frozenset[str]:
-    """Which pods of one NUMA node may be given memory of it alone: as much as all of them may still take (`growth`:
+    """Pods of one NUMA node that may be given memory of it alone: as much as all of them may still take (`growth`:
     uid, bytes, whether it is so already) is free there. One that is new leaves `reserve` bytes besides; one that is so
     already stays as long as there is anything left. The kernel ends processes when such a node is full, although others
     have memory."""

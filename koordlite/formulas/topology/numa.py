@@ -44,7 +44,7 @@ Kept = tuple[str, CPUSet, bool]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pods of one node are judged by: agent, descheduler and pages ask here."""
+    """Facts by which the pods of one node are judged: agent, descheduler and pages ask here."""
 
     topology: Topology
     policy: str
@@ -61,7 +61,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
                 yield wrong
 
     def of_whole(self, placed: Iterable[ContainerPlacement], asked_policy: str) -> Iterator[Violation]:
-        """What is wrong with a pod as a whole, of which `placed` are the containers."""
+        """Violation by a pod as a whole, of which `placed` are the containers."""
         together = pod_spans(placed, self.topology)
         mismatch = policy_mismatch(
             wanted=asked_policy, node_policy=self.policy, cpu_manager_policy=self.cpu_manager_policy
@@ -126,7 +126,7 @@ def _cpu_violations(container: ContainerPlacement, topology: Topology) -> Iterat
 def _misalignment(
     container: ContainerPlacement, cpus: CPUSet, topology: Topology
 ) -> tuple[Literal["CPUSpansNUMA", "CPUWrongNUMA", ""], frozenset[int]]:
-    """What would be wrong with `container` on `cpus`, and the NUMA nodes that make it so."""
+    """Violation by `container` on `cpus`, and the NUMA nodes that make it so."""
     here, promised = topology.numa_of(cpus), promised_nodes(container, topology)
     if container.single_numa and len(here) > 1:
         return "CPUSpansNUMA", here

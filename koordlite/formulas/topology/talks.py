@@ -1,4 +1,4 @@
-"""Who talks to whom: the sockets of all pods, each end in its own network namespace, matched to connections."""
+"""Connections between pods: the sockets of all pods, each end in its own network namespace, matched to connections."""
 
 from __future__ import annotations
 

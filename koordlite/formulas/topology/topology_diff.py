@@ -1,4 +1,4 @@
-"""Whether what is published on the NodeResourceTopology still says what it should say.
+"""Differences between what is published on the NodeResourceTopology and what it should say.
 
 Texts are compared by what they mean: order of names, blanks and the way numbers are written do not count. Source:
 Koordinator `nodeTopologyStatus.isChanged`.

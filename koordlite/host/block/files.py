@@ -1,4 +1,4 @@
-"""What cgroups have of disks, by the names we use, wherever v1 and v2 keep it; each file has a line for each disk.
+"""Disk limits of cgroups, by the names we use, wherever v1 and v2 keep it; each file has a line for each disk.
 
 `io.max` of v2 is four files on v1; weight and cost are a v1 interface on Anolis kernels only. Rules: the kernel's
 cgroup-v2 document, "IO Interface Files"; Koordinator's file map.

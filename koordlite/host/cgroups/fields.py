@@ -1,4 +1,4 @@
-"""What each number in a cgroup file may be, where it lies on v1 and v2, and how it is written.
+"""Numbers in cgroup files: their ranges, their files on v1 and v2, and how they are written.
 
 Sources: Koordinator's table of cgroup resources (`cgroup_resource`, `validator`), the kernel's cgroup-v2 document, and
 Anolis OS for the files that only its kernels have.

@@ -83,13 +83,13 @@ class Cgroups:
         return _folders(self._files.list(self._folder(self._main, group)))
 
     def supported(self, fields: Iterable[str]) -> tuple[str, ...]:
-        """Those of `fields` this kernel has. Asked of kubelet's top group, and each time again: a file may come with a
-        controller that is enabled later, and the group itself with kubelet."""
+        """Select those of `fields` that this kernel has. Asked of kubelet's top group, and each time again: a file may
+        come with a controller that is enabled later, and the group itself with kubelet."""
         has = (field for field in fields if self._version.has(field))
         return tuple(field for field in has if self._optional(self.layout.kubepods, field) is not None)
 
     def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
-        """What will be read after `value` was written."""
+        """Value that will be read after `value` was written."""
         return self._version.settled(field, value)
 
     def state(self, group: str, fields: Iterable[str] = ()) -> Cgroup:

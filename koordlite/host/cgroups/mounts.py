@@ -1,4 +1,4 @@
-"""Which cgroup version holds the CPU controllers of this machine, and where they are mounted."""
+"""Cgroup version that holds the CPU controllers of this machine, and their mount points."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CgroupMounts(msgspec.Struct, frozen=True):
 
 
 def find(files: Files) -> CgroupMounts:
-    """Where to work: v1 when the cpu controller is mounted as v1 (also on a hybrid machine), else v2.
+    """Hierarchy to work in: v1 when the cpu controller is mounted as v1 (also on a hybrid machine), else v2.
 
     HardwareAbsent when there is neither. Without a mounts file, as in a recording, the usual folders tell.
     """

@@ -1,4 +1,4 @@
-"""How kubelet and the container runtimes name the cgroups of pods and containers, for both drivers.
+"""Names that kubelet and the container runtimes give the cgroups of pods and containers, for both drivers.
 
 Source: the name tables of Koordinator's `pkg/koordlet/util/system` and kubelet's `cgroup_manager_linux`.
 """

@@ -56,7 +56,7 @@ _TOTAL_ANONYMOUS = tuple(b"total_" + name for name in _ANONYMOUS_MEMORY)
 
 
 class Throttled(msgspec.Struct, frozen=True):
-    """How many periods a group has had with a quota, in how many of them it was stopped, and for how long in all."""
+    """Number of periods with a quota, of those in which the group was stopped, and the time of all stops."""
 
     periods: int
     throttled: int
@@ -100,7 +100,7 @@ class Version(msgspec.Struct, frozen=True):
         return kernel_number.checked(number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw), raw)
 
     def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
-        """What will be read after `value` was written: on v2, shares pass through a coarser weight."""
+        """Value that will be read after `value` was written: on v2, shares pass through a coarser weight."""
         return self.decode(field, self.encode(field, value)) if field == "cpu.shares" else value
 
     def has(self, field: str) -> bool:

@@ -92,7 +92,7 @@ class FileEntry(Entry, frozen=True, kw_only=True, tag="file", omit_defaults=True
             return cgroup.PLACE.place(self.group, self.field)
 
     def describe(self) -> str:
-        """What comes back, in one line."""
+        """Value that comes back, in one line."""
         return self.text.strip() or "(empty)"
 
 
@@ -106,7 +106,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a journal holds."""
+    """Contents of a journal."""
 
     boot_id: str
     entries: tuple[Entry, ...]
@@ -127,12 +127,12 @@ class _Kind(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _decoder(forms: tuple[type[Entry], ...]) -> msgspec.json.Decoder[Any]:
-    """Of an entry of one of these forms; the tag says which."""
+    """Type of an entry of one of these forms; the tag says which."""
     return msgspec.json.Decoder(functools.reduce(operator.or_, forms))
 
 
 def load(path: Path, boot_id: str) -> Content | None:
-    """What is in the file, without the entries that died with another boot; None when there is no file yet.
+    """Contents of the file, without the entries that died with another boot; None when there is no file yet.
 
     An entry that cannot be read is damaged, and the others count. JournalError when the file as a whole cannot be read
     or is not what we write.
@@ -215,7 +215,7 @@ def _whole(path: Path) -> Content | None:
 
 
 def _lines(raw: bytes) -> tuple[_Head, list[tuple[int, bytes]]]:
-    """What the file says of itself, and its entries, each with its line. A file as we write it has one on each line:
+    """Header of the file, and its entries, each with its line. A file as we write it has one on each line:
     what is wrong with a line, or with the end of the file, does not concern the others."""
     first, _, rest = raw.partition(b"\n")
     if not first.endswith(b'"entries":['):

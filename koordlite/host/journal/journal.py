@@ -63,7 +63,7 @@ class Journal:
 
     @property
     def folder(self) -> Path:
-        """Where it lives."""
+        """Path of the file."""
         return self._path.parent
 
     @property
@@ -165,7 +165,7 @@ def is_missing(folder: str | os.PathLike[str]) -> bool:
 
 
 def damaged(folder: str | os.PathLike[str]) -> tuple[Problem, ...]:
-    """What is wrong with entries of the journal in `folder`, now and since somebody looked into it."""
+    """Problems with entries of the journal in `folder`, now and since somebody looked into it."""
     path = Path(folder) / file.NAME
     content = file.load(path, "")
     bad = content.damaged if content else ()

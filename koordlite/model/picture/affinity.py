@@ -1,4 +1,4 @@
-"""Which pods of the node talk to each other, and which were declared to belong together."""
+"""Pods of the node that talk to each other, and those that were declared to belong together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AffinityState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `numaAffinity` decides on; all of it is empty while that strategy is off."""
+    """Inputs of `numaAffinity`; all of it is empty while that strategy is off."""
 
     enforced: bool = False
     """Its placements hold: it writes the CPU sets of the pods that it has placed, and no other strategy does."""

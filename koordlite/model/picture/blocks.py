@@ -24,7 +24,7 @@ BlockField = Literal[
 
 
 class Blocks(msgspec.Struct, frozen=True):
-    """What was seen of disks."""
+    """Disks and their present settings."""
 
     devices: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Numbers of disks by name (`Asker.disk`); empty when there is no such disk."""

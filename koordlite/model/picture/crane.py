@@ -1,4 +1,4 @@
-"""What pods have by Crane's annotations, as it stands when the picture is taken."""
+"""CPUs of pods by Crane's annotations, as it stands when the picture is taken."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class CranePromise(msgspec.Struct, frozen=True):
 
     @property
     def cpus(self) -> CPUSet:
-        """Of all containers."""
+        """CPUs of all containers."""
         return union(self.containers.values())
 
 
 class CraneState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `craneCPUManager` promises: nothing while that strategy is off. `reserved` and `taken` hold all the same."""
+    """Promises of `craneCPUManager`: nothing while that strategy is off. `reserved` and `taken` hold all the same."""
 
     enforced: bool = False
     """The promises hold: other strategies keep their pods off exclusive CPUs."""

@@ -27,7 +27,7 @@ class Cgroup(msgspec.Struct, frozen=True):
 
 
 class PodGroups(msgspec.Struct, frozen=True):
-    """Where a pod lives: its own group and its containers' groups by container name."""
+    """Groups of a pod: its own group and its containers' groups by container name."""
 
     group: str
     containers: Mapping[str, str]
@@ -53,7 +53,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class MemoryPlace(msgspec.Struct, frozen=True):
-    """Where a container may take memory from, and where it has it."""
+    """NUMA nodes from which a container may take memory, and on which it has it."""
 
     mems: CPUSet
     """NUMA nodes, as `cpuset.mems.effective` lists them; empty where the kernel does not say."""
@@ -70,7 +70,7 @@ class MemoryHeld(msgspec.Struct, frozen=True):
 
     @property
     def fixed(self) -> int:
-        """What a limit cannot take away without ending a process, as there may be no swap."""
+        """Memory that a limit cannot take away without ending a process, as there may be no swap."""
         return max(self.total - self.file_cache, 0)
 
 
@@ -84,7 +84,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What stood in a cgroup file before our first write, and which strategy wrote it."""
+    """Value of a cgroup file before our first write, and which strategy wrote it."""
 
     value: CPUSet | int
     strategy: str

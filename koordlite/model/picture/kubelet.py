@@ -22,7 +22,7 @@ class PodCPUs(msgspec.Struct, frozen=True):
 
 
 class Kubelet(msgspec.Struct, frozen=True):
-    """What kubelet was configured to do and what it has assigned."""
+    """Kubelet's configuration and its assignments."""
 
     cpu_manager_policy: str = ""
     """none | static, empty when unknown."""
@@ -72,7 +72,7 @@ class MemoryBlock(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What a container has, or what kubelet may give out."""
+    """Devices of a container, or those that kubelet may give out."""
 
     cpus: CPUSet = EMPTY
     devices: tuple[Devices, ...] = ()
@@ -91,7 +91,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class PodGiven(msgspec.Struct, frozen=True):
-    """What the containers of one pod have, by container name. Kubelet's socket names pods, its checkpoints uids."""
+    """Devices of the containers of one pod, by container name. Kubelet's socket names pods, its checkpoints uids."""
 
     namespace: str
     name: str
@@ -100,7 +100,7 @@ class PodGiven(msgspec.Struct, frozen=True):
 
 
 class KubeletResources(msgspec.Struct, frozen=True):
-    """What kubelet may give out, and has given.
+    """Resources that kubelet may give out, and has given.
 
     CPUs, or a kind of memory, that are not in `allocatable` at all are not managed by kubelet: every pod may use all.
     """

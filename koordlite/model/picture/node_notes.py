@@ -1,4 +1,4 @@
-"""What annotations of the Node say about its resources: raw allocatable, third parties' share, the worth of its CPUs.
+"""Annotations of the Node about its resources: raw allocatable, third parties' share, the worth of its CPUs.
 
 Source: Koordinator `apis/extension`, node resource amplification, CPU normalization and third-party allocations.
 """

@@ -1,4 +1,4 @@
-"""What the cluster holds of ours."""
+"""Our objects and fields in the cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OtherWriter(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What the cluster holds of ours."""
+    """Our objects and fields in the cluster."""
 
     node_resources: Mapping[str, int | None]
     """Allocatable of our extended resources; None when the key is absent."""
@@ -40,6 +40,6 @@ class Published(msgspec.Struct, frozen=True):
     """When we last wrote amounts of the node and its zones in this run, by `Change.place`."""
 
     def zone_resource(self, zone: str, resource: str) -> ZoneResource | None:
-        """What a zone holds of a resource; None without either."""
+        """Capacity and allocatable of a resource in a zone; None without either."""
         held = (r for z in self.zones if z.name == zone for r in z.resources or () if r.name == resource)
         return next(held, None)

@@ -15,7 +15,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Who used what; None where there is no sample yet or the last one is too old."""
+    """Use by pod and host application; None where there is no sample yet or the last one is too old."""
 
     node: Use | None
     pods: Mapping[str, Use]
@@ -45,7 +45,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How use was distributed over a time."""
+    """Distribution of use over a time."""
 
     mean: Use
     percentiles: Mapping[int, Use]
@@ -110,7 +110,7 @@ class HardwareCounts(msgspec.Struct, frozen=True):
 
 
 class NumaCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What is None or missing could not be read."""
+    """Counters; those that are None or missing could not be read."""
 
     node: int
     used_seconds: float | None = None
@@ -133,7 +133,7 @@ class NumaCounters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CPUWait(msgspec.Struct, frozen=True):
-    """How long sampled threads of a pod ran and waited for a CPU in its last window; times of the monotonic clock."""
+    """Time that sampled threads of a pod ran and waited for a CPU in its last window; times of the monotonic clock."""
 
     since: float
     until: float

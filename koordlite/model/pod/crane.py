@@ -1,4 +1,4 @@
-"""What Crane's annotations say about a pod: its CPU policy, the NUMA nodes its scheduler chose, reserved CPUs.
+"""Crane's annotations of a pod: its CPU policy, the NUMA nodes its scheduler chose, reserved CPUs.
 
 Source: gocrane/api `topology/v1alpha1`, crane-agent `cpumanager/util.go`.
 """
@@ -62,7 +62,7 @@ def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Cran
 
 
 def boolean(text: str | None) -> bool | None:
-    """As Go's `ParseBool`; None for what is no boolean."""
+    """Parse as Go's `ParseBool`; None for what is no boolean."""
     return True if text in _TRUE else False if text in _FALSE else None
 
 

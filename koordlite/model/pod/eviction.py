@@ -1,4 +1,4 @@
-"""What a pod says about its own eviction, and how much leaves the node with it.
+"""A pod's wishes about its own eviction, and the amounts that leave the node with it.
 
 Labels and annotations are Koordinator's (`apis/extension`); what they mean to its agent is in
 `pkg/koordlet/qosmanager/plugins/util`.
@@ -65,7 +65,7 @@ def allows(annotations: Mapping[str, str], feature: str) -> bool:
 
 
 def request(pod: Pod, resource: str) -> dict[str, int]:
-    """What the pod requests of `resource` (cpu in millicores, memory in bytes), under the name that its class pays in.
+    """Request of the pod for `resource` (cpu in millicores, memory in bytes), under the name that its class pays in.
 
     Batch and mid pods: the sum over containers and sidecars of the batch or mid resource, none of them below 0. Others:
     the request that the scheduler counts. Source: Koordinator `GetRequestFromPod`.

@@ -1,4 +1,4 @@
-"""How a pod prefers its CPUs: annotation `scheduling.koordinator.sh/resource-spec`, written by its author.
+"""A pod's preferences for its CPUs: annotation `scheduling.koordinator.sh/resource-spec`, written by its author.
 
 Source: Koordinator `apis/extension`, `GetResourceSpec`.
 """
@@ -20,7 +20,7 @@ ExclusivePolicy = Annotated[str, OneOf(("None", "PCPULevel", "NUMANodeLevel"))]
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scheduler is asked for; empty text is no preference."""
+    """Preference given to the scheduler; empty text is no preference."""
 
     required_cpu_bind_policy: BindPolicy = ""
     """Whole cores, or spread over cores; a node that cannot give it is no node for the pod."""

@@ -16,7 +16,7 @@ from koordlite.model.quantity import Quantity
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):
-    """What the scheduler promised in annotation `scheduling.koordinator.sh/resource-status`."""
+    """Promise of the scheduler in annotation `scheduling.koordinator.sh/resource-status`."""
 
     cpuset: CPUSet = EMPTY
     numa_nodes: tuple[int, ...] = ()

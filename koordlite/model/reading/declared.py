@@ -1,4 +1,4 @@
-"""What a JSON document may hold, declared by Structs: names, types, ranges and defaults in one place.
+"""Shape of a JSON document, declared by Structs: names, types, ranges and defaults in one place.
 
 A field `cpu_suppress_min_percent: Percent | None = None` declares the setting `cpuSuppressMinPercent`: a whole number
 within 0 to 100 that need not be given. Types are bool, int, float, str, Quantity, Nanoseconds, `int | str`, another
@@ -137,7 +137,7 @@ _KINDS: Mapping[Any, Kind] = {
 
 
 class SettingType(msgspec.Struct, frozen=True):
-    """How a value is written: one of a leaf's kind, settings, or a list or map of elements."""
+    """Form of a value: one of a leaf's kind, settings, or a list or map of elements."""
 
     kind: Kind | None = None
     bounds: Within | None = None

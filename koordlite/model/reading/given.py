@@ -1,4 +1,4 @@
-"""What JSON documents give of the settings that Structs declare (`declared`)."""
+"""Values in JSON documents of the settings that Structs declare (`declared`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 def read(
     document: JSONDocument, shape: type, members: Mapping[str, Any], path: str, meanwhile: str
 ) -> tuple[Values, bool]:
-    """What `members`, which stand at `path`, give of `shape`, and whether all of it is within range.
+    """Values that `members`, which stand at `path`, give of `shape`, and whether all of it is within range.
 
     Mistakes are noted in the document; `meanwhile` says what holds in place of values that are out of range.
     """

@@ -119,7 +119,7 @@ def closest(name: str, known: Collection[str]) -> str:
 
 
 def word(value: Any) -> str:
-    """What kind of JSON value it is, for a message."""
+    """Kind of a JSON value, for a message."""
     words: dict[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return words.get(type(value), "a number")
 

@@ -67,7 +67,7 @@ def _fields(shape: type) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
 
 
 def beyond(field: dataclasses.Field[Any], value: object) -> str:
-    """What to write in place of a number that is beyond the bounds of its field; empty while it is within."""
+    """Advice in place of a number that is beyond the bounds of its field; empty while it is within."""
     low, high = field.metadata.get("ge"), field.metadata.get("le")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
@@ -228,7 +228,8 @@ class _Reader:
         return value
 
     def _plain(self, node: yaml.Node, path: str) -> Any:
-        """What YAML itself makes of `node`; a date that does not exist or an unknown tag is a mistake like others."""
+        """Value that YAML itself makes of `node`; a date that does not exist or an unknown tag is a mistake like
+        others."""
         try:
             return self._construct(node)
         except yaml_bounds.UNREADABLE as error:

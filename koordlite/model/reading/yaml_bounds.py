@@ -38,7 +38,7 @@ def checked(text: str) -> str:
 
 
 def why(error: BaseException) -> str:
-    """What is wrong, in one line."""
+    """Mistake, in one line."""
     return " ".join(str(getattr(error, "problem", None) or error).split()) or type(error).__name__
 
 

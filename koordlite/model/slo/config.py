@@ -67,7 +67,7 @@ def effective(
     owner: str = OWNER,
     node_owner: str = "node",
 ) -> SLO:
-    """What holds on a node with these labels and annotations: defaults, cluster, first matching group, the node itself.
+    """Settings of a node with these labels and annotations: defaults, cluster, first matching group, the node itself.
 
     `data` is the ConfigMap's, None when there is none: then the defaults hold. `previous` is the answer of last time;
     its good documents stand for a key whose document cannot be used, and messages say since when they hold (`taken_at`

@@ -57,7 +57,7 @@ def _application(document: JSONDocument, item: Any, path: str) -> HostApplicatio
 
 
 def _place(document: JSONDocument, value: Any, path: str) -> dict[str, str] | None:
-    """Where its cgroup is; nothing when not given, None when it leads out of its base."""
+    """Path of its cgroup; nothing when not given, None when it leads out of its base."""
     if value is None:
         return {}
     members = document.object(value, path, _PATH)

@@ -33,7 +33,7 @@ def _as_it_is(value: Any) -> tuple[Any, tuple[Path, ...]]:
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """How one key's document is built, and what it means."""
+    """Structure of one key's document, and its meaning."""
 
     key: str
     attribute: str
@@ -53,12 +53,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """How `SLO.origins` calls it."""
+        """Name in `SLO.origins`."""
         return declared.camel(self.attribute)
 
     @property
     def settings(self) -> Read:
-        """How a strategy is read."""
+        """Reader of a strategy."""
         return self.read or functools.partial(_declared, type(self.base))
 
     @property
@@ -67,7 +67,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(declared.settings(type(self.base)))
 
     def value(self, layers: list[Layer]) -> Any:
-        """What the layers come to, the later ones on top."""
+        """Merge the layers, the later ones on top."""
         merged = {path: value for layer in layers for path, value in layer.values.items()}
         return self.settle(declared.build(self.base, merged))[0]
 
@@ -112,7 +112,7 @@ class Reading:
         return _Strategies(self, section, meanwhile, [], judged=True).layers(held.text) or []
 
     def overlay(self, section: Section, layers: list[Layer]) -> Any:
-        """What the layers come to, with the origin of each value remembered."""
+        """Merge the layers and remember the origin of each value."""
         merged: Values = {}
         origins: dict[Path, str] = {}
         for layer in layers:

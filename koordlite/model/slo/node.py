@@ -1,4 +1,4 @@
-"""What a node itself carries of settings: annotations and labels that lie over the ConfigMap's strategies.
+"""Settings that a node itself carries: annotations and labels that lie over the ConfigMap's strategies.
 
 Source: Koordinator `UpdateColocationStrategyForNode`, `GetCPUNormalizationEnabled` and `getSystemConfigSpec`; the
 annotation of the suppression policy is ours. A bad one counts for nothing and is reported, so that no value escapes its
@@ -41,7 +41,7 @@ class NodeLayers:
         self.problems: list[Problem] = []
 
     def of(self, key: str) -> list[Layer]:
-        """What the node says to the settings of ConfigMap key `key`, the last layer on top."""
+        """Layer of the node over the settings of ConfigMap key `key`, the last layer on top."""
         if key == "colocation-config":
             return [*self._strategy(), *self._ratios()]
         if key == "cpu-normalization-config":

@@ -1,4 +1,4 @@
-"""What a pod's annotations ask for beyond the class it is in: CPU burst, memory QoS, its place before the OOM killer.
+"""Requests of a pod's annotations beyond the class it is in: CPU burst, memory QoS, its place before the OOM killer.
 
 An annotation that cannot be used is reported and changes nothing: the settings of the node hold. Sources: Koordinator
 `apis/extension`, `genPodBurstConfig`, `getMergedPodResourceQoS`, hook OOMScoreAdj.
@@ -67,7 +67,7 @@ def cpu_qos(pod: Pod, of_class: CPUQOS) -> tuple[CPUQOS, UnusableAnnotation | No
 
 
 def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, UnusableAnnotation | None]:
-    """What annotation `koordinator.sh/memoryQOS` makes of the settings of the pod's class.
+    """Effect of annotation `koordinator.sh/memoryQOS` on the settings of the pod's class.
 
     none: nothing, whatever the class has; auto: Koordinator's own settings for the class of the pod; default: the
     settings of the class. Fields that are given come on top of that, and count also where the class is off.
@@ -140,7 +140,7 @@ def _values(shape: Any, pod: Pod, key: str) -> tuple[Values, UnusableAnnotation 
 
 @functools.lru_cache(maxsize=4096)
 def _parsed(shape: Any, text: str) -> tuple[tuple[tuple[tuple[str, ...], Any], ...], str]:
-    """What the text gives, or why it cannot be used. Cached: an annotation is needed in every tick."""
+    """Values of the text, or the reason why it cannot be used. Cached: an annotation is needed in every tick."""
     document = JSONDocument("", "", "")
     members = document.object(document.decode(text), "", settings(shape))
     values, in_range = given.read(document, shape, members, "", "")

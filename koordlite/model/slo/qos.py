@@ -104,7 +104,7 @@ class NetworkQOS(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassQOS(msgspec.Struct, frozen=True, kw_only=True):
-    """What one class of pods gets."""
+    """Settings of one class of pods."""
 
     cpu_qos: CPUQOS = CPUQOS()
     memory_qos: MemoryQOS = MemoryQOS()

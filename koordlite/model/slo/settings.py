@@ -1,4 +1,4 @@
-"""What the operator asked for in ConfigMap `slo-controller-config`, as it holds for one node.
+"""Settings of the operator in ConfigMap `slo-controller-config`, as it holds for one node.
 
 The values only; `slo_config` reads and merges the ConfigMap. Field names are the ConfigMap's, in snake case, defaults
 are Koordinator's (`DefaultColocationCfg`, `DefaultSLOCfg`), ranges those of its validating webhook, as far as its
@@ -132,7 +132,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RatioModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What a CPU of one model is worth, by the state of hyperthreads and turbo."""
+    """Worth of a CPU of one model, by the state of hyperthreads and turbo."""
 
     base_ratio: float | None = None
     hyper_thread_enabled_ratio: float | None = None
@@ -233,7 +233,7 @@ class SLO(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How usage is to be measured for a node that shares itself."""
+    """Measurement of usage for a node that shares itself."""
 
     aggregate_seconds: int = 300
     report_seconds: int = 60
@@ -247,7 +247,7 @@ DEFAULT_METRIC_POLICY = MetricPolicy()
 
 
 def metric_policy(colocation: Colocation) -> MetricPolicy | None:
-    """What the strategy asks of usage metrics; None while colocation is off.
+    """Requests of the strategy for usage metrics; None while colocation is off.
 
     Source: Koordinator `getNodeMetricCollectPolicy`.
     """
@@ -262,5 +262,5 @@ def metric_policy(colocation: Colocation) -> MetricPolicy | None:
 
 
 def collect_policy(colocation: Colocation) -> MetricPolicy:
-    """What holds: what the strategy asks for, or the defaults while colocation is off."""
+    """Policy in force: what the strategy asks for, or the defaults while colocation is off."""
     return metric_policy(colocation) or DEFAULT_METRIC_POLICY

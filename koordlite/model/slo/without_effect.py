@@ -86,7 +86,7 @@ OFF = frozenset({"coreSched"})
 
 
 def found(slo: SLO, sections: Mapping[str, str], off: Collection[str] = OFF) -> Iterator[Unused]:
-    """What was given in vain, while the strategies `off` are off. `sections` names the attribute of the SLO by key of
+    """Settings given in vain, while the strategies `off` are off. `sections` names the attribute of the SLO by key of
     the ConfigMap."""
     cores = "coreSched" not in off and slo.resource_qos.policies.cpu_policy == "coreSched"
     for key in dict.fromkeys(rule.key for rule in RULES):

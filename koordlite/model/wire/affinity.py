@@ -20,7 +20,7 @@ class PodOnNUMANode(WireObject, frozen=True):
 
 
 class NUMAOfNode(WireObject, frozen=True):
-    """What is said about the pods of one node."""
+    """Statements about the pods of one node."""
 
     name: str = ""
     pod_affinity: tuple[PodOnNUMANode, ...] | None = None

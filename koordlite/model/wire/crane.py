@@ -41,7 +41,7 @@ class Zone(WireObject, frozen=True):
 
 
 class ManagerPolicy(WireObject, frozen=True, omit_defaults=False):
-    """What Crane's agent does on the node."""
+    """Policies of Crane's agent on the node."""
 
     cpu_manager_policy: str = ""
     topology_manager_policy: str = ""
@@ -58,7 +58,7 @@ class TopologyObject(WireObject, frozen=True):
 
 
 def zone_name(node: int) -> str:
-    """What Crane calls a NUMA node."""
+    """A NUMA node as Crane names it."""
     return f"node{node}"
 
 

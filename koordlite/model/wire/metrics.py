@@ -45,7 +45,7 @@ class NodeMetricStatus(WireObject, frozen=True):
 
 
 class CollectPolicy(WireObject, frozen=True):
-    """How often a node is measured."""
+    """Intervals at which a node is measured."""
 
     report_interval_seconds: int | None = None
 
@@ -72,7 +72,7 @@ class NodeMetricsObject(WireObject, frozen=True):
 
 
 class ContainerMetrics(WireObject, frozen=True):
-    """What a container uses just now."""
+    """Present use of a container."""
 
     name: str = ""
     usage: dict[str, str | int | float] | None = None

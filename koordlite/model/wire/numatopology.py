@@ -24,7 +24,7 @@ class ResourceInfo(WireObject, frozen=True):
 
 
 class CPUInfo(WireObject, frozen=True):
-    """Where a CPU is; a zero may be left out."""
+    """Place of a CPU; a zero may be left out."""
 
     numa: int = 0
     socket: int = 0
@@ -39,7 +39,7 @@ class ContainerAllocation(WireObject, frozen=True):
 
 
 class PodAllocation(WireObject, frozen=True):
-    """What the containers of a pod have."""
+    """Allocations of the containers of a pod."""
 
     uid: str = ""
     name: str = ""
@@ -48,7 +48,7 @@ class PodAllocation(WireObject, frozen=True):
 
 
 class NumatopologySpec(WireObject, frozen=True):
-    """What the node has."""
+    """Resources of the node."""
 
     policies: dict[str, str] | None = None
     res_reserved: dict[str, str] | None = None

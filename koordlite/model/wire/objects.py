@@ -16,7 +16,7 @@ class WireObject(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=F
 
 
 class OwnerReference(WireObject, frozen=True):
-    """Who made an object, and is waited for when it goes."""
+    """Owner of an object, which is waited for when it goes."""
 
     kind: str = ""
     name: str = ""
@@ -119,7 +119,7 @@ class PreferredNodes(WireObject, frozen=True):
 
 
 class NodeAffinity(WireObject, frozen=True):
-    """Which nodes a pod must, and would rather, be on."""
+    """Required and preferred node affinity."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredNodes, ...] | None = msgspec.field(
@@ -153,7 +153,7 @@ class PodAntiAffinity(WireObject, frozen=True):
 
 
 class Affinity(WireObject, frozen=True):
-    """Where a pod must, and must not, be placed; of preferences, those for nodes."""
+    """Required affinity and anti-affinity of a pod; of preferences, those for nodes."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -161,7 +161,7 @@ class Affinity(WireObject, frozen=True):
 
 
 class TopologySpreadConstraint(WireObject, frozen=True):
-    """How evenly the pods that `label_selector` selects must lie over the values of the node label `topology_key`."""
+    """Spread of the pods that `label_selector` selects over the values of the node label `topology_key`."""
 
     max_skew: int = 0
     topology_key: str = ""
@@ -337,7 +337,7 @@ class NRTObject(WireObject, frozen=True):
 
 
 class ManagedFields(WireObject, frozen=True):
-    """What one writer last wrote of an object, as the API server keeps it."""
+    """Fields that one writer last wrote of an object, as the API server keeps it."""
 
     manager: str = ""
     operation: str = ""

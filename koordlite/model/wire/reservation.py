@@ -64,7 +64,7 @@ class Condition(WireObject, frozen=True):
 
 
 class ReservationSpec(WireObject, frozen=True):
-    """What is to be held, for whom and how long."""
+    """Resources to hold, for whom and how long."""
 
     template: dict[str, Any] | None = None
     """metadata and spec of a pod, with every field."""
@@ -79,7 +79,7 @@ class ReservationSpec(WireObject, frozen=True):
 
 
 class ReservationStatus(WireObject, frozen=True):
-    """What became of it."""
+    """State of the Reservation."""
 
     phase: str = ""
     node_name: str = ""
