@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
@@ -53,6 +54,8 @@ _ORIGIN = "at creation by NRI"
 _FIELDS: tuple[CgroupField, ...] = ("cpuset.cpus", "cpu.quota", "cpu.shares", "memory.limit")
 """What NRI can set of a group on both versions of cgroups; a round writes the rest."""
 _MOST_NAMES = 10_000
+_SWITCH_SECONDS = 0.0005
+"""How long a thread that answers waits at most for one that computes."""
 _LEAVE_SECONDS = 2.0
 """How long a stop waits for the thread that answers."""
 _NEW_TID = 0
@@ -118,10 +121,14 @@ class Creation(nri.Handler):
         """Answer whoever listens at `path`, in a thread of its own, while the block runs."""
         plugin = nri.Plugin(self, name="koordlite", index=index, path=path)
         worker = Worker("nri", lambda: plugin.run(worker.beat))
+        interval = sys.getswitchinterval()
+        # A tick computes for several milliseconds on end, and an answer passes from thread to thread.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         worker.start()
         try:
             yield
         finally:
+            sys.setswitchinterval(interval)
             plugin.stop()
             worker.join(_LEAVE_SECONDS)
 
@@ -265,7 +272,9 @@ class Creation(nri.Handler):
         if snapshot is None:
             return [], []
         sight = fast_path.sights(snapshot, (question.group,))
-        asking = fast_path.asked([name for name, mode in basis.modes.items() if mode != "off"])
+        # The limit of best effort as a whole moves every second, and is never fixed in a container.
+        limiting = {rule.name for rule in strategies.limiting()}
+        asking = fast_path.asked([n for n, mode in basis.modes.items() if mode != "off" and n not in limiting])
         decisions = strategies.in_turn(
             basis.settings,
             lambda rule, asked: (
