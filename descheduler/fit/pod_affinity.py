@@ -255,7 +255,7 @@ def namespace_counts(
 def reached(
     term: objects.PodAffinityTerm, own: str, present: Iterable[str], namespaces: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """Those of the namespaces `present` that a term of a pod in namespace `own` speaks of; `own` alone where it names
+    """Namespaces of `present` that a term of a pod in namespace `own` speaks of; `own` alone where it names
     none."""
     if not term.namespaces and term.namespace_selector is None:
         return [own]

@@ -52,7 +52,8 @@ def requested(node: NodeView) -> dict[str, int]:
 
 
 def request(pod: PodView, node: NodeView) -> dict[str, int]:
-    """What one pod counts. On a node with amplified CPUs, CPUs of its own count as many times as they are amplified.
+    """Amount that one pod counts. On a node with amplified CPUs, CPUs of its own count as many times as they are
+    amplified.
 
     >>> 2 * 1.5  # two CPUs of its own where one CPU is sold as one and a half
     3.0

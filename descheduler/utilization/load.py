@@ -177,8 +177,8 @@ class Thresholds(msgspec.Struct, frozen=True):
         )
 
     def _pair(self, high: levels.Percent, low: levels.Percent) -> tuple[levels.Percent, levels.Percent]:
-        """What has no low threshold is underutilized up to its high one; what has neither is never too full. As a
-        deviation, a low threshold of 0 takes the resource out of the comparison.
+        """Complete the thresholds: what has no low one is underutilized up to its high one; what has neither is never
+        too full. As a deviation, a low threshold of 0 takes the resource out of the comparison.
 
         Koordinator drops a high threshold that has no low one.
         """

@@ -1,4 +1,4 @@
-"""What would stand in the groups of pods if kubelet alone had written there."""
+"""Values of the groups of pods if kubelet alone had written there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether koordlet still runs on this machine."""
+"""Search for a koordlet that still runs on this machine."""
 
 from __future__ import annotations
 

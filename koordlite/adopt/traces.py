@@ -1,4 +1,4 @@
-"""Which values on a node are koordlet's: those that the protocol's rules give there, and those that have their form.
+"""Traces of koordlet on a node: values that the protocol's rules give there, and those that have their form.
 
 The strategies are asked what they would write on the same machine if kubelet alone had written before. Where that value
 stands already, it is koordlet's, as the rules are the same. Limits that follow the load are recognised by where they
@@ -48,7 +48,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a look at the node came to."""
+    """Result of a look at the node."""
 
     traces: tuple[Trace, ...]
     others: tuple[tuple[Place, str, str], ...]
@@ -70,7 +70,7 @@ class _Differing(msgspec.Struct, frozen=True):
 
 
 def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Found:
-    """What koordlet left on the node in this picture, which has to show all that strategies read.
+    """Find what koordlet left on the node in this picture, which has to show all that strategies read.
 
     `with_node`: whether the Node's batch and mid resources and ratios go as well; they stay while Koordinator's manager
     writes them.
@@ -100,7 +100,7 @@ def _wanted(
 
 
 def _settled(snapshot: Snapshot, change: CgroupChange) -> CPUSet | int:
-    """What is read after it was written: v2 rounds shares to weights."""
+    """Value that is read after it was written: v2 rounds shares to weights."""
     if change.field == "cpu.shares" and isinstance(change.value, int) and snapshot.layout.version == 2:
         return shares_of_weight(weight_of_shares(change.value))
     return change.value
@@ -181,7 +181,7 @@ def _narrow_set(snapshot: Snapshot) -> CPUSet | None:
 
 
 def _published_pools(snapshot: Snapshot) -> frozenset[CPUSet]:
-    """What koordlet last published as shared by LS pods: whole, and by NUMA node."""
+    """CPUs that koordlet last published as shared by LS pods: whole, and by NUMA node."""
     text = snapshot.published.topology.get(keys.LS_SHARED_POOLS, "")
     try:
         pools = [pool.cpus for pool in nrt.decode_pools(text, "noderesourcetopology")] if text else []

@@ -34,7 +34,7 @@ _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folders:
-    """What a running agent says of where it keeps things, on its own machine."""
+    """Paths of a running agent, on its own machine."""
 
     machine: str
     """`sandbox intel-2s-ht`, or the host name."""
@@ -55,7 +55,7 @@ def default_url() -> str:
 
 
 def folders(url: str = "") -> Folders | None:
-    """Where the running agent keeps its record and state; None when no agent answers, or one of an older version."""
+    """Paths of the running agent's record and state; None when no agent answers, or one of an older version."""
     try:
         said = json.loads(get(f"{(url or default_url()).rstrip('/')}/folders"))
     except InputError:
@@ -111,7 +111,7 @@ class Screen:
 
 
 def screen(url: str, **query: str | int) -> Screen:
-    """What /status answers, for a terminal of this size. KoordliteError when no agent of this version answers."""
+    """Answer of /status, for a terminal of this size. KoordliteError when no agent of this version answers."""
     asked = urllib.parse.urlencode({"output": "json", **query})
     try:
         said = json.loads(get(f"{url.rstrip('/')}/status?{asked}"))

@@ -71,7 +71,7 @@ def assign(args: argparse.Namespace) -> int:
 
 
 def judge(scene: Scene) -> Verdict:
-    """What Crane's scheduler answers about the pod on its own node."""
+    """Answer of Crane's scheduler about the pod on its own node."""
     pod = from_wire(scene.pod)
     there = (from_wire(other) for other in scene.others if other.status.phase not in _GONE)
     given = [{wire.zone_name(node): {"cpu": Quantity.of(cpus)} for node, cpus in other.crane.zones} for other in there]

@@ -173,7 +173,7 @@ _FIELDS = ("nodeCpu", "prodCpu", "beCpu", "beLimit", "batchCpu", "wouldLimit", "
 
 
 def _state(kubectl: Kubectl, agent: str) -> dict[str, Any]:
-    """What a line needs; amounts in millicores, null where unknown."""
+    """Values of a line; amounts in millicores, null where unknown."""
     try:
         found = kubectl.state(agent)
     except KoordliteError as error:

@@ -65,7 +65,7 @@ def _plan(args: argparse.Namespace, files: Files, cluster: Cluster) -> kubelet_p
 
 
 def _target(args: argparse.Namespace, present: Kubelet) -> change.Configuration:
-    """What the options say, and what kubelet does at present where they say nothing."""
+    """Configuration by the options, and as kubelet has it at present where they say nothing."""
     policy: change.Policy = args.policy or ("static" if present.cpu_manager_policy == "static" else "none")
     reserved = present.listed_reserved_cpus
     if args.reserved_cpus is not None:
@@ -95,7 +95,7 @@ def _target(args: argparse.Namespace, present: Kubelet) -> change.Configuration:
 
 
 def _checkpoint(args: argparse.Namespace, files: Files) -> change.Checkpoint | None:
-    """What kubelet last wrote; None where that is not to be seen, and its policy has to tell."""
+    """Contents of kubelet's file; None where that is not to be seen, and its policy has to tell."""
     recorded = pathlib.Path(args.recorded[0], "var_lib_kubelet", "cpu_manager_state") if args.recorded else None
     try:
         raw = recorded.read_bytes() if recorded and recorded.exists() else files.read(kubelet_plan.STATE_FILE)

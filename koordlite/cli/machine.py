@@ -39,7 +39,7 @@ CAPACITY_TOLERANCE = 0.1
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a command works on."""
+    """Target of a command."""
 
     host: Host
     cluster: Cluster
@@ -211,7 +211,7 @@ def need_node(args: argparse.Namespace, cluster: Cluster) -> None:
 
 
 def contradictions(node: Node, files: Files) -> Iterator[Problem]:
-    """What the Node object says of its size and this machine does not have: then one of them is another's."""
+    """Differences in size between the Node object and this machine: then one of them is another's."""
     owner, do = f"node/{node.name}", "name this machine's own Node with --node, or correct status.capacity"
     cpus = len(sysfs.topology(files).cpus)
     if node.capacity_milli and node.capacity_milli != cpus * 1000:

@@ -1,4 +1,4 @@
-"""What a machine offers the agent, question by question: yes, no or partly, and what to do."""
+"""Fitness of a machine for the agent, question by question: yes, no or partly, and what to do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _answers(files: Files, settings: Settings, *, own: bool = False) -> Iterator
 
 
 def _of_cluster(open_cluster: Callable[[], Cluster], files: Files) -> Iterator[Finding]:
-    """What the cluster says of this machine; that it cannot be asked is an answer too."""
+    """Ask the cluster about this machine; that it cannot be asked is an answer too."""
     try:
         cluster = open_cluster()
         view = cluster.view()

@@ -156,7 +156,7 @@ def _last_good(read: Callable[[], Topology]) -> Callable[[], Topology]:
 
 
 class _Pages:
-    """What the exporter answers."""
+    """Answers of the exporter."""
 
     def __init__(self, metrics: NumaMetrics, history: Callable[[], Mapping[str, Any]]) -> None:
         self._metrics, self._history = metrics, history

@@ -27,7 +27,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Manifests(msgspec.Struct, frozen=True):
-    """What the rules need of a set of manifests."""
+    """Inputs of the rules from a set of manifests."""
 
     profiles: list[Profile] = msgspec.field(default_factory=list)
     pods: list[tuple[str, dict[str, Any]]] = msgspec.field(default_factory=list)

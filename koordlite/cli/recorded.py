@@ -43,14 +43,14 @@ def at(path: str, wall: float | None) -> tuple[Tick, Remembered]:
 
 
 def period(record: Record) -> tuple[float, float]:
-    """When its first and its last moment were, in seconds since the epoch. InputError when it has none."""
+    """Times of its first and its last round, in seconds since the epoch. InputError when it has none."""
     first = beginning(record)
     last = collections.deque(_newest(str(record.path)), maxlen=1)
     return first, last[0].wall if last else first
 
 
 def beginning(record: Record) -> float:
-    """When its first moment was; reads no more than that one. InputError when it has none."""
+    """Time of its first round; reads no more than that one. InputError when it has none."""
     first = next(record.moments(), None)
     if first is None:
         do = "wait until its agent has ended a tick, or name another record"

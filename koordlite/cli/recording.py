@@ -74,7 +74,7 @@ def keeper(recorder: Recorder) -> Callable[[RoundRecord], None]:
 
 
 def head(machine: Machine, settings: Settings) -> Head:
-    """What the pieces say of themselves."""
+    """Headers of the pieces."""
     return Head(koordlite=__version__, node=settings.agent.node, machine=machine.name)
 
 

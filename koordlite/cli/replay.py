@@ -73,7 +73,7 @@ def _there(compared: compare.Comparison | None) -> compare.Comparison:
 
 
 def _other(args: argparse.Namespace) -> Other | None:
-    """What the options change; None when they change nothing."""
+    """Changes by the options; None when they change nothing."""
     if not (args.config or args.set or args.mode or args.strategy):
         return None
     data: Mapping[str, str] | None = None
@@ -93,7 +93,7 @@ def _other(args: argparse.Namespace) -> Other | None:
 
 
 def _modes(args: argparse.Namespace) -> Mapping[str, Mode]:
-    """What `--mode` and `--strategy` say, by strategy."""
+    """Modes by `--mode` and `--strategy`, by strategy."""
     chosen = machines.with_modes(config.default(), args)
     named = {text.partition("=")[0] for text in args.strategy}
     return {name: section.mode for name, section in chosen.strategies.items() if args.mode or name in named}

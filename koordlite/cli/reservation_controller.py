@@ -80,7 +80,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """What its placeholders are made of."""
+    """Inputs of its placeholders."""
     from koordlite.formulas.reservation.placeholder import Settings
 
     guarded = {"guarded": frozenset(args.guarded_scheduler)} if args.guarded_scheduler else {}

@@ -21,7 +21,7 @@ def controller(command: argparse.ArgumentParser) -> None:
 
 
 def health_listen(command: argparse.ArgumentParser) -> None:
-    """Where a program of the scheduler's side answers kubelet and Prometheus."""
+    """Address at which a program of the scheduler's side answers kubelet and Prometheus."""
     command.add_argument(
         "--health-listen",
         metavar="ADDRESS:PORT",
@@ -31,12 +31,12 @@ def health_listen(command: argparse.ArgumentParser) -> None:
 
 
 def token_audience(command: argparse.ArgumentParser, when: str = "") -> None:
-    """Which tokens count; `when` begins the help."""
+    """Options about the tokens that count; `when` begins the help."""
     command.add_argument("--token-audience", metavar="NAME", default="", help=f"{when}what tokens have to be bound to")
 
 
 def shared(command: argparse.ArgumentParser) -> None:
-    """What the controller can be given wherever it runs."""
+    """Options of the controller wherever it runs."""
     group = command.add_argument_group("reservation controller")
     group.add_argument(
         "--placeholder-image",

@@ -89,7 +89,7 @@ def _warn_of_another_size(machine: Machine) -> None:
 
 
 def in_force(held: Journal, args: argparse.Namespace, *, emulated: bool) -> str:
-    """What a run that could write leaves behind, and the command that undoes it."""
+    """Traces that a run that could write leaves behind, and the command that undoes it."""
     kinds = collections.Counter(place.metric for place in held.places)
     if not kinds:
         return "nothing stays in force: every value is as it was found\n"
@@ -137,7 +137,7 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
 
 
 def _progress(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
-    """Where no view shows it, that the agent runs, and for how long."""
+    """Say that the agent runs, and for how long, where no view shows it."""
     return (
         commandline.progress(f"running {args.seconds:.0f} s")
         if args.quiet and args.seconds

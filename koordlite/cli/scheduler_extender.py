@@ -211,7 +211,7 @@ def listen_address(text: str, option: str) -> tuple[str, int]:
 
 
 def _guarded(args: argparse.Namespace, address: str) -> tuple[Callable[[str], Guard], Certificate | None]:
-    """Who may ask: on loopback everybody on this machine, from elsewhere who shows a certificate."""
+    """Permission to ask: on loopback everybody on this machine, from elsewhere who shows a certificate."""
     from koordlite.http.certificate import Certificate
     from koordlite.http.guard import Guard, is_loopback
 

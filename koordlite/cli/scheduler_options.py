@@ -115,7 +115,7 @@ def numa_api(command: argparse.ArgumentParser) -> None:
 
 
 def _shared(command: argparse.ArgumentParser, *, audience: str, token: str) -> None:
-    """What every server of the scheduler's side can be given. `audience` stands before the help about tokens of
+    """Options of every server of the scheduler's side. `audience` stands before the help about tokens of
     callers; `token` is what --state-dir is for."""
     command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
     command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")

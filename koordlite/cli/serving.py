@@ -88,7 +88,7 @@ def _server(
 
 
 def _folders(machine: Machine, settings: Settings, record: Path | None) -> dict[str, str | bool]:
-    """What commands beside this agent need to find what it keeps."""
+    """Paths for commands beside this agent."""
     return {
         "machine": machine.name,
         "emulated": machine.sandbox is not None,

@@ -44,7 +44,8 @@ def simulate(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What goes wrong on the emulated node is part of the play, and in the report: the agent's log says none of it."""
+    """Keep quiet about what goes wrong on the emulated node, which is part of the play, and in the report: the agent's
+    log says none of it."""
     log = logging.getLogger("koordlite")
     before = log.level
     log.setLevel(logging.CRITICAL)

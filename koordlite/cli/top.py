@@ -85,7 +85,7 @@ _NO_SCREEN = ("dumb", "unknown")
 
 
 def _colors() -> str:
-    """What the terminal can show, as `koordlite.report.terminal.screen` calls it."""
+    """Abilities of the terminal, as `koordlite.report.terminal.screen` calls it."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") in _NO_SCREEN:
         return ""
     if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):

@@ -101,7 +101,7 @@ def undo(args: argparse.Namespace) -> int:
 
 
 def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:
-    """What restore would do."""
+    """Steps that restore would take."""
     if args.output == "json":
         places = [{"place": place, "present": present, "found": found} for place, present, found in listed]
         commandline.print_json("koordlite-restore-list", places=places)
@@ -121,7 +121,7 @@ def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluste
 
 
 def _unlisted(cluster: Cluster | None) -> Iterable[Entry]:
-    """What a lost journal does not list. A folder of manifests does not say who wrote what."""
+    """Values that a lost journal does not list. A folder of manifests does not say who wrote what."""
     if not isinstance(cluster, KubeCluster):
         return ()
     view = cluster.published()
@@ -132,7 +132,8 @@ def _unlisted(cluster: Cluster | None) -> Iterable[Entry]:
 
 
 def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequence[PodCPUs]:
-    """What kubelet's static CPU manager policy has given away: by its checkpoint, or the one among the manifests."""
+    """CPUs that kubelet's static CPU manager policy has given away: by its checkpoint, or the one among the
+    manifests."""
     if args.cluster:
         return machines.cluster(args, settings, host.files, host.clock).view().kubelet.pod_cpus
     path = f"{settings.cluster.kubelet_folder.rstrip('/')}/cpu_manager_state"

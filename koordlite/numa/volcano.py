@@ -24,7 +24,8 @@ MAX_SCORE = 100
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What a node's Numatopology says. `free`: CPUs that no container has to itself; `reserved`: how many are kept."""
+    """Contents of a node's Numatopology. `free`: CPUs that no container has to itself; `reserved`: how many are
+    kept."""
 
     machine: Machine
     free: CPUSet

@@ -162,7 +162,7 @@ class Course:
             self._held.pop(change.place)
 
     def _cgroups(self, snapshot: Snapshot) -> Mapping[str, Cgroup]:
-        """What the recorded agent wrote is taken back, what this one would have written takes its place."""
+        """Take back what the recorded agent wrote, and put what this one would have written in its place."""
         values: dict[Place, CPUSet | int] = {place: found.value for place, found in snapshot.found.items()}
         values |= self._held
         cgroups = dict(snapshot.cgroups)
@@ -197,7 +197,7 @@ class Course:
         return self._chosen[1]
 
     def _settings_of(self, snapshot: Snapshot) -> SLO:
-        """What holds on the node by the other ConfigMap. It is read again when the node's own metadata change."""
+        """Settings of the node by the other ConfigMap. It is read again when the node's own metadata change."""
         node, other = snapshot.node, self._other
         labels, notes = (node.labels, node.annotations) if node else ({}, {})
         base = snapshot.slo
@@ -239,7 +239,7 @@ def _value(snapshot: Snapshot, place: Place) -> CPUSet | int | None:
 
 
 def _with(cgroup: Cgroup, field: str, value: CPUSet | int) -> Cgroup:
-    """Of a set that is empty (v2: the parent's counts) the CPUs in effect stay as recorded."""
+    """Keep the recorded effective CPUs of a set that is empty (v2: the parent's counts)."""
     if isinstance(value, CPUSet):
         return msgspec.structs.replace(cgroup, cpuset=value, effective=value or cgroup.effective)
     if field == "cpu.quota":

@@ -18,7 +18,7 @@ _BACKUP = ".before-koordlite-plan"
 
 
 class KubeletPlan(msgspec.Struct, frozen=True):
-    """What is printed, as values."""
+    """Printed facts, as values."""
 
     node: str
     before: Configuration | None

@@ -161,7 +161,7 @@ def _groups(place: PodGroups) -> tuple[str, ...]:
 
 
 def _configured(snapshot: Snapshot, group: str, written: Mapping[str, CPUSet]) -> CPUSet | None:
-    """What a group was configured with counts, not what was effective in the picture: an empty set on v2 follows the
+    """Count what a group was configured with, not what was effective in the picture: an empty set on v2 follows the
     parent, whose set may have moved since."""
     found = snapshot.cgroups.get(group)
     return written.get(group) or (found.cpuset if found else None)

@@ -94,7 +94,7 @@ class ResctrlFS:
         return self._files.read(f"{self._folder(group)}/mode").decode().strip()
 
     def schemata(self, group: str) -> Schemata:
-        """What a group holds; ValueError names a line that cannot be read."""
+        """Schemata of a group; ValueError names a line that cannot be read."""
         return schemata.parse(self._files.read(f"{self._folder(group)}/schemata").decode())
 
     def schemata_raw(self, group: str, resource: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What resctrl can do on this machine, from its `info` folder; or why it is not there.
+"""Capabilities of resctrl on this machine, from its `info` folder; or why it is not there.
 
 Source: Linux resctrl document, "Info directory"; forms as Linux 6.1 and 6.12 print them.
 """
@@ -40,7 +40,7 @@ class Capabilities:
 
 
 def resources(files: Files, root: str) -> tuple[str, ...]:
-    """What the `info` folder lists; nothing when resctrl is not mounted at `root`."""
+    """Contents of the `info` folder; nothing when resctrl is not mounted at `root`."""
     return tuple(names(files, f"{root}/info"))
 
 
@@ -55,7 +55,7 @@ def absence(files: Files, root: str) -> tuple[str, bool]:
 
 
 def command_line(files: Files) -> dict[str, bool]:
-    """What option `rdt=` of the kernel's command line switches on, or off by a `!`: `l3cat`, `mba`, `cmt` …
+    """Features that option `rdt=` of the kernel's command line switches on, or off by a `!`: `l3cat`, `mba`, `cmt` …
 
     The last mention of a feature counts. Source: Linux kernel parameters, `rdt=`.
     """
@@ -162,7 +162,7 @@ def _by_id(found: str) -> dict[int, int]:
 
 
 def _hint(files: Files) -> str:
-    """What the CPU and the command line say about it, since one of them may be the reason."""
+    """Facts from the CPU and the command line, since one of them may be the reason."""
     off = [feature for feature, on in command_line(files).items() if not on]
     if off:
         return f"; the kernel's command line switches off {', '.join(off)} (rdt=)"

@@ -20,7 +20,7 @@ MAX_BYTES_PER_SECOND = 4e12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counters:
-    """What the files of one cache say; None where there is no such file, or no number in it."""
+    """Counters of one cache; None where there is no such file, or no number in it."""
 
     occupancy_bytes: int | None = None
     total_bytes: int | None = None

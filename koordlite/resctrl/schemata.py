@@ -13,7 +13,7 @@ from koordlite.resctrl.values import BANDWIDTHS, CACHES, Values
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Schemata:
-    """What a group holds, or a part of that: a line and a cache id that are not in here are left as they are."""
+    """Schemata of a group, or a part of them: a line and a cache id that are not in here are left as they are."""
 
     values: Mapping[str, Values] = dataclasses.field(default_factory=dict)
     """By resource and cache id: masks of caches, numbers of bandwidths."""
@@ -33,7 +33,7 @@ class Schemata:
 
 
 def parse(text: str) -> Schemata:
-    """What the text of a schemata file, or some lines of one, says; ValueError names the line it cannot read.
+    """Parse the text of a schemata file, or some lines of one; ValueError names the line it cannot read.
 
     Masks are hexadecimal, bandwidths decimal. Kernels pad differently. Lines of unknown resources are kept as text.
     """

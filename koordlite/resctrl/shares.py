@@ -85,7 +85,7 @@ def to_write(machine: Resctrl, group: ControlGroup | None, values: Mapping[str, 
 
 
 def initial_values(machine: Resctrl, group: ControlGroup) -> dict[str, Values]:
-    """What a group began with in L3 and MB when it was made, as far as it can be known.
+    """Initial values of a group in L3 and MB, as far as it can be known.
 
     No limit on bandwidth; all ways of the caches of which the root group has all ways. In other caches some ways may be
     exclusive to another group, and which of them the group began with is not known.

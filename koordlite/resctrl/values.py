@@ -28,7 +28,7 @@ MAX_CLOSIDS = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CacheCapability:
-    """What `info/L3` (or L2, L3CODE …) says about cache allocation."""
+    """Contents of `info/L3` (or L2, L3CODE …) about cache allocation."""
 
     cbm_mask: int
     min_cbm_bits: int
@@ -42,13 +42,13 @@ class CacheCapability:
 
     @property
     def ways(self) -> int:
-        """How many parts the cache can be divided into."""
+        """Number of parts that the cache can be divided into."""
         return self.cbm_mask.bit_length()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BandwidthCapability:
-    """What `info/MB` (or SMBA) says about bandwidth allocation, and the value that means no limit."""
+    """Contents of `info/MB` (or SMBA) about bandwidth allocation, and the value that means no limit."""
 
     min_bandwidth: int
     bandwidth_gran: int
@@ -72,7 +72,7 @@ class BandwidthCapability:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MonitorCapability:
-    """What `info/L3_MON` says about monitoring."""
+    """Contents of `info/L3_MON` about monitoring."""
 
     num_rmids: int
     features: tuple[str, ...]
@@ -88,7 +88,7 @@ class MonitorCapability:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CacheUse:
-    """What a group used of one cache and the bandwidth behind it; None where the hardware could not say."""
+    """Use by a group of one cache and the bandwidth behind it; None where the hardware could not say."""
 
     occupancy_bytes: int | None = None
     total_bytes_per_second: float | None = None
@@ -129,7 +129,7 @@ class Resctrl:
 
     @property
     def max_groups(self) -> int:
-        """How many control groups there can be besides the root: the scarcest resource decides."""
+        """Largest number of control groups besides the root: the scarcest resource decides."""
         offers = [cap.num_closids for cap in self.caches.values()]
         offers += [cap.num_closids for cap in self.bandwidths.values()]
         taken = 1 + any(cap.io_alloc for cap in self.caches.values())

@@ -24,7 +24,7 @@ _TARGETS = ("cpuset.cpus", "cpu.max", "cpu.cfs_quota_us")
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """How likely each kind of trouble is: for files at each call, else at each `stir`."""
+    """Likelihood of each kind of trouble: for files at each call, else at each `stir`."""
 
     write: float = 0.05
     read: float = 0.002

@@ -88,7 +88,7 @@ class Sandbox:
         return tuple(map(self._report, pods))
 
     def kubelet_state(self, configured: KubeletState) -> KubeletState:
-        """What kubelet says of itself: as configured, and with the CPUs it gave away exclusively."""
+        """Kubelet's configuration: as configured, and with the CPUs it gave away exclusively."""
         managers = self.kubelet.managers
         if not managers.static:
             return configured
@@ -119,11 +119,11 @@ class Sandbox:
         self.clock.advance(seconds)
 
     def stats(self, uid: str) -> Stats:
-        """What the pod wanted and got; KeyError for a pod that was never started."""
+        """Demand and use of the pod; KeyError for a pod that was never started."""
         return workloads.total(self.kubelet.running[uid].workloads)
 
     def usage_truth(self) -> Mapping[str, Stats]:
-        """What every workload wanted and got, by `namespace/pod/container`; `system` is outside Kubernetes."""
+        """Demand and use of every workload, by `namespace/pod/container`; `system` is outside Kubernetes."""
         return {each.name: workloads.total([each]) for each in self.workloads}
 
     def fail(self, path: str, code: int, times: int = 1) -> None:

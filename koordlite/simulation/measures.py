@@ -164,7 +164,8 @@ def _restarts(samples: Sequence[Sample]) -> int:
 
 
 def _of_pods(measure: str, samples: Sequence[Sample], chosen: Callable[[str], bool]) -> float | None:
-    """Of the pods that `chosen` names: the part of what they wanted that they did not get, or cores they used."""
+    """Shares of the pods that `chosen` names: the part of what they wanted that they did not get, or cores they
+    used."""
     wanted = used = 0
     seen, last = False, dict[str, Amount]()
     for number, sample in enumerate(samples):

@@ -1,4 +1,4 @@
-"""What is noted each tick of a simulation, to be measured at its end."""
+"""Notes of each tick of a simulation, to be measured at its end."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def growth(before: Amount | None, after: Amount) -> Amount:
-    """What came on top; a restarted pod counts from zero."""
+    """Increase since the last sample; a restarted pod counts from zero."""
     if before is None or after.wanted_us < before.wanted_us:
         return after
     return Amount(after.wanted_us - before.wanted_us, after.used_us - before.used_us)

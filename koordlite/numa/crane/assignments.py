@@ -1,4 +1,4 @@
-"""Which CPUs containers have by Crane's policies, one assignment after the other.
+"""CPUs of containers by Crane's policies, one assignment after the other.
 
 exclusive: CPUs of the pod alone. immovable: the same CPUs for life, shared with whoever has no CPUs of its own, and
 given to no second such pod. numa: whatever is shared of its NUMA nodes, at any time. Source: crane-agent
@@ -17,7 +17,7 @@ from koordlite.numa.kubelet.machine import Machine
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What one container was given."""
+    """CPUs of one container."""
 
     policy: str
     """exclusive, immovable or numa."""

@@ -1,4 +1,4 @@
-"""Which containers of a pod are given CPUs: those that ask for whole CPUs and no more than that.
+"""Containers of a pod that are given CPUs: those that ask for whole CPUs and no more than that.
 
 Source: crane-agent `GetPodTargetContainerIndices`, `GuaranteedCPUs`; crane-scheduler has the same rule. The class of
 the pod does not matter, nor do init containers count.

@@ -1,4 +1,4 @@
-"""Which pods of a node keep, get and lose CPUs by Crane's annotations: what was given stays, what is new comes after.
+"""Pods that keep, get and lose CPUs by Crane's annotations: what was given stays, what is new comes after.
 
 The result of Crane's scheduler is the pod's: its CPUs are chosen together and then divided among its containers, each
 as many as it requests.
@@ -19,7 +19,7 @@ Entries = Mapping[str, Mapping[str, Entry]]
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What the annotations of one pod ask for."""
+    """Request of one pod's annotations."""
 
     uid: str
     policy: str
@@ -32,7 +32,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kept(before: Entries, claims: Iterable[Claim]) -> Entries:
-    """What still holds of `before`: the assignments of pods that ask for the same as they did."""
+    """Rest of `before` that still holds: the assignments of pods that ask for the same as they did."""
     asked = {claim.uid: claim for claim in claims if not claim.barred}
     return {uid: theirs for uid, theirs in before.items() if uid in asked and _same(theirs, asked[uid])}
 

@@ -1,4 +1,4 @@
-"""What Crane's scheduler answers about a pod and a node: does it fit, how well, and on which NUMA nodes.
+"""Answers of Crane's scheduler about a pod and a node: does it fit, how well, and on which NUMA nodes.
 
 One entry, `verdict`. Source: crane-scheduler `noderesourcetopology` (filter.go, helper.go, scorer.go); its texts are
 kept. docs/compatibility.md lists where ours differs.
@@ -26,7 +26,7 @@ Amounts = Mapping[str, Quantity]
 
 
 class PodAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scheduler has to know of the pod."""
+    """Facts about the pod for the scheduler."""
 
     containers: Sequence[Container]
     """Those of the spec, without init containers."""

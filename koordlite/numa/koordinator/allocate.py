@@ -1,4 +1,4 @@
-"""What a pod gets on a node inside given NUMA nodes: amounts split over them, and CPUs of its own.
+"""Allocation of a pod on a node inside given NUMA nodes: amounts split over them, and CPUs of its own.
 
 Source: Koordinator v1.9 `Allocate`, `tryBestToDistributeEvenly`, `allocateCPUSet` (resource_manager.go).
 """
@@ -34,7 +34,7 @@ from koordlite.numa.koordinator.values import (
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a pod asks of one node."""
+    """Request of a pod to one node."""
 
     requests: Amounts
     """Amplified on a node that sells its CPUs several times."""
@@ -57,7 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def nano(self) -> dict[str, int]:
-        """What is split over NUMA nodes, in nano-units."""
+        """Amounts that are split over NUMA nodes, in nano-units."""
         return {name: amount.nano for name, amount in (self.original if self.bound else self.requests).items()}
 
     @functools.cached_property
@@ -67,7 +67,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts as free although it is held: by reservations the pod may take, by pods that would be evicted."""
+    """Resources that count as free although they are held: by reservations the pod may take, by pods that would be
+    evicted."""
 
     zones: Zones = msgspec.field(default_factory=dict)
     preferred: CPUSet = EMPTY
@@ -85,7 +86,7 @@ def _is_whole(name: str, nano: int) -> bool:
 
 
 class Supply(msgspec.Struct, frozen=True, dict=True):
-    """What a node can give to a request."""
+    """Resources that a node can give to a request."""
 
     machine: Machine
     zones: Zones
@@ -96,7 +97,8 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, node: NodeState, request: Request, reuse: Reuse = NO_REUSE) -> Supply:
-        """What `node` can give; a required bind policy leaves fewer CPUs, and so less of a NUMA node's cpu."""
+        """Resources that `node` can give; a required bind policy leaves fewer CPUs, and so less of a NUMA node's
+        cpu."""
         if reuse is NO_REUSE:
             bind = request.policy.bind if request.required else ""
             found: Supply = node.once(("supply", bind), lambda: cls._of(node, bind, NO_REUSE))
@@ -173,7 +175,7 @@ def _capped(amounts: Amounts, machine: Machine, zone: int, cpus: CPUSet) -> Amou
 
 
 def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "") -> Allocation | Refusal:
-    """What the pod gets inside the NUMA nodes of `mask`; without a mask only CPUs, from anywhere."""
+    """Allocate inside the NUMA nodes of `mask`; without a mask only CPUs, from anywhere."""
     zones: Zones = {}
     if mask is not None:
         if not supply.zones:

@@ -1,4 +1,4 @@
-"""What is written on a pod when it is bound: what it gets, and the bind policy that was used.
+"""Annotations of a pod when it is bound: its allocation, and the bind policy that was used.
 
 Source: Koordinator v1.9 `preBindObject`, `appendResourceSpecIfMissed` (plugin.go).
 """

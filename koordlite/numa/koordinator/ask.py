@@ -1,4 +1,4 @@
-"""What a pod asks of Koordinator's NUMA rules, before any node is looked at.
+"""Request of a pod to Koordinator's NUMA rules, before any node is looked at.
 
 Source: Koordinator v1.9 `PreFilter` (plugin.go), `AllowUseCPUSet` (util.go).
 """
@@ -54,7 +54,7 @@ DEFAULTS = Settings()
 
 
 class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a pod asks for: equal asks get equal answers on equal nodes."""
+    """Request of a pod: equal asks get equal answers on equal nodes."""
 
     requests: Amounts
     bound: bool = False
@@ -87,7 +87,8 @@ class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def of(pod: Pod, settings: Settings = DEFAULTS) -> PodAsk | Refusal | None:
-    """What `pod` asks; None when it requests nothing; a refusal when its annotations or its request contradict it."""
+    """Read the request of `pod`; None when it requests nothing; a refusal when its annotations or its request
+    contradict it."""
     try:
         spec = given.decode(ResourceSpec, pod.annotations.get(keys.RESOURCE_SPEC, "{}"))
         numa = given.decode(_NUMASpec, pod.annotations.get(keys.NUMA_TOPOLOGY_SPEC, "{}"))

@@ -1,4 +1,4 @@
-"""Which CPU assignments hold: an annotation that contradicts its pod, or takes what another pod has, gives no CPUs.
+"""CPU assignments that hold: an annotation that contradicts its pod, or takes what another pod has, gives no CPUs.
 
 Koordinator's scheduler assigns CPUs to LSE and LSR pods, and to every pod of a node with a bind policy, and never more
 than they request (`AllowUseCPUSet`, `requestCPUBind`); its agent follows whatever the annotation says. Anybody may
@@ -128,7 +128,7 @@ def without(status: ResourceStatus, kept: CPUSet) -> ResourceStatus:
 
 
 def allocations(pods: Iterable[Pod]) -> Iterator[Allocation]:
-    """What each of the pods holds, by its annotation: CPUs that were not refused, and amounts by NUMA node.
+    """Holdings of the pods, by annotation: CPUs that were not refused, and amounts by NUMA node.
 
     Pods that have ended, and pods that hold nothing, are left out. An annotation that cannot be read holds nothing; the
     pod's problems say so.
@@ -142,7 +142,7 @@ def allocations(pods: Iterable[Pod]) -> Iterator[Allocation]:
 
 
 def written(text: str, uid: str) -> Allocation:
-    """What a resource-status of someone who may be believed hands out; ValueError when it cannot be read."""
+    """Allocation in a resource-status of someone who may be believed; ValueError when it cannot be read."""
     status = pod_reader.parse_resource_status(text)
     return Allocation(uid=uid, cpus=status.cpuset, zones=_zones(text) if status.numa_nodes else {})
 

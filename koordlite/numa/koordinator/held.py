@@ -1,4 +1,4 @@
-"""What the pods of a node hold, and what that leaves: CPUs, amounts by NUMA node, and who shares a NUMA node.
+"""Holdings of a node's pods, and the rest: CPUs, amounts by NUMA node, and who shares a NUMA node.
 
 Source: Koordinator v1.9 `NodeAllocation` (node_allocation.go).
 """
@@ -75,7 +75,7 @@ def _take(machine: Machine, pod: Allocation, cpus: dict[int, TakenCPU]) -> set[i
 
 
 def returned(cpus: Mapping[int, TakenCPU], *sets: CPUSet) -> Mapping[int, TakenCPU]:
-    """What is still held after each CPU in each of `sets` has lost one holder."""
+    """CPUs still held after each CPU in each of `sets` has lost one holder."""
     if not any(sets):
         return cpus
     still = dict(cpus)
@@ -93,7 +93,7 @@ def available_cpus(machine: Machine, cpus: Mapping[int, TakenCPU], *, reserved: 
 
 
 def allocated_zones(held: Held, zones: Iterable[int], *, cpu_ratio: float, reusable: Zones) -> dict[int, Amounts]:
-    """What is allocated of those NUMA nodes that pods have anything of, less what may be used again.
+    """Allocated amounts of the NUMA nodes that pods have anything of, less what may be used again.
 
     Where CPUs are amplified, CPUs that pods hold alone count as many times as they are amplified.
     """
@@ -116,6 +116,6 @@ def _with_amplified(held: Held, zone: int, ratio: float) -> Amounts:
 def available_zones(
     held: Held, zones: Zones, *, cpu_ratio: float = 1.0, reusable: Zones | None = None
 ) -> dict[int, dict[str, Quantity]]:
-    """What each NUMA node still has: its amount less what is allocated, never below 0."""
+    """Rest of each NUMA node: its amount less what is allocated, never below 0."""
     allocated = allocated_zones(held, zones, cpu_ratio=cpu_ratio, reusable=reusable or {})
     return {zone: left(amounts, allocated.get(zone, {})) for zone, amounts in zones.items()}

@@ -1,4 +1,4 @@
-"""Which NUMA nodes of a node would do for a pod, resource by resource.
+"""Hints: NUMA nodes of a node that would do for a pod, resource by resource.
 
 Source: Koordinator v1.9 `GetTopologyHints`, `generateResourceHints` (resource_manager.go).
 """

@@ -40,7 +40,7 @@ _NO_CPU_MANAGER = CPUManagerPolicy()
 
 
 class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
-    """What the NodeResourceTopology of a node says, ready for allocation."""
+    """Contents of a node's NodeResourceTopology, ready for allocation."""
 
     machine: Machine = NO_MACHINE
     reserved: CPUSet = EMPTY
@@ -109,7 +109,7 @@ class NodeState(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def zones(self) -> Zones:
-        """What each NUMA node may hand out, amplified."""
+        """Resources that each NUMA node may hand out, amplified."""
         own = self.topology
         if own.ratios is not None or not self.amplification:
             return own.zones
@@ -117,7 +117,7 @@ class NodeState(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def cpu_ratio(self) -> float:
-        """How many times the node sells a CPU."""
+        """Factor by which the node amplifies its CPUs."""
         ratios = self.topology.ratios if self.topology.ratios is not None else self.amplification
         return (ratios or {}).get("cpu", 1.0)
 
@@ -176,7 +176,7 @@ def _machine(text: str) -> Machine:
 
 
 def _left(amounts: Mapping[str, Quantity], machine: Machine, number: int, reserved: CPUSet) -> Mapping[str, Quantity]:
-    """What a NUMA node may hand out, without its reserved CPUs."""
+    """Resources that a NUMA node may hand out, without its reserved CPUs."""
     cpu = amounts.get("cpu")
     if cpu and cpu.nano:
         kept = len(machine.by_node.get(number, EMPTY) & reserved)

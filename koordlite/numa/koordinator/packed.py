@@ -1,4 +1,4 @@
-"""Which CPUs to take when only their number is known: whole sockets, NUMA nodes and cores first."""
+"""CPUs to take when only their number is known: whole sockets, NUMA nodes and cores first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reservations hold of a node, as one pod sees them: those it may take, and those it may not."""
+"""Holdings of reservations on a node, as one pod sees them: those it may take, and those it may not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESTRICTED_POLICY = "Restricted"
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """What one reservation holds on a node."""
+    """Holding of one reservation on a node."""
 
     uid: str
     policy: str = ""
@@ -51,7 +51,7 @@ class Reservations(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted_twice(self) -> dict[int, Amounts]:
-        """What owners took, of all reservations."""
+        """Resources that owners took, of all reservations."""
         return zones_added(one.taken_zones for one in (*self.matched, *self.others))
 
     def __bool__(self) -> bool:

@@ -89,7 +89,7 @@ def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Verdic
 
 
 def bind(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS, *, uid: str) -> Allocation | Refusal | None:
-    """What the pod gets when it is bound to `node` now; None when that is nothing of its own."""
+    """Allocation of the pod when it is bound to `node` now; None when that is nothing of its own."""
     filtered = filter_node(ask, node, settings)
     return filtered if isinstance(filtered, Refusal) else reserve(ask, node, filtered, settings, uid=uid)
 
@@ -124,7 +124,7 @@ def reservable(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Setti
 def reserve(
     ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS, *, uid: str = ""
 ) -> Allocation | Refusal | None:
-    """What the pod gets after the filter gave `affinity`: None when it gets no CPUs of its own and no NUMA node."""
+    """Allocation of the pod after the filter gave `affinity`: None when it gets no CPUs of its own and no NUMA node."""
     chosen = reservable(ask, node, affinity, settings)
     if isinstance(chosen, Refusal):
         return chosen

@@ -1,4 +1,4 @@
-"""How well a pod goes with a node or a set of NUMA nodes, 0 to 100.
+"""Scores of a pod on a node or a set of NUMA nodes, 0 to 100.
 
 Source: Koordinator v1.9 scoring.go, least_allocated.go, most_allocated.go.
 """

@@ -1,4 +1,4 @@
-"""Which CPUs to take: Koordinator's bind policies, exclusive policies and NUMA strategies.
+"""Choice of CPUs: Koordinator's bind policies, exclusive policies and NUMA strategies.
 
 FullPCPUs takes whole free cores of one NUMA node, of one socket, then whole sockets; SpreadByPCPUs one thread of each
 core of one NUMA node, then of one socket. What neither gives is taken CPU by CPU. Source: Koordinator v1.9
@@ -28,7 +28,7 @@ Level = Callable[[CPU], int]
 
 
 class TakePolicy(msgspec.Struct, frozen=True):
-    """How CPUs are chosen; any other word than those named means none."""
+    """Policies by which CPUs are chosen; any other word than those named means none."""
 
     bind: str = ""
     """FullPCPUs or SpreadByPCPUs."""
@@ -104,7 +104,7 @@ class _Taker:
         self.result: list[int] = []
 
     def steps(self) -> Iterator[Callable[[], None]]:
-        """What is tried, in this order."""
+        """Attempts, in this order."""
         full = self.policy.bind == FULL_PCPUS
         if full or self.machine.per_core == 1:
             yield self._cores_of_one_node

@@ -1,4 +1,4 @@
-"""What a pod gets when reservations hold a part of the node: from one that it may take first, or from the node.
+"""Allocation when reservations hold a part of the node: from one that it may take first, or from the node.
 
 A reservation is counted on the node like a pod, and its owners beside it; so what owners took is counted twice, and is
 given back once. Source: Koordinator v1.9 `tryAllocateFromReusable`, `tryAllocateFromNode`, `allocateWithNominated`
@@ -32,7 +32,7 @@ def feasible(node: NodeState, request: Request, mask: int | None) -> bool:
 
 
 def attempt(node: NodeState, request: Request, mask: int | None) -> Allocation | Refusal:
-    """What the pod would get inside the NUMA nodes of `mask`, from any reservation it may take, else from the node.
+    """Allocation inside the NUMA nodes of `mask`, from any reservation it may take, else from the node.
 
     A pod that has to take a reservation gets nothing from the node alone.
     """
@@ -43,7 +43,8 @@ def attempt(node: NodeState, request: Request, mask: int | None) -> Allocation |
 
 
 def take(node: NodeState, request: Request, mask: int | None, *, uid: str) -> Allocation | Refusal:
-    """What the pod gets: from the nominated reservation where there is one, and never from the node instead of it."""
+    """Allocation of the pod: from the nominated reservation where there is one, and never from the node instead of
+    it."""
     known = node.reservations
     if known.ignored:
         return _ignoring(node, request, mask, uid)
@@ -65,7 +66,7 @@ def hint_supply(node: NodeState, request: Request) -> Supply:
 
 
 def given_back(node: NodeState) -> Reuse:
-    """What does not count as used when the pod takes its nominated reservation, or none."""
+    """Resources that do not count as used when the pod takes its nominated reservation, or none."""
     known = node.reservations
     chosen = [one for one in known.matched if known.ignored or one.uid == known.nominated]
     zones = zones_added([known.counted_twice, *(one.free_zones for one in chosen)])
@@ -86,7 +87,7 @@ def _from(
 
 
 def _from_one(node: NodeState, request: Request, mask: int | None, one: Reserved, uid: str) -> Allocation | Refusal:
-    """What the reservation has left comes first, its CPUs before others; under Restricted nothing else comes."""
+    """Take what the reservation has left first, its CPUs before others; under Restricted nothing else comes."""
     reuse = Reuse(zones=zones_added((node.reservations.counted_twice, one.free_zones)), preferred=one.free_cpus)
     found = allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
     if one.policy != RESTRICTED_POLICY or isinstance(found, Refusal):

@@ -95,7 +95,7 @@ class Machine(msgspec.Struct, frozen=True, dict=True):
         return len(self.cpus) // len(parts) if parts else 0
 
     def cores(self, cpus: Iterable[int]) -> dict[int, list[int]]:
-        """Those of `cpus` that the machine has, by core, ascending."""
+        """Select those of `cpus` that the machine has, by core, ascending."""
         cores: dict[int, list[int]] = {}
         for cpu in sorted(cpus):
             if cpu in self.cpus:
@@ -116,7 +116,7 @@ class TakenCPU(msgspec.Struct, frozen=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pod holds of a node: CPUs of its own, and amounts by NUMA node."""
+    """Holding of one pod on a node: CPUs of its own, and amounts by NUMA node."""
 
     uid: str
     cpus: CPUSet = EMPTY

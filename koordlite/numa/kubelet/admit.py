@@ -23,7 +23,7 @@ Evidence = Mapping[str, int | str]
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What one container got. `cpus` empty: it runs in the shared pool; `nodes`: the affinity, empty for none."""
+    """Allocation of one container. `cpus` empty: it runs in the shared pool; `nodes`: the affinity, empty for none."""
 
     container: str
     cpus: CPUSet = EMPTY
@@ -82,7 +82,7 @@ class _Work:
         return tuple(self._give(container, affinity) for container in self.pod.containers)
 
     def evidence(self, refused: Refused) -> Evidence:
-        """What was wanted and what is free by NUMA node, at the container where it failed."""
+        """Request and free amounts by NUMA node, at the container where it failed."""
         wanted = next((c for c in self.pod.containers if c.name == self._at), None)
         cpus = wanted.cpus if wanted else self.pod.cpus
         amounts = {**(wanted.memory if wanted else self.pod.memory), **(wanted.devices if wanted else self.pod.devices)}
@@ -161,7 +161,7 @@ def free_cpus(node: NodeState) -> dict[int, int]:
 
 
 def free_amounts(node: NodeState, resource: str) -> dict[int, int]:
-    """What is free of a kind of memory, in bytes, or of a device, by NUMA node."""
+    """Free amount of a kind of memory, in bytes, or of a device, by NUMA node."""
     if resource in node.devices.devices:
         devices, free = node.devices.devices[resource], node.devices.free(resource)
         return {id_: sum(id_ in devices[d] for d in free) for id_ in node.managers.nodes}

@@ -96,7 +96,7 @@ class _Paths:
         yield sure
 
     def _reachable(self, part: nrt.Part, zones: nrt.Zones, bound: Bound) -> Iterator[Nodes]:
-        """Those that contain all that can be used again of what the part asks for."""
+        """Select the hints that contain all that can be used again of what the part asks for."""
         needed = {node for name in part.taken if name in bound for node in bound[name][0]}
         return (nodes for nodes in self._fitting(part, zones) if not nodes or needed.issubset(nodes))
 

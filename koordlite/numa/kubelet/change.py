@@ -1,4 +1,4 @@
-"""What another CPU manager configuration does to a node: pod by pod, and the checkpoint in the way of it.
+"""Effects of another CPU manager configuration on a node: pod by pod, and the checkpoint in the way of it.
 
 Source: kubelet 1.36, `cm/cpumanager`: `NewManager`, `validateState` of the static policy, `restoreState`. A kubelet
 that restarts admits the pods of its node again, the oldest first; a refused one ends with phase Failed.
@@ -40,14 +40,14 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What `cpu_manager_state` says."""
+    """Contents of `cpu_manager_state`."""
 
     policy: str
     cpus: CPUState
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What a restart with the other configuration does to a pod that is still on the node."""
+    """Effect of a restart with the other configuration on a pod that is still on the node."""
 
     pod: str
     outcome: Outcome

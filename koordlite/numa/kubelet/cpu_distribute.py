@@ -39,7 +39,7 @@ def take_distributed(
 
 
 def _sizes(machine: Machine, left: Left, count: int, group: int) -> range:
-    """How many NUMA nodes are tried: from the fewest that could hold it, to one for each group or all that have any."""
+    """Numbers of NUMA nodes to try: from the fewest that could hold it, to one for each group or all that have any."""
     groups_each = math.ceil(math.ceil(len(machine.by_id) / group) / len(machine.nodes))
     wanted = math.ceil(count / group)
     return range(math.ceil(wanted / groups_each), min(wanted, len(left)) + 1)

@@ -69,7 +69,7 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         return CPUState(self.machine.all - self.reserved if self.options.strict_reservation else self.machine.all)
 
     def available(self, state: CPUState) -> CPUSet:
-        """What can be given to one container alone."""
+        """CPUs that can be given to one container alone."""
         return state.shared - self.reserved
 
     def free_in_whole_cores(self, state: CPUState) -> CPUSet:
@@ -77,7 +77,7 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         return state.shared - self._reserved_cores
 
     def hints(self, state: CPUState, uid: str, container: ContainerAsk, reusable: CPUSet = EMPTY) -> Hints | None:
-        """What the policy says about one container; None when it wants no CPUs of its own.
+        """Hints of the policy for one container; None when it wants no CPUs of its own.
 
         `reusable` are CPUs of init containers of the same pod, which have ended by then.
         """
@@ -89,7 +89,7 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         return {"cpu": self._hints(given, EMPTY, container.cpus) if len(given) == container.cpus else []}
 
     def pod_hints(self, state: CPUState, pod: PodAsk, reusable: CPUSet = EMPTY) -> Hints | None:
-        """What the policy says about the pod as a whole."""
+        """Hints of the policy for the pod as a whole."""
         count = pod.cpus
         if not count:
             return None

@@ -1,4 +1,4 @@
-"""Which CPUs kubelet's static policy takes: whole large parts first, then cores, then single CPUs (packed).
+"""CPUs that kubelet's static policy takes: whole large parts first, then cores, then single CPUs (packed).
 
 Source: kubelet 1.36, `cm/cpumanager/cpu_assignment.go`. One difference: where cores or sockets differ in size, kubelet
 can take a part of average size for a whole one and give away CPUs that are in use; here a part is whole only when all
@@ -111,7 +111,7 @@ class Taker:
         self.take([cpu for part in order for cpu in sorted(groups[part] & self.free)][: self.need])
 
     def _take_part_of_uncore(self, part: int) -> None:
-        """As many of its cores as are needed, the lowest first, if that is just the number of CPUs needed."""
+        """Take as many of its cores as are needed, the lowest first, if that is just the number of CPUs needed."""
         machine = self.machine
         wanted = -(-self.need // machine.per_core)
         cores = sorted({machine.by_id[cpu].core for cpu in machine.uncores[part] & self.free})[:wanted]

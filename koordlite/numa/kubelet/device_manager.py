@@ -65,7 +65,7 @@ NO_DEVICES = DeviceState()
 def container_hints(
     state: DeviceState, nodes: tuple[int, ...], uid: str, container: ContainerAsk, reusable: Held
 ) -> Hints:
-    """What the manager says about one container, by resource."""
+    """Hints of the manager for one container, by resource."""
     found: dict[str, list[Hint] | None] = {}
     for resource, count in state.wanted(container.devices).items():
         own, again = state.of(uid, container.name, resource), reusable.get(resource, frozenset())
@@ -74,7 +74,7 @@ def container_hints(
 
 
 def pod_hints(state: DeviceState, nodes: tuple[int, ...], pod: PodAsk) -> Hints:
-    """What the manager says about the pod as a whole, by resource."""
+    """Hints of the manager for the pod as a whole, by resource."""
     found: dict[str, list[Hint] | None] = {}
     for resource, count in state.wanted(pod.devices).items():
         own = frozenset[str]().union(*(state.of(pod.uid, c.name, resource) for c in pod.containers))
@@ -99,7 +99,8 @@ def allocate(
 
 
 def reusable_after(reusable: Held, state: DeviceState, uid: str, container: ContainerAsk) -> Held:
-    """What later containers of the pod can use again: devices of ended init containers that nobody has taken over."""
+    """Devices that later containers of the pod can use again: those of ended init containers that nobody has taken
+    over."""
     found = dict(reusable)
     for resource, ids in state.assigned.get(uid, {}).get(container.name, NONE).items():
         held = found.get(resource, frozenset())

@@ -27,7 +27,7 @@ class MemoryPolicy(msgspec.Struct, frozen=True):
     keeps_groups: bool = True
 
     def hints(self, state: MemoryState, uid: str, container: ContainerAsk, reusable: Reusable) -> Hints | None:
-        """What the policy says about one container; None when it reserves nothing for it."""
+        """Hints of the policy for one container; None when it reserves nothing for it."""
         if not container.memory:
             return None
         given = state.of(uid, container.name)
@@ -36,7 +36,7 @@ class MemoryPolicy(msgspec.Struct, frozen=True):
         return calculate_hints(state, container.memory, reusable)
 
     def pod_hints(self, state: MemoryState, pod: PodAsk) -> Hints | None:
-        """What the policy says about the pod as a whole."""
+        """Hints of the policy for the pod as a whole."""
         wanted = pod.memory
         if not wanted:
             return None
@@ -111,7 +111,7 @@ def calculate_hints(state: MemoryState, wanted: Counts, reusable: Reusable) -> H
 
 
 def reusable_after(reusable: Reusable, container: ContainerAsk, blocks: Blocks) -> Reusable:
-    """What later containers of the pod can use again: an init container's memory, less what others have used."""
+    """Memory that later containers of the pod can use again: an init container's memory, less what others have used."""
     found = dict(reusable)
     for block in blocks:
         key = (hints.mask_of(block.nodes), block.kind)

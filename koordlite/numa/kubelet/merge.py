@@ -31,7 +31,7 @@ _IMPOSSIBLE = (Hint(None, False),)
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """How hints are merged: the machine's NUMA nodes, and what the options say."""
+    """Settings of a merge: the machine's NUMA nodes, and what the options say."""
 
     nodes: tuple[int, ...]
     distances: Distances = msgspec.field(default_factory=dict)
@@ -120,7 +120,7 @@ def _fewest_nodes(hints: Sequence[Hint]) -> int:
 
 
 def _combinations(hints: Sequence[Sequence[Hint]], rules: Rules) -> set[Hint]:
-    """What the combinations come to: masks ANDed, preferred if all are, and all masks the same where that is asked.
+    """Merge each combination: masks ANDed, preferred if all are, and all masks the same where that is asked.
 
     Built up resource by resource, so that equal intermediate results are counted once.
     """

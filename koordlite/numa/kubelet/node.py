@@ -40,7 +40,7 @@ class Managers(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def rules(self) -> merge.Rules:
-        """How hints are merged here. ValueError where kubelet does not start."""
+        """Settings by which hints are merged here. ValueError where kubelet does not start."""
         if len(self.nodes) > self.options.max_nodes:
             raise ValueError(f"unsupported on machines with more than {self.options.max_nodes} NUMA Nodes")
         closest = self.options.prefer_closest

@@ -1,4 +1,4 @@
-"""What a pod asks of kubelet's managers: exclusive CPUs, memory and devices, container by container.
+"""Requests of a pod to kubelet's managers: exclusive CPUs, memory and devices, container by container.
 
 Source: kubelet 1.36, `guaranteedCPUs`, `podGuaranteedCPUs`, `getPodRequestedResources` and `getPodDeviceRequest`.
 """
@@ -64,7 +64,7 @@ class PodAsk(msgspec.Struct, frozen=True):
 
 
 def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> PodAsk:
-    """What a pod's object asks for. Amounts that cannot be read count as none and are added to `problems`.
+    """Read the requests of a pod's object. Amounts that cannot be read count as none and are added to `problems`.
 
     A limit without a request is the request, as the API server has it. CPUs and memory of a pod with pod-level
     resources are not aligned, unless kubelet's gate PodLevelResourceManagers is on, which is off by default.

@@ -43,14 +43,14 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a pod asks for, ready to be compared with many nodes."""
+    """Request of a pod, ready to be compared with many nodes."""
 
     parts: tuple[Part, ...]
     """Init containers and sidecars in their order, then app containers."""
     whole: Part
 
     def of_scope(self, scope: str) -> tuple[Part, ...]:
-        """What is aligned on its own: each container, or the pod."""
+        """Units of alignment: each container, or the pod."""
         return (self.whole,) if scope == "pod" else self.parts
 
 
@@ -102,7 +102,7 @@ def _is_own(resource: str, amount: int, *, guaranteed: bool) -> bool:
 
 
 def pod_request(containers: Sequence[tuple[str, Amounts]], overhead: Amounts) -> dict[str, int]:
-    """What the pod needs at its peak: app containers with sidecars, or an init container with the sidecars before it.
+    """Peak need of the pod: app containers with sidecars, or an init container with the sidecars before it.
 
     Source: Kubernetes component-helpers, resource.PodRequests.
     """
@@ -248,7 +248,7 @@ def preferred(part: Part, zones: Zones, totals: Zones) -> Iterator[tuple[int, ..
 
 
 def _smallest(name: str, amount: int, totals: Zones) -> int | None:
-    """How many NUMA nodes an empty machine would need for the amount."""
+    """Number of NUMA nodes that an empty machine would need for the amount."""
     held = 0
     for size, most in enumerate(sorted((zone.get(name, 0) for zone in totals.values()), reverse=True), 1):
         held += most

@@ -31,7 +31,7 @@ def sign(pods: Iterable[tuple[str, str]]) -> str:
 
 
 def flaw(text: str, pods: Iterable[tuple[str, str]]) -> Flaw | None:
-    """What is wrong with `text` as the fingerprint of these pods; None when it is theirs."""
+    """Mistake in `text` as the fingerprint of these pods; None when it is theirs."""
     prefix, version = text[: len(_PREFIX)], text[len(_PREFIX) : len(_PREFIX) + len(_VERSION)]
     if len(text.encode()) < len(_PREFIX) + len(_VERSION) + _SHORTEST_SUM or prefix != _PREFIX:
         return "malformed"

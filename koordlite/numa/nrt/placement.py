@@ -63,7 +63,7 @@ class PlacementError(ValueError):
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What the numbers of the vectors refer to; UNKNOWN where the text does not say it."""
+    """Meaning of the numbers of the vectors; UNKNOWN where the text does not say it."""
 
     containers: int = UNKNOWN
     numa_nodes: int = UNKNOWN

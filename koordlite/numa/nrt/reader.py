@@ -49,12 +49,12 @@ class Reader:
 
     @functools.cached_property
     def available(self) -> dict[int, dict[str, Quantity]]:
-        """What NUMA nodes have left, by resource."""
+        """Rest of the NUMA nodes, by resource."""
         return {number: self._amounts(zone, "available") for number, zone in self.nodes.items()}
 
     @functools.cached_property
     def allocatable(self) -> dict[int, dict[str, Quantity]]:
-        """What they may hand out at most."""
+        """Most that they may hand out."""
         return {number: self._amounts(zone, "allocatable") for number, zone in self.nodes.items()}
 
     @functools.cached_property
@@ -78,12 +78,12 @@ class Reader:
 
     @property
     def topology_text(self) -> str:
-        """What `topology` is read of."""
+        """Source that `topology` is read of."""
         return self._notes.get(keys.CPU_TOPOLOGY, "")
 
     @functools.cached_property
     def cpu_manager(self) -> CPUManagerPolicy:
-        """How kubelet's CPU manager is configured."""
+        """Configuration of kubelet's CPU manager."""
         found: _Manager = self._note(keys.CPU_MANAGER_POLICY, _json(_Manager, keys.CPU_MANAGER_POLICY)) or _Manager()
         reserved = self._cpus(keys.CPU_MANAGER_POLICY, found.reserved_cpus)
         return CPUManagerPolicy(policy=found.policy, options=found.options or {}, reserved_cpus=reserved)
@@ -105,7 +105,8 @@ class Reader:
 
     @property
     def kubelets_pods(self) -> tuple[PodCPUAlloc, ...]:
-        """Those of `allocs` that kubelet gave to known pods. What Koordinator promised stands on the pod itself."""
+        """Select those of `allocs` that kubelet gave to known pods. What Koordinator promised stands on the pod
+        itself."""
         return tuple(alloc for alloc in self.allocs if alloc.managed_by_kubelet and alloc.uid)
 
     @functools.cached_property
@@ -120,7 +121,7 @@ class Reader:
 
     @functools.cached_property
     def placement(self) -> Placement | None:
-        """Where containers run, as the agent has seen it."""
+        """NUMA nodes on which containers run, as the agent has seen it."""
         return self._note(keys.PLACEMENT, nrt.decode_placement)
 
     @functools.cached_property
@@ -131,7 +132,7 @@ class Reader:
 
     @functools.cached_property
     def ratios(self) -> Mapping[str, float] | None:
-        """How many times the node sells a resource; None where that is not said."""
+        """Factor by which the node amplifies a resource; None where that is not said."""
         return self._note(keys.AMPLIFICATION_RATIO, read_ratios)
 
     def _amounts(self, zone: objects.Zone, column: str) -> dict[str, Quantity]:
@@ -238,7 +239,7 @@ _MOST_NODES = 1024
 
 
 class ReportedPolicy(msgspec.Struct, frozen=True):
-    """What one source says; empty or None where it says nothing that can be read."""
+    """Values of one source; empty or None where it says nothing that can be read."""
 
     policy: str = ""
     scope: str = ""
@@ -256,7 +257,7 @@ DEFAULT = ReportedPolicy("none", "container", 8)
 
 
 def by_attributes(attributes: Iterable[Mapping[str, str]]) -> ReportedPolicy:
-    """What the attributes say; a word or number that kubelet does not know counts as not given."""
+    """Values of the attributes; a word or number that kubelet does not know counts as not given."""
     values = {a.get("name", ""): a.get("value", "") for a in attributes}
     policy, scope = values.get("topologyManagerPolicy", ""), values.get("topologyManagerScope", "")
     return ReportedPolicy(
@@ -267,7 +268,7 @@ def by_attributes(attributes: Iterable[Mapping[str, str]]) -> ReportedPolicy:
 
 
 def by_policies(words: Sequence[str]) -> ReportedPolicy:
-    """What the first word of `topologyPolicies` says; the others are not looked at."""
+    """Policy by the first word of `topologyPolicies`; the others are not looked at."""
     if not words or (words[0] not in _NOTHING and nrt.kubelet_topology_manager(words[0])[0] == "none"):
         return ReportedPolicy()
     return ReportedPolicy(*nrt.kubelet_topology_manager(words[0]))

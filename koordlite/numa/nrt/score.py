@@ -1,4 +1,4 @@
-"""How well a pod fits a node: the scores of scheduler-plugins' NodeResourceTopologyMatch, 0 to 100.
+"""Fit of a pod to a node: the scores of scheduler-plugins' NodeResourceTopologyMatch, 0 to 100.
 
 Source: score.go, least_allocated.go, most_allocated.go, balanced_allocation.go and least_numa.go of scheduler-plugins.
 Amounts are nano-units. Ours: zones are known by id and may have gaps, and a balance of one resource is 100 (upstream
@@ -46,7 +46,7 @@ def score(
 
 
 def weighted(parts: Sequence[Part], weights: Weights) -> tuple[Asked, ...]:
-    """What each part asks for, in whole units and with its weight."""
+    """Requests of the parts, in whole units and with its weight."""
     return tuple(
         tuple((name, -(-amount // NANO), _weight(weights, name)) for name, amount, _ in part.wanted) for part in parts
     )

@@ -183,7 +183,7 @@ def _between_ticks(tick: Tick) -> Iterator[Metric]:
 
 
 def nri(tick: Tick) -> Iterator[Metric]:
-    """What a runtime that asks before it creates containers was answered."""
+    """Answers to a runtime that asks before it creates containers."""
     state = tick.nri
     yield _gauge("koordlite_nri_connected", "1 while a runtime asks by NRI", tick, float(bool(state.runtime)))
     answers = CounterMetricFamily(

@@ -54,7 +54,7 @@ def _above(numbers: Summary) -> str:
 
 
 def undo(entries: Iterable[tuple[str, str, str]]) -> str:
-    """What restore does: for each (place, value there at present, value found before our first write) of the undo
+    """Steps of restore: for each (place, value there at present, value found before our first write) of the undo
     list."""
     rows = list(entries)
     if not rows:

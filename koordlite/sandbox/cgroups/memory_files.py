@@ -50,7 +50,7 @@ def maximum() -> AttributeTable:
 
 
 def extensions(version: int) -> AttributeTable:
-    """What the Anolis kernel adds."""
+    """Files that the Anolis kernel adds."""
     known = _EXTENSIONS if version == 1 else {**_EXTENSIONS, **_PAGE_CACHE}
     return {name: setting(name, *bounds) for name, bounds in known.items()}
 
@@ -92,6 +92,6 @@ def _set_oom_group(group: Group, data: bytes) -> None:
 
 
 def _events(group: Group) -> str:
-    """What happened in the group and below it."""
+    """Events in the group and below it."""
     counts = {name: sum(each.events.get(name, 0) for each in group.walk()) for name in EVENTS}
     return "".join(f"{name} {count}\n" for name, count in counts.items())

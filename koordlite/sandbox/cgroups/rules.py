@@ -1,4 +1,4 @@
-"""What the kernel refuses in cgroups of either version: bandwidth out of range, threads that are not there.
+"""Refusals of the kernel in cgroups of either version: bandwidth out of range, threads that are not there.
 
 Each rule was checked against Linux 6.1 and 6.12; tests/sandbox holds the table.
 """

@@ -53,7 +53,7 @@ def _write_only(_group: Group) -> str:
 
 
 def effective(group: Group, field: str, everything: CPUSet) -> CPUSet:
-    """What a group may really use: its own set within the parent's, or the parent's when nothing is left."""
+    """CPUs that a group may really use: its own set within the parent's, or the parent's when nothing is left."""
     if group.parent is None:
         return everything
     above = effective(group.parent, field, everything)

@@ -37,7 +37,7 @@ class _Leaving(msgspec.Struct, frozen=True):
 
 
 class _Evictions:
-    """What the API server and the kubelet do with an eviction; `monotonic` is the emulated node's clock."""
+    """Reaction of the API server and the kubelet to an eviction; `monotonic` is the emulated node's clock."""
 
     def __init__(self, monotonic: Callable[[], float], *, grace_seconds: float = GRACE_SECONDS) -> None:
         self._monotonic, self._grace = monotonic, grace_seconds

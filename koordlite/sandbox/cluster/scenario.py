@@ -132,13 +132,13 @@ class Event:
 
     @property
     def seconds(self) -> float:
-        """When, since the start."""
+        """Time since the start."""
         return seconds(self.at)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What has to come out, between `from` and `to`."""
+    """Expected result, between `from` and `to`."""
 
     measure: Literal[Series, Count, Text]
     of: str = ""
@@ -202,7 +202,7 @@ class Scenario:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Length in seconds."""
         return seconds(self.duration)
 
 

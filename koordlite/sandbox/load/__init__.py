@@ -1,1 +1,1 @@
-"""What runs on the emulated node, what it demands of CPU, memory and disks, and what it gets."""
+"""Workloads of the emulated node: what they demand of CPU, memory and disks, and what they get."""

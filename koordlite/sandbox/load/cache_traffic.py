@@ -1,4 +1,4 @@
-"""What the workloads do to caches and memory: the source of the monitoring counters of the emulated node.
+"""Cache and memory traffic of the workloads: the source of the monitoring counters of the emulated node.
 
 A rule of thumb and no model of a cache. A busy CPU moves 2 GB/s to and from memory, four fifths of it local, up to what
 the bandwidth of its group allows, and wants 3 MiB of cache, within the mask of its group. Lines stay until others need
@@ -122,14 +122,14 @@ class Traffic:
 
 
 def of(machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: EmulatedResctrl | None) -> Traffic | None:
-    """What lets the counters of this machine run; None where nothing is counted."""
+    """Monitor that lets the counters of this machine run; None where nothing is counted."""
     if resctrl is None or resctrl.counters is None:
         return None
     return Traffic(machine, cgroups, workloads, resctrl, resctrl.counters)
 
 
 def _spots(machine: Machine) -> dict[int, Spot]:
-    """Where each CPU's traffic is counted."""
+    """Group in which each CPU's traffic is counted."""
     nodes: dict[int, list[int]] = {}
     for cpu in machine.cpus:
         if cpu.l3 is not None and cpu.node not in nodes.setdefault(cpu.l3, []):

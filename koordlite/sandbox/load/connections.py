@@ -14,7 +14,7 @@ ELSEWHERE = ""
 
 
 class Connections:
-    """Who talks to whom. Every pod has an address of its own, in the order in which they were first seen."""
+    """Connections between pods. Every pod has an address of its own, in the order in which they were first seen."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {ELSEWHERE: 0}

@@ -1,4 +1,4 @@
-"""How much CPU or memory a workload of the sandbox wants over time, as written in a pod annotation.
+"""Demand of a workload of the sandbox for CPU or memory over time, as written in a pod annotation.
 
     500m                                     always half a core
     greedy                                   all it can get
@@ -26,7 +26,7 @@ _HELP = "write a quantity, greedy, wave(low=,high=,period=), steps(0:2,60:14) or
 
 
 class Demand(Protocol):
-    """What a workload wants."""
+    """Demand of a workload."""
 
     def milli(self, seconds: float) -> float:
         """Wanted millicores at that time; infinite when greedy."""

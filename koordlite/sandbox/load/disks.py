@@ -31,7 +31,7 @@ def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_
 
 
 def _within_limits(group: Group, wanted: float, budgets: dict[int, float], step_us: int) -> float:
-    """What the limits on the way up leave in this step; it is taken off them."""
+    """Rest of the limits on the way up in this step; it is taken off them."""
     limited = [(each, limit) for each in group.lineage() if (limit := disk_files.read_limit(each)) is not None]
     left = [budgets.setdefault(id(each), limit * step_us / 1e6) for each, limit in limited]
     allowed = min(wanted, *left) if left else wanted

@@ -1,4 +1,4 @@
-"""Who gets how much CPU in one step: numbers in, numbers out.
+"""Sharing of CPU in one step: numbers in, numbers out.
 
 A simplified CFS. Within one set of CPUs the wants are met in proportion to the weights. No claimant gets more than it
 wants, and nothing is left over while one wants more. CPUs that the same claimants may use are shared out together,

@@ -40,7 +40,7 @@ class Workload(msgspec.Struct, eq=False):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """What workloads wanted and got: millicores in the last step, CPU-µs since the start."""
+    """Demand and use of workloads: millicores in the last step, CPU-µs since the start."""
 
     wanted_milli: float
     used_milli: float
@@ -188,7 +188,7 @@ def _gather(branch: Branch, wants: Sequence[float], step_us: int) -> float:
 
 
 def _budget(group: Group, step_us: int) -> float:
-    """What the quota allows in this step, with what an earlier quiet time left for a burst."""
+    """CPU time that the quota allows in this step, with what an earlier quiet time left for a burst."""
     return math.inf if group.quota_us == UNLIMITED else _refill(group, step_us) + group.saved_us
 
 

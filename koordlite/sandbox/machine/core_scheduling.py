@@ -50,8 +50,8 @@ class EmulatedCoreScheduling:
             self._helpers.remove(helper)
 
     def new_number(self) -> int:
-        """Of a cookie that nobody has. As in the kernel, where it is made from an address, a number is given again once
-        its last thread has ended or has another."""
+        """Number of a cookie that nobody has. As in the kernel, where it is made from an address, a number is given
+        again once its last thread has ended or has another."""
         self._cookies = {tid: cookie for tid, cookie in self._cookies.items() if cookie and self._processes.find(tid)}
         held = {*self._cookies.values(), *(helper.held for helper in self._helpers)}
         return next(number for number in _numbers() if number not in held)
@@ -62,7 +62,7 @@ class EmulatedCoreScheduling:
         self._cookies |= dict.fromkeys(process.tids if whole_process else (tid,), cookie)
 
     def process(self, tid: int) -> Process:
-        """Of a thread; ProcessLookupError when it is gone."""
+        """Cookie of a thread; ProcessLookupError when it is gone."""
         found = self._processes.find(tid)
         if found is None:
             raise OSError(errno.ESRCH, os.strerror(errno.ESRCH), f"/proc/{tid}")

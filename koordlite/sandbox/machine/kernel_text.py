@@ -1,4 +1,4 @@
-"""How the kernel reads numbers and CPU lists that user space writes, with its errno for what it refuses."""
+"""The kernel's parser of numbers and CPU lists that user space writes, with its errno for what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine of the sandbox is made of: CPUs, NUMA nodes, caches and what its kernel offers."""
+"""Parts of a machine of the sandbox: CPUs, NUMA nodes, caches and what its kernel offers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISK_SPEED = 400 * 2**20
 
 
 class LogicalCPU(msgspec.Struct, frozen=True):
-    """Where one CPU sits, with the ids as sysfs shows them: core ids repeat from package to package."""
+    """Place of one CPU, with the ids as sysfs shows them: core ids repeat from package to package."""
 
     id: int
     package: int

@@ -62,7 +62,7 @@ class PressureFile(msgspec.Struct, eq=False):
 
 
 class Waits:
-    """What parts of one step the members of a group waited: the longest is `some`, the shortest `full`."""
+    """Parts of one step that the members of a group waited: the longest is `some`, the shortest `full`."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[PressureFile, float, float | None]] = {}

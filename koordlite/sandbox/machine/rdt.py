@@ -1,4 +1,4 @@
-"""What cache and bandwidth hardware an emulated machine has, as data: every flavour of resctrl is one `RDT`.
+"""Cache and bandwidth hardware of an emulated machine, as data: every flavour of resctrl is one `RDT`.
 
 The fields are what CPUID tells the kernel's driver (Intel SDM volume 3 chapter 18, AMD Platform QoS Extensions).
 """
@@ -107,7 +107,7 @@ def amd(kernel: tuple[int, int] = (6, 1), *, bits: int = 16, bandwidth: int = 20
 
 
 def flags(rdt: RDT) -> list[str]:
-    """Those of FLAGS that an x86 machine shows. Slow memory, choosing events and SNC have none."""
+    """Select those of FLAGS that an x86 machine shows. Slow memory, choosing events and SNC have none."""
     events = rdt.monitoring.events if rdt.monitoring else ()
     present = (
         rdt.can_allocate,
@@ -123,7 +123,7 @@ def flags(rdt: RDT) -> list[str]:
 
 
 def driven(rdt: RDT) -> RDT:
-    """What the kernel makes of the hardware: an old one does not know it all."""
+    """Hardware as the kernel knows it: an old one does not know it all."""
     return msgspec.structs.replace(
         rdt,
         l3=_cache(rdt, rdt.l3),

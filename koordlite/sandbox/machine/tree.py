@@ -154,7 +154,7 @@ class Tree:
         self._change(move and (lambda name: move(name, into, new)), name, path)
 
     def entry(self, path: str) -> Entry:
-        """What is at `path`: who keeps it has the file open, also when it is removed."""
+        """Entry at `path`: who keeps it has the file open, also when it is removed."""
         return self._find(path)
 
     def fail(self, path: str, code: int, times: int = 1) -> None:

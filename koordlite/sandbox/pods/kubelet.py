@@ -109,7 +109,7 @@ class EmulatedKubelet:
 
     @property
     def pod_cpus(self) -> tuple[PodCPUs, ...]:
-        """What the static CPU manager gave away."""
+        """CPUs that the static CPU manager gave away."""
         return self._managers.given(
             {uid: each.containers[0].name for uid, each in self._pods.items() if each.containers}
         )
@@ -241,7 +241,7 @@ class EmulatedKubelet:
         fresh.workloads = (*fresh.workloads, workload)
 
     def _own_cpus(self, running: RunningPod, container: str) -> CPUSet | None:
-        """What is written into a container; None leaves it on its pod's set."""
+        """CPU set of a container; None leaves it on its pod's set."""
         if running.behaviour.cpuset is not None:
             return running.behaviour.cpuset & self._machine.cpuset
         return self._managers.of(running.described.uid, container)
@@ -298,7 +298,7 @@ class EmulatedKubelet:
                 self._set_cpusets(running)
 
     def _set_cpusets(self, running: RunningPod) -> None:
-        """What the kernel refuses stays as it is: the real one logs it and tries again."""
+        """Write, and leave as it is what the kernel refuses: the real one logs it and tries again."""
         for workload in running.workloads:
             group = self._cgroups.cpuset.find(workload.group)
             cpus = self._own_cpus(running, workload.name.rpartition("/")[2])
@@ -320,7 +320,7 @@ class EmulatedKubelet:
         self._set_shares(self.layout.burstable, pod_spec.shares(milli))
 
     def _set_memory(self, running: RunningPod, now: float) -> None:
-        """What the pod wants is there from the start; later it grows and shrinks as memory is filled."""
+        """Fill memory: what the pod wants is there from the start; later it grows and shrinks as memory is filled."""
         for workload in running.workloads:
             group = self._cgroups.memory.find(workload.group)
             if group is not None and workload.memory != running.behaviour.memory:

@@ -35,7 +35,7 @@ class _Configuration(msgspec.Struct, frozen=True):
 
 
 class Managers:
-    """What kubelet's managers have given, and which pods they refused."""
+    """Allocations of kubelet's managers, and which pods they refused."""
 
     def __init__(self, machine: Machine) -> None:
         self._topology, self._configuration = _topology(machine), _Configuration()
@@ -120,12 +120,12 @@ class Managers:
                 self._node = self._node.without(uid)
 
     def of(self, uid: str, container: str) -> CPUSet | None:
-        """What is written into a container: its own CPUs, or the shared ones; None under policy none."""
+        """CPU set of a container: its own CPUs, or the shared ones; None under policy none."""
         own = self._pinned.get(uid) or (self._node.cpus.of(uid, container) if self._node else None)
         return own or (self.shared if self.static else None)
 
     def given(self, first_containers: Mapping[str, str]) -> tuple[PodCPUs, ...]:
-        """Who has CPUs to himself, by uid. CPUs by annotation are listed at the pod's first container."""
+        """Exclusive CPUs by pod uid. CPUs by annotation are listed at the pod's first container."""
         pinned = (
             PodCPUs(uid, cpus, {first_containers[uid]: cpus})
             for uid, cpus in self._pinned.items()

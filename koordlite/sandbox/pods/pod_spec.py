@@ -1,4 +1,4 @@
-"""What the emulated kubelet reads from a pod: its resources as cgroup values, its behaviour from annotations."""
+"""The emulated kubelet's view of a pod: its resources as cgroup values, its behaviour from annotations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True):
-    """What the sandbox's annotations say the pod does."""
+    """Behaviour of the pod by the sandbox's annotations."""
 
     demand: Demand
     memory: Demand
@@ -104,7 +104,7 @@ def weight(cpu_shares: int) -> int:
 
 
 def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
-    """What the pod does; an annotation that cannot be read is added to `problems` and its default holds."""
+    """Read the behaviour of the pod; an annotation that cannot be read is added to `problems` and its default holds."""
     read = _Annotations(f"pod/{described.key}", described.annotations, problems)
     wanted = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
     memory = read.get(MEMORY, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/memory"))
@@ -205,5 +205,5 @@ def _quota_us(limits: Mapping[str, Quantity]) -> int:
 
 
 def threads(wanted: Demand, cpus: int) -> int:
-    """How many threads a container runs: one for each CPU when it is greedy, else a few."""
+    """Number of threads of a container: one for each CPU when it is greedy, else a few."""
     return cpus if math.isinf(wanted.milli(0)) else 4

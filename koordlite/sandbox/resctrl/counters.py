@@ -24,7 +24,7 @@ class Counters:
         """(hardware value at the last read, counts since the group was made)."""
 
     def set(self, place: CounterKey, count: int) -> None:
-        """What the hardware shows, in its own unit."""
+        """Count that the hardware shows, in its own unit."""
         self._raw[place] = count & self._width
         self._broken.pop(place, None)
 
@@ -34,7 +34,7 @@ class Counters:
         return self._monitoring.unit_bytes
 
     def level(self, place: CounterKey, count: int) -> None:
-        """What the hardware will show of a level, as soon as it can say anything."""
+        """Value that the hardware will show of a level, as soon as it can say anything."""
         self._raw[place] = count
 
     def add(self, place: CounterKey, count: int) -> None:

@@ -60,7 +60,7 @@ class EmulatedResctrl:
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """What can be allocated, with the registers' values by cache id and CLOSID."""
+        """Resources that can be allocated, with the registers' values by cache id and CLOSID."""
         return self._state.schemas
 
     @property
@@ -70,7 +70,7 @@ class EmulatedResctrl:
 
     @property
     def caller(self) -> Caller:
-        """Who reads and writes; the machine's root by default."""
+        """The caller that reads and writes; the machine's root by default."""
         return self._state.caller
 
     @caller.setter

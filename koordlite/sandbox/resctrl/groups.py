@@ -173,7 +173,7 @@ class Groups:
             self._state.rmids.give_back(group.rmid)
 
     def _mover(self, folder: Folder) -> Callable[[str, Folder, str], None] | None:
-        """What a rename from `folder` does; older kernels know none."""
+        """Rename from `folder`; older kernels know none."""
         if not self._state.rdt.since(6, 5):
             return None
         return lambda name, into, new: self._move(folder, name, into, new)

@@ -90,7 +90,8 @@ def _threshold(rmids: RMIDs) -> Callable[[bytes], None]:
 
 
 def _config(state: State, rmids: RMIDs, event: str) -> File:
-    """What a bandwidth event of AMD counts, by cache: BMEC. A change makes the counters of both events begin again."""
+    """Kinds of traffic that a bandwidth event of AMD counts, by cache: BMEC. A change makes the counters of both events
+    begin again."""
     chosen = state.counted.setdefault(event, {})
 
     def value(cache_id: int) -> int:

@@ -1,4 +1,4 @@
-"""Which CPUs of the emulated machine are online, and which caches they leave: the domains of resctrl."""
+"""Online CPUs of the emulated machine, and the caches they leave: the domains of resctrl."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DomainLayout:
         return self._nodes[l3] if self._clustered else ()
 
     def parts(self, l3: int) -> tuple[int, ...]:
-        """Which of the cluster's nodes have online CPUs, by their number below the cache; the one of others is 0."""
+        """Nodes of the cluster with online CPUs, by their number below the cache; the one of others is 0."""
         nodes = {self._node_of[cpu] for cpu in self.online}
         return tuple(number for number, node in enumerate(self.clusters(l3)) if node in nodes) or (0,)
 

@@ -1,4 +1,4 @@
-"""Who may share cache bits with whom: modes, overlaps, what a new group is given, `bit_usage`."""
+"""Sharing of cache bits: modes, overlaps, what a new group is given, `bit_usage`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(state: State, group: RDTGroup, schema: Schema, cache_id: int, bits: in
 
 
 def first_masks(state: State, schema: Schema, cache: Cache) -> dict[int, int]:
-    """What a new group is given of a cache: the lowest run of bits that are not exclusive to a group.
+    """Share of a new group in a cache: the lowest run of bits that are not exclusive to a group.
 
     OSError ENOSPC when there is too little of it, and the status says where.
     """

@@ -77,7 +77,7 @@ class RMIDs:
         return [rmid + node * self.number for node in range(max(1, len(self._layout.clusters(cache_id))))]
 
     def _work(self) -> None:
-        """What the worker has done by now."""
+        """State of the worker's job by now."""
         while self._limbo and self._now() >= self._due:
             self._due += WORKER_SECONDS
             before = set(self._limbo)

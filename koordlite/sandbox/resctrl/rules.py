@@ -1,4 +1,4 @@
-"""How the kernel reads a write to `schemata`, value by value, and what it says when it refuses.
+"""The kernel's parser of writes to `schemata`, value by value, and its words when it refuses.
 
 Follows the resctrl driver (`ctrlmondata.c` of Linux 6.1 and 6.12): the order of the checks and the texts of
 `last_cmd_status` are the kernel's.

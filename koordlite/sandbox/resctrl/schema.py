@@ -1,4 +1,4 @@
-"""What can be allocated as resctrl is mounted: the resources, and the values of every CLOSID in every domain."""
+"""Allocatable resources as resctrl is mounted: the resources, and the values of every CLOSID in every domain."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Schema(msgspec.Struct, eq=False):
         self.domains = {i: self.domains.get(i) or [self.full] * self.closids for i in wanted}
 
     def values(self, closid: int) -> dict[int, int]:
-        """What one CLOSID may use, by cache id."""
+        """Allocation of one CLOSID, by cache id."""
         return {i: values[closid] for i, values in self.domains.items()}
 
     def put(self, closid: int, values: dict[int, int]) -> None:
@@ -87,12 +87,12 @@ def _halves(name: str, cache: Cache, cdp: bool) -> list[Schema]:
 
 
 def closids(schemas: Iterable[Schema]) -> int:
-    """How many groups there can be, the root included."""
+    """Largest number of groups, the root included."""
     return min((schema.closids for schema in schemas), default=MOST_CLOSIDS)
 
 
 class Columns:
-    """How wide the kernel prints: by what the machine could have, not by what is mounted."""
+    """Width in which the kernel prints: by what the machine could have, not by what is mounted."""
 
     def __init__(self, rdt: RDT) -> None:
         self.name = max((width for width, _ in _widths(rdt)), default=0)

@@ -1,4 +1,4 @@
-"""What the emulated resctrl knows: its groups, who is in them, and what is mounted."""
+"""State of the emulated resctrl: its groups, who is in them, and what is mounted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class RDTGroup(msgspec.Struct, eq=False):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who reads and writes: thread, user, and how his PID namespace numbers the threads (None: as the machine does)."""
+    """A caller that reads and writes: thread, user, and how his PID namespace numbers the threads (None: as the machine
+    does)."""
 
     tid: int = 0
     """0: no thread of the emulated machine."""

@@ -53,7 +53,7 @@ class LastStatus:
         return self._text or "ok\n"
 
     def clear(self) -> None:
-        """What commands do that start afresh."""
+        """Clear the status, as commands do that start afresh."""
         self._text, self._full = "", False
 
     def add(self, message: str, *, end: str = "\n") -> None:
@@ -73,7 +73,7 @@ class LastStatus:
 
     @contextlib.contextmanager
     def judging(self) -> Iterator[None]:
-        """What a rule rejects becomes EINVAL, and its text is noted."""
+        """Turn what a rule rejects into EINVAL, and note its text."""
         try:
             yield
         except Rejected as error:
