@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulated import Emulated
 
 from koordlite import __version__, cli, config
 from koordlite.cli import machine
+from koordlite.numa.nrt import fingerprint
 
 Ask = Callable[..., Any]
 SANDBOX = ("--sandbox", "small", "--cluster")
@@ -358,3 +360,25 @@ def test_an_emulated_node_that_is_scraped_keeps_to_the_time_of_this_machine(mani
         assert opened.sandbox.clock.pace == 1.0
     finally:
         opened.close()
+
+
+def test_the_report_in_a_folder_has_attributes_and_the_fingerprint_of_its_pods(
+    run: Ask, manifests: Path, tmp_path: Path
+) -> None:
+    """Also over a manifest of v1alpha1, which has no place for attributes."""
+    node = Emulated("small", manifests.parent)
+    node.node(cpu_manager="static")
+    node.pod("alone", "LS", "1", request="1", memory="1Gi", guaranteed=True)
+    old = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}
+    old |= {"metadata": {"name": "node-a"}, "topologyPolicies": ["None"], "zones": []}
+    (node.folder / "report.yaml").write_text(json.dumps(old))
+    folders = ("--published", tmp_path / "published", "--state-dir", tmp_path / "state")
+    enforced = ("--strategy", "topologyReport=enforce")
+    answer = run("run", *SANDBOX, node.folder, *enforced, "--for", "5", "-q", "--no-http", *folders)
+    assert answer.code == 0, answer.err
+    found = json.loads((tmp_path / "published" / "noderesourcetopology-node-a.json").read_text())
+    attributes = {each["name"]: each["value"] for each in found["attributes"]}
+    assert found["apiVersion"] == "topology.node.k8s.io/v1alpha2"
+    assert attributes["topologyManagerScope"] == "container"
+    assert attributes["nodeTopologyPodsFingerprintMethod"] == "with-exclusive-resources"
+    assert attributes["nodeTopologyPodsFingerprint"] == fingerprint.sign([("ns", "alone")])

@@ -20,6 +20,7 @@ Resources = dict[str, str | int | float]
 T = TypeVar("T")
 
 FILE = "evictions.json"
+NRT = "topology.node.k8s.io/v1alpha2"
 OURS = "published.koordlite.io/resources"
 """Annotation in the published Node that tells a later run which resources are ours; null is one we removed."""
 OUR_ANNOTATIONS = "published.koordlite.io/annotations"
@@ -69,7 +70,9 @@ class Published:
                 self.resources |= change.amounts
                 self.annotations |= change.annotations
             elif isinstance(change, TopologyPart):
-                self.topology = change.onto(self.topology or topology or new_topology(node))
+                # v1alpha1 of a manifest has no place for attributes; what is published does.
+                given = structs.replace(topology, api_version=NRT) if topology else new_topology(node)
+                self.topology = change.onto(self.topology or given)
 
     def over_node(self, obj: objects.NodeObject) -> objects.NodeObject:
         """The node with what was published for it; the same object when nothing was."""
@@ -105,8 +108,8 @@ class Published:
             whole = self._noted(self.over_node(node), ours)
             _replace(folder / self._node_file, {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(whole)})
         if self.topology is not None and any(not isinstance(change, NodeChange) for change in changes):
-            head = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}
-            _replace(folder / self._topology_file, {**head, **msgspec.to_builtins(self.topology)})
+            head = {"apiVersion": NRT, "kind": "NodeResourceTopology"}
+            _replace(folder / self._topology_file, {**msgspec.to_builtins(self.topology), **head})
 
     @property
     def _node_file(self) -> str:
@@ -205,7 +208,7 @@ def _text(ours: object) -> str:
 def new_topology(node: objects.NodeObject) -> objects.NRTObject:
     """An object that goes when the node goes, as Koordinator makes it."""
     metadata = objects.ObjectMeta(name=node.metadata.name, labels=keys.MADE_BY, owner_references=(node.as_owner,))
-    return objects.NRTObject(metadata=metadata, topology_policies=("None",))
+    return objects.NRTObject(api_version=NRT, metadata=metadata, topology_policies=("None",))
 
 
 def _replace(path: Path, content: object) -> None:

@@ -16,7 +16,9 @@ from msgspec import structs
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.folder.published import LeavingPods
 from koordlite.model.change import ClusterChange
+from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import EvictionRefused
+from koordlite.model.picture.kubelet import Given, Kubelet, KubeletResources, PodGiven
 from koordlite.model.wire import objects
 from koordlite.ports import Cluster, ClusterView
 from koordlite.sandbox.sandbox import Sandbox
@@ -93,13 +95,34 @@ class SandboxCluster:
         pods = self._evictions.remaining(view.pods)
         problems = self._sandbox.sync(pods, view.node)
         node, wrong = self._sandbox.reported_node(view.node) if view.node else (None, ())
+        kubelet = self._sandbox.kubelet_state(view.kubelet)
+        if kubelet.cpu_manager_policy == "static":
+            # What the socket pod-resources of a real one would say.
+            kubelet = structs.replace(kubelet, resources=self._given_out(kubelet, pods))
         return structs.replace(
             view,
             node=node,
             pods=self._evictions.shown(self._sandbox.reported(pods)),
-            kubelet=self._sandbox.kubelet_state(view.kubelet),
+            kubelet=kubelet,
             problems=view.problems + problems + wrong,
         )
+
+    def _given_out(self, kubelet: Kubelet, pods: Sequence[objects.PodObject]) -> KubeletResources:
+        own = {each.uid: each.containers for each in kubelet.pod_cpus}
+        given = (
+            PodGiven(
+                pod.metadata.namespace,
+                pod.metadata.name,
+                {
+                    container.name: Given(own.get(pod.metadata.uid, {}).get(container.name, EMPTY))
+                    for container in pod.spec.containers or ()
+                },
+                pod.metadata.uid,
+            )
+            for pod in pods
+        )
+        free = self._sandbox.kubelet.managers.cpus - kubelet.reserved_cpus
+        return KubeletResources("pod-resources", Given(free), tuple(given))
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Passed on."""

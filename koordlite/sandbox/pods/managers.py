@@ -60,6 +60,11 @@ class Managers:
         return self._configuration.scope if self._node else ""
 
     @property
+    def cpus(self) -> CPUSet:
+        """All CPUs of the machine."""
+        return self._topology.cpuset
+
+    @property
     def reserved(self) -> CPUSet:
         """CPUs that no container gets to itself."""
         policy = self._node.managers.cpu if self._node else None
