@@ -97,4 +97,19 @@ def _print(args: argparse.Namespace, found: Any, lines: Any) -> None:
         print(printable.lines(line))
 
 
-_ACTIONS = {"explain": _explain, "state": _state, "log-level": _log_level, "try": _try, "render": _render}
+def _deploy(args: argparse.Namespace) -> int:
+    from koordlite.cli import scheduler_deploy
+
+    return scheduler_deploy.run(args)
+
+
+_ACTIONS = {
+    "explain": _explain,
+    "state": _state,
+    "log-level": _log_level,
+    "try": _try,
+    "render": _render,
+    "validate": _deploy,
+    "deploy": _deploy,
+    "remove": _deploy,
+}

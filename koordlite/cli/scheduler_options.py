@@ -183,6 +183,21 @@ def scheduler(command: argparse.ArgumentParser) -> None:
     trial.add_argument("--strategy", choices=STRATEGIES, default="LeastAllocated", help="how nodes are scored")
     trial.add_argument("--all", action="store_true", help="list every node")
     _render(actions.add_parser("render", help="print the manifests or the stanza for given options"))
+    for name, text in (
+        ("validate", "ask the API server about each object of rendered manifests, and store nothing"),
+        ("deploy", "the same, and then create or change them, unless one of them is refused"),
+        ("remove", "delete them, all but Namespaces and CustomResourceDefinitions"),
+    ):
+        deploy = actions.add_parser(name, help=text)
+        deploy.add_argument(
+            "file", nargs="+", metavar="FILE", help="what kubectl kustomize printed; - is standard input"
+        )
+        deploy.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
+        deploy.add_argument(
+            "--context", metavar="NAME", help="context of the kubeconfig (default: its current context)"
+        )
+        if name == "remove":
+            deploy.add_argument("--dry-run", action="store_true", help="ask the API server, and delete nothing")
 
 
 def _ask(command: argparse.ArgumentParser) -> None:

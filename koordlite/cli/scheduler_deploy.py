@@ -1,0 +1,149 @@
+"""`koordlite scheduler validate|deploy|remove`: the objects of rendered manifests against a cluster.
+
+Each is asked of the API server with `dryRun=All` first: it runs admission and validation, and stores nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import yaml
+
+from koordlite.kube.client.access import Api, ApiError, connect
+from koordlite.model import printable
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.reading import yaml_bounds
+
+_MERGE = "application/merge-patch+json"
+_FIRST = ("Namespace", "CustomResourceDefinition")
+"""What others need to be there; and what stays at a removal, since it may hold what is not ours."""
+Manifest = dict[str, Any]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the API server has an object, or why it is not known."""
+
+    collection: str = ""
+    missing: str = ""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the action. 1 when an object is refused; nothing is stored then that was not before."""
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-deploy")
+    manifests = sorted(_manifests(args.file), key=lambda each: each["kind"] not in _FIRST)
+    if args.action == "remove":
+        return _remove(api, manifests, dry_run=args.dry_run)
+    brought = {_brings(each) for each in manifests if each["kind"] in _FIRST}
+    refused = False
+    for dry in (True,) if args.action == "validate" else (True, False):
+        for each in manifests:
+            word, fault = _put(api, each, brought, dry=dry)
+            later = not dry or args.action == "validate" or fault
+            refused = refused or fault
+            if later:
+                print(printable.lines(f"{_name(each)}: {word}{' (server dry run)' if dry else ''}"))
+        if refused:
+            break
+    return 1 if refused else 0
+
+
+def _brings(manifest: Manifest) -> tuple[str, str]:
+    """What others of the files may need of this one: a namespace, or a kind."""
+    if manifest["kind"] == "Namespace":
+        return "Namespace", manifest["metadata"]["name"]
+    return "kind", str(((manifest.get("spec") or {}).get("names") or {}).get("kind"))
+
+
+def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bool) -> tuple[str, bool]:
+    """What became of it, and whether that is a refusal. `brought`: what comes with the same files."""
+    place = _place(api, manifest)
+    if place.missing:
+        comes = dry and ("kind", manifest["kind"]) in brought
+        return f"{'not checked' if comes else 'refused'}: {place.missing}", not comes
+    query = (("dryRun", "All"),) if dry else ()
+    name = manifest["metadata"]["name"]
+    try:
+        try:
+            before = msgspec.json.decode(api.request("GET", f"{place.collection}/{name}").body)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            api.request("POST", place.collection, query=query, body=manifest)
+            return "created", False
+        answer = api.request("PATCH", f"{place.collection}/{name}", query=query, body=manifest, content_type=_MERGE)
+        after = msgspec.json.decode(answer.body)
+    except ApiError as error:
+        namespace = manifest["metadata"].get("namespace")
+        if dry and error.status == HTTPStatus.NOT_FOUND and ("Namespace", namespace) in brought:
+            return f"not checked: the namespace {namespace} is not there yet", False
+        return f"refused: {error}", True
+    for each in (before, after):
+        for volatile in ("resourceVersion", "managedFields", "generation"):
+            each["metadata"].pop(volatile, None)
+    return ("unchanged" if before == after else "configured"), False
+
+
+def _remove(api: Api, manifests: list[Manifest], *, dry_run: bool) -> int:
+    refused = False
+    for each in reversed(manifests):
+        if each["kind"] in _FIRST:
+            print(printable.lines(f"{_name(each)}: kept, since it may hold what is not ours"))
+            continue
+        # A deletion with a body takes its options from there alone, dryRun too.
+        place, body = _place(api, each), {"propagationPolicy": "Background", **({"dryRun": ["All"]} if dry_run else {})}
+        word = place.missing
+        if not word:
+            try:
+                api.request("DELETE", f"{place.collection}/{each['metadata']['name']}", body=body)
+                word = "deleted"
+            except ApiError as error:
+                gone = error.status == HTTPStatus.NOT_FOUND
+                word, refused = ("not there", refused) if gone else (f"refused: {error}", True)
+        print(printable.lines(f"{_name(each)}: {word}{' (server dry run)' if dry_run else ''}"))
+    return 1 if refused else 0
+
+
+def _place(api: Api, manifest: Manifest) -> Place:
+    version, kind = manifest["apiVersion"], manifest["kind"]
+    group = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    try:
+        listed = msgspec.json.decode(api.request("GET", group).body)["resources"]
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        listed = []
+    found = next((each for each in listed if each["kind"] == kind and "/" not in each["name"]), None)
+    if found is None:
+        return Place(missing=f"the cluster has no {kind} of {version}")
+    namespace = manifest["metadata"].get("namespace", "default")
+    return Place(
+        f"{group}/namespaces/{namespace}/{found['name']}" if found["namespaced"] else f"{group}/{found['name']}"
+    )
+
+
+def _manifests(files: list[str]) -> Iterator[Manifest]:
+    for file in files:
+        try:
+            text = sys.stdin.read() if file == "-" else pathlib.Path(file).read_text(encoding="utf-8")
+            documents = [each for each in yaml.safe_load_all(yaml_bounds.checked(text)) if each is not None]
+        except (OSError, *yaml_bounds.UNREADABLE) as error:
+            do = "name a file of manifests, for example what kubectl kustomize printed"
+            raise InputError(Problem(file, "$", "", str(error), do)) from error
+        for number, each in enumerate(documents, 1):
+            meta = each.get("metadata") if isinstance(each, dict) else None
+            words = [each.get(key) for key in ("apiVersion", "kind")] if isinstance(each, dict) else []
+            if not isinstance(meta, dict) or not all(isinstance(word, str) for word in (*words, meta.get("name"))):
+                why, do = "no apiVersion, kind and metadata.name", "write each object whole"
+                raise InputError(Problem(file, f"document {number}", "", why, do))
+            yield each
+
+
+def _name(manifest: Manifest) -> str:
+    meta = manifest["metadata"]
+    return "/".join([manifest["kind"], *([meta["namespace"]] if "namespace" in meta else []), meta["name"]])
