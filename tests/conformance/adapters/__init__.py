@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Adapter = Callable[[Any, Any], tuple[Any, Any]]
@@ -31,3 +31,12 @@ def adapter(*names: str) -> Callable[[Adapter], Adapter]:
         return function
 
     return register
+
+
+def mappings(functions: Mapping[str, Callable[[Any], Any]]) -> None:
+    """Register functions of the input alone, whose result is the expected value as the vector has it."""
+
+    def expecting(function: Callable[[Any], Any]) -> Adapter:
+        return lambda given, expect: (function(given), expect)
+
+    ADAPTERS.update({name: expecting(function) for name, function in functions.items()})

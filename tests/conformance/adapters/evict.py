@@ -28,7 +28,7 @@ from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
 from koordlite.strategies.shared import evict, evict_requests
 from koordlite.strategies.shared.evict import EvictionMemory
-from tests.conformance.adapters import adapter, shapes
+from tests.conformance.adapters import adapter, mappings, shapes
 
 NO_BOUND = 1000
 NOW = 10_000.0
@@ -50,24 +50,14 @@ SWITCHES = {
 # ── configuration ──
 
 
-@adapter("cpu_evict.config_satisfaction")
-def satisfaction_config(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _mistake(evict_config.BE_CPU, given), expect
-
-
-@adapter("cpu_evict.config_used")
-def use_config(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _mistake(evict_config.USED_CPU, given), expect
-
-
-@adapter("cpu_evict.config_allocatable")
-def requests_config(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _mistake(evict_config.ALLOCATABLE_CPU, given), expect
-
-
-@adapter("memory_evict.config_check")
-def memory_config(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _mistake(given["feature"], given), expect
+mappings(
+    {
+        "cpu_evict.config_satisfaction": lambda given: _mistake(evict_config.BE_CPU, given),
+        "cpu_evict.config_used": lambda given: _mistake(evict_config.USED_CPU, given),
+        "cpu_evict.config_allocatable": lambda given: _mistake(evict_config.ALLOCATABLE_CPU, given),
+        "memory_evict.config_check": lambda given: _mistake(given["feature"], given),
+    }
+)
 
 
 @adapter("cpu_evict.enabled", "memory_evict.enabled")

@@ -17,7 +17,7 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.ports import ClusterView
-from tests.conformance.adapters import NotCovered, adapter, shapes
+from tests.conformance.adapters import NotCovered, adapter, mappings, shapes
 
 
 @adapter("evict_util.task_check")
@@ -45,14 +45,14 @@ def _two(formula: Callable[..., dict[str, int]], given: Any) -> dict[str, int]:
     return formula(_nano(shapes.quantities(given.get("a"))), _nano(shapes.quantities(given.get("b"))))
 
 
-@adapter("evict_util.is_zero")
-def is_zero(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"result": not any(_nano(shapes.quantities(given["a"])).values())}, expect
-
-
-@adapter("evict_util.priority_label")
-def priority_label(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"value": eviction.sub_priority(shapes.pod_of(given["pod"]), given["default"])}, expect
+mappings(
+    {
+        "evict_util.is_zero": lambda given: {"result": not any(_nano(shapes.quantities(given["a"])).values())},
+        "evict_util.priority_label": lambda given: {
+            "value": eviction.sub_priority(shapes.pod_of(given["pod"]), given["default"])
+        },
+    }
+)
 
 
 @adapter("evict_util.request_from_pod")

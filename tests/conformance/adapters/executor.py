@@ -26,7 +26,7 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import settings
 from koordlite.model.wire import objects
-from tests.conformance.adapters import NotCovered, adapter, machine
+from tests.conformance.adapters import NotCovered, adapter, machine, mappings
 
 SETTING = system_settings.MIN_FREE
 POLICY = {
@@ -193,14 +193,12 @@ def field_of(resource: str) -> Any:
     return field
 
 
-@adapter("nodemetric.window")
-def window(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"windowSeconds": _policy(given).aggregate_seconds}, expect
-
-
-@adapter("nodemetric.report_interval")
-def interval(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"seconds": _policy(given).report_seconds}, expect
+mappings(
+    {
+        "nodemetric.window": lambda given: {"windowSeconds": _policy(given).aggregate_seconds},
+        "nodemetric.report_interval": lambda given: {"seconds": _policy(given).report_seconds},
+    }
+)
 
 
 @adapter("nodemetric.spec_merge")

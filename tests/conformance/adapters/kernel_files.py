@@ -12,7 +12,7 @@ from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.versions import Version
 from koordlite.model.picture.usage import Use
 from koordlite.model.topology import CPU, Topology
-from tests.conformance.adapters import adapter, machine
+from tests.conformance.adapters import adapter, machine, mappings
 
 PAGE = 4096
 NANO = 10**9
@@ -125,9 +125,13 @@ def process(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"stat": found["value"], "error": found["error"]}, expect
 
 
-@adapter("parse.kv_map")
-def keyed(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"map": versions.keyed(given["content"].encode())}, expect
+mappings(
+    {
+        "parse.kv_map": lambda given: {"map": versions.keyed(given["content"].encode())},
+        "parse.memory_stat_v1": lambda given: _memory_stat(1, {"memory.stat": given["input"]}),
+        "parse.memory_stat_v2": lambda given: _memory_stat(2, {"memory.stat": given["input"]}),
+    }
+)
 
 
 @adapter("cgroup.parse_container_id")
@@ -141,16 +145,6 @@ def container_id(given: Any, expect: Any) -> tuple[Any, Any]:
 def memory_stat(given: Any, expect: Any) -> tuple[Any, Any]:
     """Ours is the sum of those lines that count: the rule `memory-stat-lines` compares it."""
     return _memory_stat(given["cgroupVersion"], given["files"]), expect
-
-
-@adapter("parse.memory_stat_v1")
-def memory_stat_v1(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _memory_stat(1, {"memory.stat": given["input"]}), expect
-
-
-@adapter("parse.memory_stat_v2")
-def memory_stat_v2(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _memory_stat(2, {"memory.stat": given["input"]}), expect
 
 
 def _memory_stat(version: int, files: dict[str, str | None]) -> Any:

@@ -24,7 +24,7 @@ from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.slo import config
 from koordlite.model.wire import objects
 from koordlite.observe.counters import Counter, Throttling
-from tests.conformance.adapters import adapter
+from tests.conformance.adapters import adapter, mappings
 
 GROUP = "kubepods/g"
 INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -118,19 +118,19 @@ def memory_usage(given: Any, expect: Any) -> tuple[Any, Any]:
     return attempt(lambda: int(seen.read_raw(GROUP, "memory.current")), 0), expect
 
 
-@adapter("reader.ReadCPUStat")
-def stat(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _stat(given["cgroupVersion"], given["files"]), expect
-
-
-@adapter("parse.cpu_stat_v1")
-def stat_v1(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _stat(1, {"cpu.stat": given["input"]}), expect
-
-
-@adapter("parse.cpu_stat_v2")
-def stat_v2(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _stat(2, {"cpu.stat": given["input"]}), expect
+mappings(
+    {
+        "reader.ReadCPUStat": lambda given: _stat(given["cgroupVersion"], given["files"]),
+        "parse.cpu_stat_v1": lambda given: _stat(1, {"cpu.stat": given["input"]}),
+        "parse.cpu_stat_v2": lambda given: _stat(2, {"cpu.stat": given["input"]}),
+        "parse.cpuacct_usage_v2_ns": lambda given: attempt(lambda: Version(2).usage_ns(given["input"].encode()), 0),
+        "parse.weight_to_shares": lambda given: attempt(lambda: cgroup_fields.shares_of_weight(given["input"]), None),
+        "parse.throttled_ratio": lambda given: {"ratio": _ratio(given["previous"], given["current"])},
+        "metric.percentile": lambda given: attempt(
+            lambda: measured.percentile(given["values"], given["percentile"]), 0
+        ),
+    }
+)
 
 
 def _stat(version: int, files: dict[str, str | None]) -> Any:
@@ -160,24 +160,9 @@ def quota_v2(given: Any, expect: Any) -> tuple[Any, Any]:
     return attempt(lambda: _state(seen).quota_us, -1), expect
 
 
-@adapter("parse.cpuacct_usage_v2_ns")
-def usage_v2(given: Any, expect: Any) -> tuple[Any, Any]:
-    return attempt(lambda: Version(2).usage_ns(given["input"].encode()), 0), expect
-
-
 @adapter("parse.shares_to_weight")
 def weight(given: Any, expect: Any) -> tuple[Any, Any]:
     return attempt(lambda: cgroup_fields.weight_of_shares(int(given["input"])), expect["value"]), expect
-
-
-@adapter("parse.weight_to_shares")
-def shares_again(given: Any, expect: Any) -> tuple[Any, Any]:
-    return attempt(lambda: cgroup_fields.shares_of_weight(given["input"]), None), expect
-
-
-@adapter("parse.throttled_ratio")
-def ratio(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"ratio": _ratio(given["previous"], given["current"])}, expect
 
 
 @adapter("metric.throttled_ratio")
@@ -193,11 +178,6 @@ def _ratio(before: Any, after: Any) -> float | None:
     if before is not None:
         counter.ratio(before["nrPeriods"], before["nrThrottled"])
     return counter.ratio(after["nrPeriods"], after["nrThrottled"])
-
-
-@adapter("metric.percentile")
-def percentile(given: Any, expect: Any) -> tuple[Any, Any]:
-    return attempt(lambda: measured.percentile(given["values"], given["percentile"]), 0), expect
 
 
 @adapter("validate.range")

@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.numa.nrt import fingerprint, placement
-from tests.conformance.adapters import adapter
+from tests.conformance.adapters import adapter, mappings
 
-
-@adapter("podfingerprint.sign")
-def sign(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"fingerprint": fingerprint.sign(_pods(given))}, expect
-
-
-@adapter("podfingerprint.check")
-def check(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"error": fingerprint.flaw(given["fingerprint"], _pods(given))}, expect
-
-
-@adapter("numaplacement.hash")
-def hash_of(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"hash": str(placement.hash_of(_container(given)))}, expect
+mappings(
+    {
+        "podfingerprint.sign": lambda given: {"fingerprint": fingerprint.sign(_pods(given))},
+        "podfingerprint.check": lambda given: {"error": fingerprint.flaw(given["fingerprint"], _pods(given))},
+        "numaplacement.hash": lambda given: {"hash": str(placement.hash_of(_container(given)))},
+    }
+)
 
 
 @adapter("numaplacement.leb89")

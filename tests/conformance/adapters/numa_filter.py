@@ -9,7 +9,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
 from koordlite.numa.nrt import fingerprint, reader
 from tests.conformance import numa_zones
-from tests.conformance.adapters import adapter, nrt_match, shapes
+from tests.conformance.adapters import adapter, mappings, nrt_match, shapes
 
 
 @adapter("nrt.filter")
@@ -31,14 +31,19 @@ def _container(given: Any) -> Any:
     return {"name": given.get("name"), "restartPolicy": given.get("restartPolicy"), "resources": resources}
 
 
-@adapter("nrt.topology_manager_config")
-def configuration(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _config(_told(given).over(reader.DEFAULT)), expect
-
-
-@adapter("nrt.topology_manager_config_partial")
-def part_of_configuration(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {key: value for key, value in _config(_told(given)).items() if value}, expect
+mappings(
+    {
+        "nrt.topology_manager_config": lambda given: _config(_told(given).over(reader.DEFAULT)),
+        "nrt.topology_manager_config_partial": lambda given: {
+            key: value for key, value in _config(_told(given)).items() if value
+        },
+        "nrt.only_non_numa": lambda given: {"onlyNonNUMA": numa_zones.only_elsewhere(_zones(given), given["requests"])},
+        "nrt.read_fingerprint": lambda given: {
+            "fingerprint": fingerprint.read(_attributes(given), given.get("annotations") or {})
+        },
+        "nrt.read_fingerprint_method": lambda given: {"onlyExclusive": fingerprint.only_exclusive(_attributes(given))},
+    }
+)
 
 
 def _told(given: Any) -> reader.Told:
@@ -74,11 +79,6 @@ def reserved_everywhere(given: Any, expect: Any) -> tuple[Any, Any]:
         asked = shapes.pod_of({"spec": _pod({"qosClass": "", **pod})["spec"]}).requests
         zones = numa_zones.take_everywhere(zones, asked)
     return zones, {zone["name"]: _amounts(zone["available"]) for zone in expect["zones"]}
-
-
-@adapter("nrt.only_non_numa")
-def listed_nowhere(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"onlyNonNUMA": numa_zones.only_elsewhere(_zones(given), given["requests"])}, expect
 
 
 @adapter("nrt.pod_resources_class")
@@ -149,16 +149,6 @@ def _released(given: Any, totals: Mapping[int, Mapping[str, Quantity]]) -> Any:
             guaranteed = pod["qosClass"] == "Guaranteed"
             amounts = _amounts(container.get("requests"))
             yield numa_zones.Released(numa_zones.exclusive(amounts, guaranteed=guaranteed, listed=listed), zone)
-
-
-@adapter("nrt.read_fingerprint")
-def read_fingerprint(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"fingerprint": fingerprint.read(_attributes(given), given.get("annotations") or {})}, expect
-
-
-@adapter("nrt.read_fingerprint_method")
-def fingerprint_method(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"onlyExclusive": fingerprint.only_exclusive(_attributes(given))}, expect
 
 
 def _attributes(given: Any) -> dict[str, str]:

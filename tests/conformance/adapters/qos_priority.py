@@ -6,33 +6,22 @@ from typing import Any
 
 from koordlite.formulas.admission import admission
 from koordlite.model.pod.values import Pod
-from tests.conformance.adapters import adapter, shapes
+from tests.conformance.adapters import adapter, mappings, shapes
 
-
-@adapter("GetPodQoSClassRaw")
-def raw_qos(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _pod(given).raw_qos.value, expect
-
-
-@adapter("GetPodPriorityClassRaw")
-def raw_priority(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _pod(given).raw_priority_class.value, expect
-
-
-@adapter("GetPodPriorityClassWithDefault")
-def priority(given: Any, expect: Any) -> tuple[Any, Any]:
-    # Without a pod there is nothing to have a class; we never have a missing pod.
-    return _pod(given).priority_class.value if given.get("pod") is not None else "", expect
-
-
-@adapter("GetPodPriorityValueWithDefault")
-def value(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _pod(given).priority_value if given.get("pod") is not None else 0, expect
-
-
-@adapter("GetKubeQosClass")
-def kube_qos(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _pod(given).kube_qos.value, expect
+mappings(
+    {
+        "GetPodQoSClassRaw": lambda given: _pod(given).raw_qos.value,
+        "GetPodPriorityClassRaw": lambda given: _pod(given).raw_priority_class.value,
+        # Without a pod there is nothing to have a class; we never have a missing pod.
+        "GetPodPriorityClassWithDefault": lambda given: (
+            _pod(given).priority_class.value if given.get("pod") is not None else ""
+        ),
+        "GetPodPriorityValueWithDefault": lambda given: (
+            _pod(given).priority_value if given.get("pod") is not None else 0
+        ),
+        "GetKubeQosClass": lambda given: _pod(given).kube_qos.value,
+    }
+)
 
 
 @adapter("pod admission (colocation)")

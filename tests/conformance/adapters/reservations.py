@@ -14,7 +14,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import Condition, Owner, ReservationObject, ReservationStatus
-from tests.conformance.adapters import adapter, shapes
+from tests.conformance.adapters import adapter, mappings, shapes
 
 NOW = 2_000_000_000.0
 
@@ -62,14 +62,14 @@ def exact(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"match": matching.exact_match(names, *amounts)}, expect
 
 
-@adapter("GetReservationRestrictedResources")
-def restricted(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"resources": list(capacity.restricted_names(given["allocatable"], given.get("options")))}, expect
-
-
-@adapter("ValidateReservation")
-def validated(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"error": lifecycle.invalid(reservation_of(given["reservation"])) or None}, expect
+mappings(
+    {
+        "GetReservationRestrictedResources": lambda given: {
+            "resources": list(capacity.restricted_names(given["allocatable"], given.get("options")))
+        },
+        "ValidateReservation": lambda given: {"error": lifecycle.invalid(reservation_of(given["reservation"])) or None},
+    }
+)
 
 
 @adapter("NewReservePod")
