@@ -202,7 +202,7 @@ class Creation(nri.Handler):
             return self._left("unknownGroup")
         self._note_name(group, container)
         basis, asked = self._fresh, container.linux
-        if basis is None or self._host.clock.monotonic() - basis.snapshot.time > STALE_SECONDS:
+        if basis is None:
             return self._left("noPicture")
         resources = (asked and asked.resources) or LinuxResources()
         present = self._initial(group, resources)
@@ -226,7 +226,7 @@ class Creation(nri.Handler):
         """Take over what kubelet changes where we hold a value: its value is what would stand there without us from now
         on."""
         group, basis = self._group(pod, container), self._fresh
-        if group is None or basis is None or self._host.clock.monotonic() - basis.snapshot.time > STALE_SECONDS:
+        if group is None or basis is None:
             return self._left("noPicture" if group else "unknownGroup")
         named = self._named(group, resources)
         try:
@@ -259,7 +259,7 @@ class Creation(nri.Handler):
 
     @property
     def _fresh(self) -> _Basis | None:
-        """What the last round knew, unless that is long ago."""
+        """Knowledge of the last round, unless that is long ago."""
         basis = self._basis
         if basis is None:
             return None
