@@ -287,9 +287,7 @@ class Cluster:
                 return row
             where = {one.uid: one.namespace for one in placed}
             coming = list(self.reservations.of_node(state.name))
-            freed = {
-                uid: zones for uid, space in where.items() if (zones := state.freed(uid, space, coming, self.settings))
-            }
+            freed = state.freed(where, row, coming, self.settings)
             pods = tuple(
                 # Who says in another namespace that it is a placeholder is none.
                 pod
@@ -333,6 +331,7 @@ class Cluster:
         if not ran_before and (uid not in state.pods or uid in state.fresh):
             state.fresh[uid] = (state.fresh.get(uid) or now) if pod.started else None
         state.pods[uid] = pod
+        state.came.setdefault(uid, now)
         self._touch(pod.node)
 
     def _wrong(self, pod: KnownPod) -> None:
@@ -352,10 +351,13 @@ class Cluster:
         state = self.nodes.get(pod.node)
         if state is None:
             return
+        if pod.uid in state.fresh and state.report is not None and pod.node in self._stale:
+            state.cover(self.settings, now, self._stale[pod.node])  # Its report has come since anybody asked.
         counted = pod.uid not in state.fresh or (state.report and state.report.places(pod.namespace, pod.name))
         if state.pods.pop(pod.uid, None) is not None and counted:
             state.gone[pod.uid] = pod, now
         state.fresh.pop(pod.uid, None)
+        state.came.pop(pod.uid, None)
         self._forget(state)
 
     def _drop(self, uid: str) -> None:

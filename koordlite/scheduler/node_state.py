@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.model import keys
 from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
-from koordlite.numa.nrt.filter import Amounts, Part, Zones, add
+from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top, settled
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Container, Report
+from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.reservations import Reservation
 
@@ -40,6 +41,8 @@ class NodeState(msgspec.Struct):
     """Bound to it and not ended, by uid."""
     fresh: dict[str, float | None] = msgspec.field(default_factory=dict)
     """Uids of pods that the report is not known to count, and since when kubelet has been seen to have taken them."""
+    came: dict[str, float] = msgspec.field(default_factory=dict)
+    """When each of them was first seen bound, by uid."""
     gone: dict[str, tuple[KnownPod, float]] = msgspec.field(default_factory=dict)
     """Ended or deleted a short while ago, and since when."""
     dirty_since: float | None = None
@@ -68,7 +71,7 @@ class NodeState(msgspec.Struct):
         if self.report is None:
             self.dirty_since, self.dirty_why = None, ""
             return Row(self.name, allocatable, node=self.node, pods=alive, crane=self.crane)
-        self._cover(settings, now, since)
+        self.cover(settings, now, since)
         uncounted = self._reserved(settings)
         amounts = [pod.shape.held for pod in uncounted] + [each.pod.shape.held for each in coming]
         overreserve = settings.cache == "overreserve"
@@ -104,11 +107,10 @@ class NodeState(msgspec.Struct):
             row, zones=zones, at_most=zones, owed=NOTHING_OWED, pods=tuple(self.pods.values()), extra={}
         )
         for pod in (*(self._reserved(settings) if overreserve else ()), *coming):
-            takes = judge.takes(pod.shape, found, settings) or dict.fromkeys(zones, pod.shape.held)
-            found = victims.beside(victims.without(found, [pod], {}), pod, takes)
+            found = _admitted(found, pod, settings)
         return found
 
-    def _cover(self, settings: Settings, now: float, since: float) -> None:
+    def cover(self, settings: Settings, now: float, since: float) -> None:
         """Work out which pods the report has counted."""
         assert self.report is not None
         for uid in [uid for uid, (_, at) in self.gone.items() if now - at > settings.gone_seconds]:
@@ -155,58 +157,86 @@ class NodeState(msgspec.Struct):
         return ""
 
     def freed(
-        self, uid: str, namespace: str, reservations: Iterable[Reservation], settings: Settings
-    ) -> tuple[Zones, ...]:
-        """What is available once the placeholders of the Reservation `uid`, which are in `namespace`, have gone; those
-        that have gone already, but are still in the report, count as well. A case for each NUMA node on which they may
-        be, as far as nothing says; none when there is nothing to give back."""
+        self, namespaces: Mapping[str, str], row: Row, reservations: Iterable[Reservation], settings: Settings
+    ) -> dict[str, tuple[Zones, ...]]:
+        """What is available once the placeholders of a Reservation have gone, by its uid; `namespaces` says where they
+        are. A case for each NUMA node on which pods may be, as far as nothing says; none where the row says as much.
+
+        The report is older than the node, so what has happened since is replayed on it. That a pod went is seen after
+        its end, that one was bound before its admission: whether an admission came before an end that was seen later
+        is not known, and both are cases.
+        """
         if self.report is None or not self.report.is_usable or settings.cache != "overreserve":
-            return ()
-        mine = [pod for pod in self.pods.values() if (pod.stands_for, pod.namespace) == (uid, namespace)]
-        left = [(pod, at) for pod, at in self.gone.values() if (pod.stands_for, pod.namespace) == (uid, namespace)]
-        gone = [pod for pod, at in left if self._still_reports(pod, at)]
-        if not mine and not gone:
-            return ()
-        uids = {pod.uid for pod in mine}
-        uncounted = [pod for pod in self._reserved(settings) if pod.uid not in uids]
-        coming = [each.pod for each in reservations if each.pod.uid not in self.pods]
-        held = [pod.shape.held for pod in (*uncounted, *coming)]
-        counted = [*gone, *(pod for pod in mine if pod not in self.covered.uncounted)]
-        others = self.returned(pod for pod in self.covered.outlived if pod not in gone)
-        return tuple(
-            settled(on_top(self.report, held, _together((others, back))))[0] for back in self._possible(counted)
+            return {}
+        gone = [(at, pod) for pod, at in self.gone.values() if self._still_reports(pod, at)]
+        bound = [(self.came.get(pod.uid, 0.0), pod) for pod in self._reserved(settings)]
+        coming = [with_promise(each) for each in reservations if each.pod.uid not in self.pods]
+        alive = [pod for pod in self.pods.values() if pod not in self.covered.uncounted]
+        where = self.whereabouts(pod for _, pod in gone)
+        start = msgspec.structs.replace(
+            row, zones=self.report.available, at_most={}, owed=NOTHING_OWED, pods=(), reservations=NO_RESERVATIONS
         )
+        cases: dict[str, tuple[Zones, ...]] = {}
+        for uid, namespace in namespaces.items():
+            mine = [pod for pod in alive if (pod.stands_for, pod.namespace) == (uid, namespace)]
+            theirs = [(at, pod) for at, pod in bound if (pod.stands_for, pod.namespace) != (uid, namespace)]
+            if not mine and not gone and not theirs and not coming:
+                continue
+            in_order = sorted(
+                [*((at, 0, pod) for at, pod in gone), *((at, 1, pod) for at, pod in theirs)],
+                key=lambda event: event[:2],
+            )
+            found = []
+            for back in self._possible([*(pod for _, pod in gone), *mine], where):
+                ends, begins = [(pod, back[pod.uid]) for _, pod in gone], [(pod, None) for _, pod in theirs]
+                late = [(pod, None if kind else back[pod.uid]) for _, kind, pod in in_order]
+                leaving, arriving = [(pod, back[pod.uid]) for pod in mine], [(pod, None) for pod in coming]
+                for events in ([*late, *arriving, *leaving], [*ends, *begins, *leaving, *arriving]):
+                    zones = _replayed(start, events, settings).zones
+                    if zones not in found:
+                        found.append(zones)
+            cases[uid] = tuple(found)
+        return cases
 
     def _still_reports(self, pod: KnownPod, gone_at: float) -> bool:
         """Tell whether the report counts a pod that has gone: by its fingerprint, else when it is older than that."""
         assert self.report is not None
         return pod in self.covered.outlived if self.report.fingerprint else self.report_since <= gone_at
 
-    def _possible(self, pods: Iterable[KnownPod]) -> Iterator[Mapping[int, Amounts]]:
-        """What the pods give back, in each way in which kubelet may have placed those of which nothing is said."""
+    def _possible(
+        self, pods: Sequence[KnownPod], where: Mapping[Container, int]
+    ) -> Iterator[Mapping[str, Mapping[int, Amounts]]]:
+        """What each of the pods gives back by NUMA node, in each way in which kubelet may have placed those of which
+        `where` says nothing."""
         assert self.report is not None
-        report, listed = self.report, tuple(pods)
-        where, known = self.whereabouts(pod for pod in listed if pod.uid not in self.pods), self.returned(listed)
+        report, known = self.report, {pod.uid: _back([pod], where) for pod in pods}
         unknown = [
-            part
-            for pod in listed
+            (pod.uid, part)
+            for pod in pods
             if has_exclusive(pod.shape.exclusive, report.resources)
             for part in pod.shape.request.of_scope(report.scope)
             if part.kind != "init" and part.taken
             if not any((pod.namespace, pod.name, each.name) in where for each in pod.shape.request.parts)
         ]
-        places = [[zone for zone in sorted(report.available) if self._may_hold(zone, part)] for part in unknown]
-        if math.prod(map(len, places)) > MOST_CASES or not all(places):
+        places = [[zone for zone in report.available if self._may_hold(zone, part.taken)] for _, part in unknown]
+        ways = 0
+        if math.prod(map(len, places)) <= MOST_CASES:
+            for zones in itertools.product(*places):
+                back = dict(known)
+                for zone, (uid, part) in zip(zones, unknown, strict=True):
+                    back[uid] = _together((back[uid], {zone: part.taken}))
+                if not unknown or all(self._may_hold(*zone) for zone in _together(back.values()).items()):
+                    ways += 1
+                    yield back
+        if not ways:
             yield known  # Spread over several NUMA nodes, or too many ways: the next report says.
-            return
-        for zones in itertools.product(*places):
-            yield _together((known, *({zone: part.taken} for zone, part in zip(zones, unknown, strict=True))))
 
-    def _may_hold(self, zone: int, part: Part) -> bool:
+    def _may_hold(self, zone: int, amounts: Amounts) -> bool:
+        """Whether so much of the NUMA node is taken by the report."""
         assert self.report is not None
-        available, totals = self.report.available[zone], self.report.totals[zone]
+        totals = self.report.totals[zone]
         return all(
-            totals.get(name, left) - left >= part.taken[name] for name, left in available.items() if name in part.taken
+            totals.get(name, left) - left >= amounts.get(name, 0) for name, left in self.report.available[zone].items()
         )
 
     def whereabouts(self, more: Iterable[KnownPod] = ()) -> Mapping[Container, int]:
@@ -224,19 +254,37 @@ class NodeState(msgspec.Struct):
             ]
         )
 
-    def returned(self, pods: Iterable[KnownPod]) -> dict[int, Amounts]:
+    def returned(self, pods: Iterable[KnownPod]) -> Mapping[int, Amounts]:
         """What pods give back when they go, by the NUMA node they were on; nothing for those of which nobody says."""
         leaving = tuple(pods)
         if not leaving:
             return {}
-        where = self.whereabouts(pod for pod in leaving if pod.uid not in self.pods)
-        back: dict[int, dict[str, int]] = {}
-        for pod in leaving:
-            for part in pod.shape.request.parts:
-                zone = where.get((pod.namespace, pod.name, part.name))
-                if zone is not None and part.kind != "init":
-                    add(back.setdefault(zone, {}), part.taken)
-        return dict(back)
+        return _back(leaving, self.whereabouts(pod for pod in leaving if pod.uid not in self.pods))
+
+
+def _back(pods: Iterable[KnownPod], where: Mapping[Container, int]) -> Mapping[int, Amounts]:
+    back: dict[int, dict[str, int]] = {}
+    for pod in pods:
+        for part in pod.shape.request.parts:
+            zone = where.get((pod.namespace, pod.name, part.name))
+            if zone is not None and part.kind != "init":
+                add(back.setdefault(zone, {}), part.taken)
+    return back
+
+
+def _replayed(row: Row, events: Iterable[tuple[KnownPod, Mapping[int, Amounts] | None]], settings: Settings) -> Row:
+    """The node after pods have gone, each with what it gives back, and (None) come."""
+    for pod, back in events:
+        row = _admitted(row, pod, settings) if back is None else victims.without(row, [pod], back)
+    return row
+
+
+def _admitted(row: Row, pod: KnownPod, settings: Settings) -> Row:
+    """The node with the pod where kubelet will put it; where that is on several NUMA nodes, or none, it counts on each
+    of them."""
+    takes: Mapping[int, Amounts] = judge.takes(pod.shape, row, settings)
+    takes = takes or dict.fromkeys(row.zones, pod.shape.held)
+    return victims.beside(victims.without(row, [pod], {}), pod, takes)
 
 
 def _together(parts: Iterable[Mapping[int, Amounts]]) -> dict[int, dict[str, int]]:

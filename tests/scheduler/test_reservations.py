@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -109,6 +110,20 @@ def test_an_owner_waits_for_its_reservation_to_be_made_free_but_not_for_ever() -
     assert scene.filter(mine, "b")[0] == ["b"]
 
 
+def test_an_owner_waits_while_the_placeholder_of_a_reservation_that_is_over_counts_beside_its_owner() -> None:
+    scene = plain()
+    for name in ("r", "over"):
+        scene.put(placeholder(name, cpu="32"))
+        put(scene, reservation(name, cpu="32"))
+    first = owner(pod("first", "32"), "over")
+    scene.put(bound(first, "a"))
+    scene.cluster.remove_reservation("over")
+    mine = owner(pod("mine", "32"))
+    assert scene.filter(mine, "a", "b") == ([], {"a": "Insufficient cpu by node", "b": ELSEWHERE})
+    scene.cluster.remove_pod("ns/reservation-uid-over-0")
+    assert scene.filter(mine, "a", "b")[0] == ["a"]
+
+
 def aligned(*, signed: bool, free: tuple[str, str] = ("2", "0")) -> Scene:
     """Node a, where a placeholder has 14 CPUs of one NUMA node, and nothing says of which; node b is empty."""
     scene, totals, holder = Scene(), {"cpu": "16", "memory": "64Gi"}, placeholder(cpu="14")
@@ -148,6 +163,104 @@ def test_an_owner_waits_for_a_report_where_it_depends_on_the_numa_node_that_nobo
     assert (passed, refused["b"]) == ([], ELSEWHERE), "16 CPUs if it was on the first one, 14 on the second"
     scene.report("a", {"cpu": "16"}, {"cpu": "0"}, totals={"cpu": "16", "memory": "64Gi"}, signed=[])
     assert scene.filter(mine, "a", "b")[0] == ["a"]
+
+
+def holders(*names: str, cpu: str = "8") -> list[Any]:
+    return [placeholder(name, cpu=cpu) for name in names]
+
+
+def placed(zones: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """The annotation with which a report says on which NUMA node its pods are."""
+    containers = [
+        {"namespace": "ns", "pod": each["metadata"]["name"], "uid": each["metadata"]["uid"], "container": "c"}
+        | {"exclusive": True, "promisedNodes": [zone], "source": "kubelet"}
+        for zone, pods in enumerate(zones)
+        for each in pods
+    ]
+    return {
+        keys.PLACEMENT: json.dumps({"observedAt": "2026-01-01T00:00:00Z", "generation": 1, "containers": containers})
+    }
+
+
+def full(zones: Sequence[Sequence[Any]], *, named: bool = True) -> Scene:
+    """Node a, which these placeholders of 8 CPUs fill: 16 CPUs on each of two NUMA nodes."""
+    scene, every = Scene(), [each for zone in zones for each in zone]
+    for each in every:
+        scene.put(each)
+    scene.node(
+        "a",
+        *[{"cpu": str(16 - 8 * len(zone)), "memory": "60Gi"} for zone in zones],
+        totals={"cpu": "16", "memory": "64Gi"},
+        signed=every,
+        annotations=placed(zones) if named else {},
+    )
+    for each in every:
+        put(scene, reservation(each["metadata"]["ownerReferences"][0]["name"], cpu="8"))
+    return scene
+
+
+def hand_over(scene: Scene, name: str) -> Any:
+    """Its placeholder goes for its owner, which is returned."""
+    scene.clock.pass_(0.1)
+    note = {"namespace": "ns", "name": f"owner-{name}", "uid": f"uid-owner-{name}"}
+    put(scene, reservation(name, cpu="8", annotations={keys.HAND_OVER: json.dumps(note)}))
+    scene.cluster.remove_pod(f"ns/reservation-uid-{name}-0")
+    scene.clock.pass_(0.1)
+    return owner(pod(f"owner-{name}", "8"), name)
+
+
+@pytest.mark.parametrize("seen_bound", [True, False])
+@pytest.mark.parametrize("order", [("r1", "r2", "r3", "r4"), ("r4", "r1", "r3", "r2")], ids=", ".join)
+@pytest.mark.parametrize("named", [True, False], ids=["placements", "fingerprint-alone"])
+def test_owners_take_their_room_one_after_the_other_before_any_report_counts_them(
+    order: tuple[str, ...], seen_bound: bool, named: bool
+) -> None:
+    """Each placeholder that goes and each owner that comes makes the report older."""
+    scene = full([holders("r1", "r2"), holders("r3", "r4")], named=named)
+    for name in order:
+        mine = hand_over(scene, name)
+        assert scene.schedule(mine, "a") == "a", name
+        if seen_bound:
+            scene.put(bound(mine, "a", phase="Pending"))
+    scene.clock.pass_(1)
+    assert scene.filter(pod("other", "1"), "a")[0] == [], "the node is full"
+
+
+def test_an_owner_may_have_been_admitted_before_or_after_a_room_was_left_that_was_seen_left_later() -> None:
+    scene = full([holders("r1", "r2"), holders("r3", "r4")])
+    first = hand_over(scene, "r3")
+    assert scene.schedule(first, "a") == "a"
+    scene.put(bound(first, "a", phase="Pending"))
+    hand_over(scene, "r1")
+    row = scene.cluster.row("a")
+    assert row is not None
+    free = [[zone["cpu"] // 10**9 for zone in case.values()] for case in row.reservations.freed["uid-r1"]]
+    assert free == [[8, 0], [0, 8]], "it took its own room; or that of r1, and left its own"
+
+
+@pytest.mark.parametrize("counted", [0, 1, 2, 3])
+@pytest.mark.parametrize("named", [True, False], ids=["placements", "fingerprint-alone"])
+def test_a_report_is_recognised_though_many_pods_have_come_and_gone(named: bool, counted: int) -> None:
+    scene = full([holders("r1", "r2"), holders("r3", "r4")], named=named)
+    ways = {"r3": 1, "r4": 1, "r1": 0}
+    owners = {}
+    for name in ways:
+        owners[name] = hand_over(scene, name)
+        assert scene.schedule(owners[name], "a") == "a", name
+        scene.put(bound(owners[name], "a", phase="Pending"))
+    zones: list[list[Any]] = [holders("r1", "r2"), holders("r3", "r4")]
+    for name in list(ways)[:counted]:
+        zone = zones[ways[name]]
+        zone[:] = [each for each in zone if each["metadata"]["name"] != f"reservation-uid-{name}-0"]
+        zone.append(owners[name])
+    scene.report(
+        "a",
+        *[{"cpu": "0", "memory": "60Gi"}] * 2,
+        totals={"cpu": "16", "memory": "64Gi"},
+        signed=[each for zone in zones for each in zone],
+        annotations=placed(zones) if named else {},
+    )
+    assert scene.schedule(hand_over(scene, "r2"), "a") == "a"
 
 
 def test_an_owner_that_no_numa_node_can_take_is_not_kept_from_others() -> None:

@@ -22,7 +22,9 @@ CacheMode = Literal["overreserve", "discardReserved", "passthrough"]
 ForeignPods = Literal["reserve", "refuse", "ignore"]
 _NOTHING: Mapping[int, Amounts] = {}
 MOST_TRIES = 4
-"""Newest pods that are tried one by one; beyond so many at once the report is waited for."""
+"""Pods that are tried in any combination."""
+MOST_LATE = 16
+"""Pods that came, and that went, that are tried in their order."""
 
 
 class Coverage(msgspec.Struct, frozen=True):
@@ -50,24 +52,36 @@ def coverage(
         return Coverage(not uncounted, uncounted, (), "the report carries no fingerprint of its pods")
     old = [pod for pod in alive if pod.uid not in fresh]
     new = [pod for pod in alive if pod.uid in fresh]
-    for with_new, with_gone in _guesses(new, list(gone)):
+    for with_new, with_gone in _guesses(report, new, list(gone)):
         if fingerprint.sign(_names(report, [*old, *with_new, *with_gone])) == report.fingerprint:
             uncounted = tuple(pod for pod in new if pod not in with_new)
             return Coverage(True, uncounted, tuple(with_gone), "by fingerprint")
     if fingerprint.sign(_names(report, [pod for pod in alive if pod.started])) == report.fingerprint:
         return Coverage(True, tuple(pod for pod in alive if not pod.started), (), "by fingerprint of the pods started")
-    return Coverage(False, tuple(new), (), "the report's fingerprint is that of other pods")
+    # What it places by name it has counted, whatever else it signed.
+    uncounted = tuple(pod for pod in new if not report.places(pod.namespace, pod.name))
+    outlived = tuple(pod for pod in gone if report.places(pod.namespace, pod.name))
+    return Coverage(False, uncounted, outlived, "the report's fingerprint is that of other pods")
 
 
-def _guesses(new: list[KnownPod], gone: list[KnownPod]) -> Iterable[tuple[list[KnownPod], list[KnownPod]]]:
-    """Likely ones first: all is counted, nothing is, and then the new pods in any combination."""
+def _guesses(
+    report: Report, new: list[KnownPod], gone: list[KnownPod]
+) -> Iterable[tuple[list[KnownPod], list[KnownPod]]]:
+    """Likely ones first: all is counted, nothing is, what the report places by name; then new pods in any combination,
+    or, where those are too many, as they came and went one after the other."""
     for with_gone in ([], gone) if gone else ([],):
         yield new, with_gone
         yield [], with_gone
+    placed = [pod for pod in new if report.places(pod.namespace, pod.name)]
+    yield placed, [pod for pod in gone if report.places(pod.namespace, pod.name)]
     if len(new) + len(gone) <= MOST_TRIES:
         for with_gone in _subsets(gone):
             for with_new in _subsets(new):
                 yield with_new, with_gone
+    else:
+        for went in range(min(len(gone), MOST_LATE) + 1):
+            for came in range(min(len(new), MOST_LATE) + 1):
+                yield new[:came], gone[len(gone) - went :]
 
 
 def _subsets(pods: list[KnownPod]) -> Iterable[list[KnownPod]]:

@@ -80,7 +80,8 @@ def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row
     """The node as this pod meets it: with the best of the reservations it may take in which it finds its capacity.
 
     A pod that may do without one, and finds it in none, is judged by what the node has beside them. It waits for one
-    that is handed over to it, or whose node has not reported all of its pods yet.
+    that is handed over to it, or on whose node pods leave, such as placeholders of reservations that are over, or have
+    not been reported yet.
     """
     known = row.reservations
     if candidate.ignores:
@@ -88,8 +89,9 @@ def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row
     mine = _preferred(candidate, [one for one in known.placed if _may_take(candidate, one, row)])
     rows = [taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
     fallback = rows[0] if rows and candidate.affinity is not None else row
-    # What cannot be known yet keeps no owner from its place.
-    surely = known.is_behind or any(one.handed_to for one in mine)
+    # What cannot be known yet, or is about to be free, keeps no owner from its place.
+    leaving = any(pod.deleting or (pod.stands_for and pod.stands_for not in known.uids) for pod in row.pods)
+    surely = known.is_behind or leaving or any(one.handed_to for one in mine)
     found = next((each for each in rows if any(map(passes, freed(each)))), None)
     return _as_it_is(found or (rows[0] if rows and surely else fallback), passes)
 

@@ -14,6 +14,7 @@ from typing import Literal
 from koordlite.model import keys
 from tests.e2e.cluster.bench import Bench
 from tests.e2e.cluster.processes import Command
+from tests.e2e.cluster.workload import NAMESPACE
 
 Trouble = Literal["none", "killed", "hung", "slow"]
 LSR = {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod"}
@@ -62,6 +63,40 @@ def taken_over(bench: Bench, controllers: list[Command], rounds: int) -> dict[st
         controller.start(wait=False)
         time.sleep(2.0)
     return {"seconds": [round(each, 1) for each in took]}
+
+
+def owned(bench: Bench, count: int) -> dict[str, object]:
+    """That many Reservations of two sizes, and then the owner of each, all at once. How many owners run in the room
+    that was reserved for them, and how long it took."""
+    names = [f"r{number}" for number in range(count)]
+    sizes = {name: "24"[number % 2] for number, name in enumerate(names)}
+    for name, cpu in sizes.items():
+        bench.pods.reserve(name, cpu)
+    reserved = bench.until(
+        lambda: bench.pods.phases().count("Available") >= count, 120.0, what=f"{count} Reservations are available"
+    )
+    for name, cpu in sizes.items():
+        bench.pods.create((cpu, "1Gi"), name=f"owner-{name}", labels={"app": name})
+    owners = {f"{NAMESPACE}/owner-{name}" for name in names}
+
+    def at_home() -> int:
+        pods = bench.accounting.pods.copy()
+        return sum(
+            1
+            for key in owners & pods.keys()
+            if pods[key].status.phase == "Running"
+            and keys.RESERVATION_ALLOCATED in (pods[key].metadata.annotations or {})
+        )
+
+    start = time.monotonic()
+    with contextlib.suppress(AssertionError):
+        bench.until(lambda: at_home() >= count, 120.0)
+    return {
+        "owners in their room": at_home(),
+        "seconds until they ran": round(time.monotonic() - start, 1),
+        "seconds until all was reserved": round(reserved, 1),
+        "refused": dict(bench.accounting.refused),
+    }
 
 
 @contextlib.contextmanager

@@ -112,3 +112,19 @@ def test_the_other_controller_takes_over_in_five_seconds(on: Open) -> None:
         outcome = scenarios.taken_over(bench, controllers, 4 if bench.plane.is_real else 2)
     # Placing what was reserved, without a takeover, takes one or two seconds of them.
     assert max(outcome["seconds"]) < 7.5, outcome  # type: ignore[call-overload]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("nodes", "count"), [(3, 24), long(24, 200, id="200-owners")])
+def test_every_owner_gets_the_room_that_was_reserved_for_it(on: Open, nodes: int, count: int) -> None:
+    """Four fifths of the CPUs are reserved, so that many owners wait for their placeholder to go."""
+    bench = on(lambda known: known.add(nodes, Shape(), Delays(report=(0.5, 3.0))))
+    if not bench.plane.is_real:
+        pytest.skip("places are handed over by the conditions of kube-scheduler, which the stand-in does not write")
+    extender, port = bench.extender()
+    controller = bench.controller("controller")
+    with processes.running(extender, controller), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        outcome = scenarios.owned(bench, count)
+    assert outcome["owners in their room"] == count, outcome
+    assert outcome["refused"] == {}, outcome

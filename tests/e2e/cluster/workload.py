@@ -80,6 +80,11 @@ class Pods:
         found = json.loads(self._api.request("GET", f"{RESERVATIONS}/{reservation}").body)
         return str(found.get("status", {}).get("phase", ""))
 
+    def phases(self) -> list[str]:
+        """How far all of them are."""
+        found = json.loads(self._api.request("GET", RESERVATIONS).body)["items"]
+        return [str(each.get("status", {}).get("phase", "")) for each in found]
+
     def __call__(self, pod: objects.PodObject | None, key: str) -> None:
         """Replace a pod that failed."""
         if pod is None or not self.replaces or pod.status.phase != "Failed" or pod.metadata.uid in self._replaced:
