@@ -263,6 +263,22 @@ def test_a_report_is_recognised_though_many_pods_have_come_and_gone(named: bool,
     assert scene.schedule(hand_over(scene, "r2"), "a") == "a"
 
 
+def test_of_two_pods_of_one_name_in_a_report_that_signs_others_neither_gives_room_back() -> None:
+    scene = full([holders("r1", "r2"), holders("r3", "r4")])
+    row = scene.cluster.row("a")
+    assert row is not None
+    again = placeholder("r3", cpu="8", uid="uid-again")
+    scene.cluster.remove_pod("ns/reservation-uid-r3-0")
+    scene.put({**again, "status": {**again["status"], "phase": "Pending"}})
+    zones = [holders("r1", "r2"), holders("r3", "r4")]
+    strangers = [bound(pod("stranger", "1"), "a"), *zones[0], *zones[1]]
+    totals, free = {"cpu": "16", "memory": "64Gi"}, [{"cpu": "0", "memory": "60Gi"}] * 2
+    scene.report("a", *free, totals=totals, signed=strangers, annotations=placed(zones))
+    scene.cluster.row("a")
+    covered = scene.cluster.nodes["a"].covered
+    assert (covered.is_known, [each.uid for each in covered.uncounted], covered.outlived) == (False, ["uid-again"], ())
+
+
 def test_an_owner_that_no_numa_node_can_take_is_not_kept_from_others() -> None:
     scene, mine = aligned(signed=True, free=("1", "1")), owner(pod("mine", "16"))
     assert scene.filter(mine, "a", "b")[0] == ["b"]

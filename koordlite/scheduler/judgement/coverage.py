@@ -58,9 +58,10 @@ def coverage(
             return Coverage(True, uncounted, tuple(with_gone), "by fingerprint")
     if fingerprint.sign(_names(report, [pod for pod in alive if pod.started])) == report.fingerprint:
         return Coverage(True, tuple(pod for pod in alive if not pod.started), (), "by fingerprint of the pods started")
-    # What it places by name it has counted, whatever else it signed.
-    uncounted = tuple(pod for pod in new if not report.places(pod.namespace, pod.name))
-    outlived = tuple(pod for pod in gone if report.places(pod.namespace, pod.name))
+    # What it places by name it has counted, whatever else it signed; of two pods of one name nobody knows which.
+    names, before = {pod.key for pod in alive}, {pod.key for pod in gone}
+    uncounted = tuple(pod for pod in new if pod.key in before or not report.places(pod.namespace, pod.name))
+    outlived = tuple(pod for pod in gone if pod.key not in names and report.places(pod.namespace, pod.name))
     return Coverage(False, uncounted, outlived, "the report's fingerprint is that of other pods")
 
 
