@@ -20,8 +20,9 @@ from koordlite.config import NumaExporter
 from koordlite.host.files import RealFiles
 from koordlite.kube.client import access
 from koordlite.report.web import numa_history
-from koordlite.scheduler.numa_api import agents
+from koordlite.scheduler.numa_api import agents, node_page, view
 from koordlite.scheduler.numa_api.agents import Agents
+from koordlite.scheduler.numa_api.node_page import Charts, Series
 from koordlite.scheduler.numa_api.service import NumaService
 from tests.scheduler import numa_scene
 
@@ -111,3 +112,20 @@ def test_any_history_is_read_or_refused(body: Any):
         assert series is not None and list(series.times) == sorted(set(series.times))
         for values in series.by_zone.values():
             assert len(values) == len(series.times) and all(v is None or 0 <= v < float("inf") for v in values)
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "shown"),
+    [(30.0, ("3.5 cores", "2.0 GiB")), (600.0, ("not measured", "not measured"))],
+)
+def test_what_is_in_use_stands_beside_what_is_not_allocated(seconds_ago: float, shown: tuple[str, str]):
+    scene = numa_scene.scene()
+    at = scene.clock.wall - seconds_ago
+    charts = Charts(Series([at - 30, at], {"0": [9.0, 3.5]}), Series([at], {"0": [2 * 2**30]}))
+    row = scene.cluster.row("good")
+    assert row is not None
+    page = node_page.document(view.of_row(row), scene.clock.wall, charts)
+    zones = page.split("NUMA 0", 1)[1].split("NUMA 1", 1)
+    for name, value in zip(("CPU in use", "memory in use"), shown, strict=True):
+        assert value in zones[0].split(name, 1)[1][:80]
+        assert "not measured" in zones[1].split(name, 1)[1][:80]

@@ -63,7 +63,7 @@ def document(
             page.refresh_link("?refresh=off" if refresh else "?", refresh),
         ),
         _state(node, now),
-        _boxes(node),
+        _boxes(node, charts, now),
         distances.section(node, policies),
         _containers(node),
         _violations(node, now),
@@ -93,22 +93,40 @@ def _state(node: NodeView, now: float) -> Markup | None:
     return page.section("Cannot be read", el("ul", [el("li", p) for p in node.problems])) if node.problems else None
 
 
-def _boxes(node: NodeView) -> Markup | None:
+def _boxes(node: NodeView, charts: Charts | None, now: float) -> Markup | None:
     if not node.zones:
         return None
     wrong = misplaced_cpus(node)
-    boxes = [_box(node, zone, wrong) for zone in node.zones]
+    boxes = [_box(node, zone, wrong, _in_use(charts or Charts(), zone.id, now)) for zone in node.zones]
     grid = "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr));gap:12px"
     return page.section("NUMA nodes", el("div", boxes, style=grid), _legend())
 
 
-def _box(node: NodeView, zone: Zone, wrong: CPUSet) -> Markup:
+def _in_use(charts: Charts, zone: int, now: float) -> list[tuple[str, str]]:
+    """What is measured there at present, beside what is not allocated."""
+
+    def latest(series: Series | None) -> float | None:
+        if series is None or not series.times or now - series.times[-1] > STALE_SECONDS:
+            return None
+        values = series.by_zone.get(str(zone), ())
+        return values[-1] if values else None
+
+    cpu, memory = latest(charts.cpu), latest(charts.memory)
+    unknown = "not measured"
+    return [
+        ("CPU in use", unknown if cpu is None else f"{cpu:.1f} cores"),
+        ("memory in use", unknown if memory is None else units.size(int(memory))),
+    ]
+
+
+def _box(node: NodeView, zone: Zone, wrong: CPUSet, in_use: list[tuple[str, str]]) -> Markup:
     cells = [_cpu(node, cpu, wrong) for cpu in zone.cpus]
     cpus = el("ul", cells, class_="cpus") if cells else el("p", "its CPUs are not reported", class_="note")
     facts = [
         ("CPUs", page.code(str(zone.cpus)) if zone.cpus else "–"),
         ("CPU unallocated", f"{units.cores(zone.cpu_left)} of {units.cores(zone.cpu_total)} cores"),
         ("memory unallocated", f"{units.size(zone.memory_left)} of {units.size(zone.memory_total)}"),
+        *in_use,
     ]
     meters = [_meter("CPU", zone.cpu_part), _meter("memory", zone.memory_part)]
     frame = "border:1px solid var(--line);border-radius:8px;padding:10px 12px;min-width:0"
