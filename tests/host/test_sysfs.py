@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from memory_files import MemoryFiles
 
 from koordlite.host import sysfs
 from koordlite.host.files import RealFiles
@@ -169,25 +170,7 @@ def test_turbo(machine: Rooted, text: str | None, expected: bool) -> None:
     assert sysfs.turbo_enabled(machine) is expected
 
 
-class InMemory:
-    """Only reading, for many machines in a row."""
-
-    def __init__(self, tree: dict[str, str]) -> None:
-        self.tree = {"/proc/meminfo": "MemTotal: 8 kB\nMemAvailable: 8 kB\n", **tree}
-
-    def read(self, path: str) -> bytes:
-        if path not in self.tree:
-            raise FileNotFoundError(path)
-        return self.tree[path].encode()
-
-    def list(self, path: str) -> list[str]:
-        below = {name[len(path) + 1 :] for name in self.tree if name.startswith(f"{path}/")}
-        return sorted({part.partition("/")[0] + ("/" if "/" in part else "") for part in below})
-
-    def write(self, path: str, data: bytes) -> None:
-        raise AssertionError(path)
-
-    mkdir = rmdir = None
+MEMINFO = {"/proc/meminfo": "MemTotal: 8 kB\nMemAvailable: 8 kB\n"}
 
 
 def places(count: int) -> Iterable[tuple[int, int]]:
@@ -197,7 +180,7 @@ def places(count: int) -> Iterable[tuple[int, int]]:
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(machine=places(24))
 def test_two_cpus_share_a_core_exactly_when_package_and_core_id_agree(machine: list[tuple[int, int]]) -> None:
-    found = sysfs.topology(InMemory(joined(*(cpu(n, *place) for n, place in enumerate(machine)))))
+    found = sysfs.topology(MemoryFiles(MEMINFO | joined(*(cpu(n, *place) for n, place in enumerate(machine)))))
     for one, first in zip(found.cpus, machine, strict=True):
         for other, second in zip(found.cpus, machine, strict=True):
             assert (one.core == other.core) == (first == second)

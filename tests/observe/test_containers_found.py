@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from memory_files import MemoryFiles
 
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
@@ -13,31 +14,6 @@ from koordlite.model.wire import objects
 from koordlite.observe.places import Places
 
 UID = "11111111-2222-3333-4444-555555555555"
-
-
-class Folders:
-    """A tree of folders, and nothing in them."""
-
-    def __init__(self, *paths: str) -> None:
-        self.paths = paths
-
-    def list(self, path: str) -> list[str]:
-        below = [other.removeprefix(f"{path}/") for other in self.paths if other.startswith(f"{path}/")]
-        if not below and path not in self.paths:
-            raise FileNotFoundError(2, "No such file or directory", path)
-        return sorted({f"{name.partition('/')[0]}/" for name in below})
-
-    def read(self, path: str) -> bytes:
-        raise FileNotFoundError(2, "No such file or directory", path)
-
-    def write(self, path: str, data: bytes) -> None:
-        raise NotImplementedError
-
-    def mkdir(self, path: str) -> None:
-        raise NotImplementedError
-
-    def rmdir(self, path: str) -> None:
-        raise NotImplementedError
 
 
 def found(driver: str, runtime: str) -> PodGroups:
@@ -61,7 +37,7 @@ def found(driver: str, runtime: str) -> PodGroups:
     seen = pod_reader.from_wire(obj)
     group = cgroup_names.pod_group(names, UID, seen.kube_qos)
     children = [f"{runtime}-abc.scope", f"{runtime}-pause.scope"] if systemd else ["abc", "pause"]
-    files = Folders(*(f"/c/{group}/{child}" for child in children))
+    files = MemoryFiles({}, [f"/c/{group}/{child}" for child in children])
     places = Places(Cgroups(files, names, dict.fromkeys(("cpu", "cpuset", "cpuacct", "memory"), "/c")))
     places.begin(0.0)
     return places.find((seen,))[UID]

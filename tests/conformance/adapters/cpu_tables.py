@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
+
+from memory_files import MemoryFiles
 
 from koordlite.host import sysfs
 from koordlite.model.errors import HardwareAbsent
 from koordlite.model.topology import Topology
-from tests.conformance.adapters import adapter, machine
+from tests.conformance.adapters import adapter
 
 CPUS, NODES = "/sys/devices/system/cpu", "/sys/devices/system/node"
-
-
-class Folders(machine.Memory):
-    """Files by path, whose folders can be listed."""
-
-    def list(self, path: str) -> Sequence[str]:
-        super().list(path)
-        below = (file[len(path) + 1 :] for file in self.files if file.startswith(f"{path}/"))
-        return sorted({f"{name}/" if deeper else name for name, deeper, _ in (file.partition("/") for file in below)})
 
 
 @adapter("cpuinfo.lscpu_parse")
@@ -29,7 +21,7 @@ def table(given: Any, expect: Any) -> tuple[Any, Any]:
     wanted = expect["processors"] and [{name: row.get(name) for name in names} for row in expect["processors"]]
     lines = rows(given["lscpu"])
     try:
-        seen = sysfs.topology(Folders(_files(lines)))
+        seen = sysfs.topology(MemoryFiles(_files(lines)))
     except HardwareAbsent:
         return {"processors": None, "error": True}, {"processors": wanted, "error": expect["error"]}
     found = {"processors": _processors(seen, lines), "error": False}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from memory_files import MemoryFiles
 
 from koordlite import plan
 from koordlite.apply import writer
@@ -49,7 +50,7 @@ _GREATEST = (1 << 63) - 1
 def file(given: Any, expect: Any) -> tuple[Any, Any]:
     """Any file that is no cgroup's: a setting of the kernel."""
     (path,), before = system_settings.PATHS[SETTING], given["fileBefore"]
-    memory = machine.Memory({} if before is None else {path: before.encode()})
+    memory = MemoryFiles({path: before})
     found = machine.attempt(lambda: system_files.write(memory, SETTING, given["value"]), None)
     after = memory.files.get(path)
     return {"error": found["error"], "fileAfter": None if after is None else after.decode()}, expect
@@ -86,7 +87,7 @@ def different(given: Any, expect: Any) -> tuple[Any, Any]:
     except (OSError, ValueError):
         return {"written": False, "error": True}, expect
     step = cgroup.KIND.put(host, change) if due else None
-    return {"written": bool(memory.written), "error": bool(step and not step.ok)}, expect
+    return {"written": bool(memory.writes), "error": bool(step and not step.ok)}, expect
 
 
 def _stands(host: bundle.Host, change: CgroupChange, present: Cgroup) -> bool:
@@ -173,9 +174,9 @@ def integer(given: Any, expect: Any) -> tuple[Any, Any]:
     return _without_end(found, limited), _without_end(expect, limited)
 
 
-def _file(name: str, given: Any) -> machine.Memory:
+def _file(name: str, given: Any) -> MemoryFiles:
     """The one file of a case."""
-    return machine.Memory({name: given["fileContent"].encode()} if given.get("supported", True) else {})
+    return MemoryFiles({name: given["fileContent"]} if given.get("supported", True) else {})
 
 
 def _without_end(answer: Any, limited: bool) -> Any:

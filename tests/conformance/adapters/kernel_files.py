@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from memory_files import MemoryFiles
+
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable
 from koordlite.host import numa_memory, procfs, psi
@@ -169,7 +171,7 @@ def cpu_stat(given: Any, expect: Any) -> tuple[Any, Any]:
 def limit(given: Any, expect: Any) -> tuple[Any, Any]:
     """Read as every limit in bytes is."""
     name = "memory.limit_in_bytes" if given["cgroupVersion"] == 1 else "memory.max"
-    files = machine.Memory({name: text.encode() for name, text in given["files"].items()})
+    files = MemoryFiles(given["files"])
     return machine.attempt(lambda: fields.parse_bytes(files.read(name)), -1), expect
 
 

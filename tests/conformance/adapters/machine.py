@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from memory_files import MemoryFiles
 
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
@@ -30,45 +30,16 @@ GROUP = "kubepods/g"
 INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
-class Memory:
-    """Files by path, in memory."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-        self.written: list[str] = []
-
-    def read(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
-        return self.files[path]
-
-    def write(self, path: str, data: bytes) -> None:
-        self.read(path)
-        self.files[path] = data
-        self.written.append(path)
-
-    def list(self, path: str) -> Sequence[str]:
-        if not any(file.startswith(f"{path}/") for file in self.files):
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
-        return ()
-
-    def mkdir(self, path: str) -> None:
-        raise NotImplementedError
-
-    def rmdir(self, path: str) -> None:
-        raise NotImplementedError
-
-
 def layout(version: int, driver: str = "cgroupfs") -> Layout:
     return cgroup_names.layout(version, "kubepods.slice" if driver == "systemd" else "kubepods")
 
 
-def of_texts(texts: Mapping[str, str | None]) -> Memory:
+def of_texts(texts: Mapping[str, str | None]) -> MemoryFiles:
     """Files by path; one without a text is absent."""
-    return Memory({path: text.encode() for path, text in texts.items() if text is not None})
+    return MemoryFiles(texts)
 
 
-def cgroups(version: int, files: dict[str, str | None] | None) -> tuple[Cgroups, Memory]:
+def cgroups(version: int, files: dict[str, str | None] | None) -> tuple[Cgroups, MemoryFiles]:
     """A machine whose one group holds these files, whatever controller they are of; one without a text is absent."""
     points = dict.fromkeys(("", "cpu", "cpuacct", "cpuset", "memory"), "/c")
     memory = of_texts({f"/c/{GROUP}/{name}": text for name, text in (files or {}).items()})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from memory_files import MemoryFiles
 
 from koordlite.changes.resctrl import TasksChange
 from koordlite.host import procfs
@@ -32,32 +31,6 @@ _ANY_CACHE = {"cbm_mask": "f", "min_cbm_bits": "1", "num_closids": "4"}
 _UNREAD = ({"mbm_local_bytes": None, "mbm_total_bytes": None},)
 INTEL = BandwidthCapability(10, 10, 100)
 AMD = BandwidthCapability(0, 1, 2048, delay_linear=False)
-
-
-class Tree:
-    """Files by path, and every write in order."""
-
-    def __init__(self, files: Mapping[str, str | None]) -> None:
-        self.files = {path: text for path, text in files.items() if text is not None}
-        self.writes: list[tuple[str, str]] = []
-
-    def read(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return self.files[path].encode()
-
-    def write(self, path: str, data: bytes) -> None:
-        self.read(path)
-        self.writes.append((path, data.decode()))
-
-    def list(self, path: str) -> Sequence[str]:
-        rest = [each.removeprefix(f"{path}/").partition("/") for each in self.files if each.startswith(f"{path}/")]
-        return sorted({f"{head}{slash}" for head, slash, _ in rest})
-
-    def mkdir(self, path: str) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-
-    rmdir = mkdir
 
 
 @adapter("resctrl.l3_mask")
@@ -117,7 +90,7 @@ def applied(given: Any, expect: Any) -> tuple[Any, Any]:
     resource = "L3" if "cbm" in given else "MB"
     before = given.get("alreadyCachedMask") or given.get("alreadyCachedPercent")
     path = f"{ROOT}/{given['group']}/schemata"
-    tree = Tree({} if given["groupSchemataPathMissing"] else {path: ""})
+    tree = MemoryFiles({} if given["groupSchemataPathMissing"] else {path: ""})
     ids = schemata.parse(given["rootSchemata"] or "").values
     present = next(iter(ids.values()), {})
     held = schemata.parse(f"{resource}:" + ";".join(f"{i}={before}" for i in present)).values if before else {}
@@ -160,12 +133,12 @@ def moved(given: Any, expect: Any) -> tuple[Any, Any]:
     """In ascending order, in which the strategy gives them."""
     wanted = {**expect, "writesInOrder": expect["writesInOrder"] or []}
     path = f"{ROOT}/{given['group']}/tasks"
-    tree = Tree({path: None if given["pathMissing"] else ""})
+    tree = MemoryFiles({path: None if given["pathMissing"] else ""})
     try:
         ResctrlFS(tree).move(given["group"], sorted(given["taskIds"] or ()))
     except OSError:
-        return {"writesInOrder": [text.strip() for _, text in tree.writes], "error": True}, wanted
-    return {"writesInOrder": [text.strip() for _, text in tree.writes], "error": False}, wanted
+        return {"writesInOrder": [text.decode().strip() for _, text in tree.writes], "error": True}, wanted
+    return {"writesInOrder": [text.decode().strip() for _, text in tree.writes], "error": False}, wanted
 
 
 @adapter("resctrl.new_task_ids")
@@ -200,20 +173,20 @@ def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
 def usable(given: Any, expect: Any) -> tuple[Any, Any]:
     """Whether such a machine is used: what its root's schemata name, its `info` folder has."""
     if given["schemata"] is None:
-        return {"error": bool(ResctrlFS(Tree({})).read().absent)}, expect
+        return {"error": bool(ResctrlFS(MemoryFiles({})).read().absent)}, expect
     try:
         present = schemata.parse(given["schemata"]).values
     except ValueError:
         return {"error": True}, expect
     info = {name: _ANY_CACHE if name in CACHES else _ANY_BANDWIDTH for name in present}
     files = {f"{ROOT}/info/{name}/{file}": text for name in present for file, text in info[name].items()}
-    tree = Tree({**files, f"{ROOT}/info/last_cmd_status": "ok\n", f"{ROOT}/schemata": given["schemata"]})
+    tree = MemoryFiles({**files, f"{ROOT}/info/last_cmd_status": "ok\n", f"{ROOT}/schemata": given["schemata"]})
     return {"error": bool(ResctrlFS(tree).read().absent)}, expect
 
 
 @adapter("resctrl.read_tasks")
 def threads_of_a_group(given: Any, expect: Any) -> tuple[Any, Any]:
-    tree = Tree({f"{ROOT}/BE/tasks": given["tasksFile"]})
+    tree = MemoryFiles({f"{ROOT}/BE/tasks": given["tasksFile"]})
     try:
         return {"tasks": sorted(ResctrlFS(tree).tasks("BE")), "error": False}, expect
     except ValueError:
@@ -222,13 +195,13 @@ def threads_of_a_group(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("resctrl.vendor_id")
 def vendor(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = procfs.processor(Tree({"/proc/cpuinfo": given["cpuinfo"]})).vendor
+    found = procfs.processor(MemoryFiles({"/proc/cpuinfo": given["cpuinfo"]})).vendor
     return {"vendorID": found or "unknown", "error": False}, expect
 
 
 @adapter("resctrl.kernel_cmdline")
 def switched_on(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = resctrl_info.command_line(Tree({"/proc/cmdline": given["cmdline"]}))
+    found = resctrl_info.command_line(MemoryFiles({"/proc/cmdline": given["cmdline"]}))
     words = {"cat": "l3cat", "mba": "mba"}
     return {name: found.get(words[name], False) for name in expect}, expect
 
@@ -238,12 +211,12 @@ def supported(given: Any, expect: Any) -> tuple[Any, Any]:
     """Whether a machine of that vendor is used when its kernel offers cache allocation."""
     files = {f"{ROOT}/info/L3/{name}": f"{value}\n" for name, value in _ANY_CACHE.items()}
     named = {"/proc/cpuinfo": f"vendor_id : {given['vendorID']}\n", f"{ROOT}/schemata": "L3:0=f\n"}
-    return {"supported": not ResctrlFS(Tree({**files, **named})).read().absent}, expect
+    return {"supported": not ResctrlFS(MemoryFiles({**files, **named})).read().absent}, expect
 
 
 @adapter("resctrl.cpuinfo_cat_mba", "resctrl.cpuinfo_cqm", "resctrl.cpuinfo_mbm")
 def flags(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = procfs.processor(Tree({"/proc/cpuinfo": given["cpuinfo"]})).flags
+    found = procfs.processor(MemoryFiles({"/proc/cpuinfo": given["cpuinfo"]})).flags
     wanted = {
         "cat": {"cat_l3"},
         "mba": {"mba"},
@@ -279,4 +252,4 @@ def _counters(given: Any) -> Any:
         for folder, contents in folders.items()
         for file, text in contents.items()
     }
-    return ResctrlFS(Tree(files)).counters(given["group"])
+    return ResctrlFS(MemoryFiles(files)).counters(given["group"])
