@@ -119,7 +119,14 @@ class Creation(nri.Handler):
     @contextlib.contextmanager
     def serving(self, path: str, index: str) -> Iterator[None]:
         """Answer whoever listens at `path`, in a thread of its own, while the block runs."""
-        plugin = nri.Plugin(self, name="koordlite", index=index, path=path)
+        handlers: list[Worker] = []
+
+        def begin(work: nri.Work) -> None:
+            handler = Worker("nri handler", lambda: work(handler.beat))
+            handlers.append(handler)
+            handler.start()
+
+        plugin = nri.Plugin(self, name="koordlite", index=index, path=path, begin_thread=begin)
         worker = Worker("nri", lambda: plugin.run(worker.beat))
         interval = sys.getswitchinterval()
         # A tick computes for several milliseconds on end, and an answer passes from thread to thread.
@@ -130,7 +137,8 @@ class Creation(nri.Handler):
         finally:
             sys.setswitchinterval(interval)
             plugin.stop()
-            worker.join(_LEAVE_SECONDS)
+            for each in (worker, *handlers):
+                each.join(_LEAVE_SECONDS)
 
     @property
     def names(self) -> Mapping[str, str]:

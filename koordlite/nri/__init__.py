@@ -16,7 +16,7 @@ from koordlite.nri.messages import (
     LinuxResources,
     PodSandbox,
 )
-from koordlite.nri.plugin import NOTHING, SOCKET, Answer, Handler, NRIError, Outcome, Plugin
+from koordlite.nri.plugin import NOTHING, SOCKET, Answer, Handler, NRIError, Outcome, Plugin, Work
 from koordlite.nri.ttrpc import ProtocolError
 
 __all__ = [
@@ -38,4 +38,5 @@ __all__ = [
     "Plugin",
     "PodSandbox",
     "ProtocolError",
+    "Work",
 ]

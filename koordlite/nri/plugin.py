@@ -152,6 +152,14 @@ class _Call:
         return not self._done.is_set()
 
 
+Work = Callable[[Callable[[], None]], None]
+"""The work of a thread, which calls its argument at least every second while it has nothing else to do."""
+
+
+def _begin_thread(work: Work) -> None:
+    threading.Thread(target=work, args=(lambda: None,), name="nri handler", daemon=True).start()
+
+
 class Plugin:
     """One plugin of one runtime. `run` blocks until `stop` is called, from another thread."""
 
@@ -164,22 +172,24 @@ class Plugin:
         path: str = SOCKET,
         monotonic: Callable[[], float] = time.monotonic,
         pause: Callable[[float], float] = lambda longest: random.uniform(longest / 2, longest),
+        begin_thread: Callable[[Work], None] = _begin_thread,
     ) -> None:
         """`index` places the plugin among others: two digits, lower ones are asked first. `pause` draws the pause until
-        the next try, from the longest it may be. ValueError for a name or an index that every runtime refuses."""
+        the next try, from the longest it may be; `begin_thread` begins the thread of the handler. ValueError for a name
+        or an index that every runtime refuses."""
         if not re.fullmatch(r"[0-9]{2}", index):
             raise ValueError(f"plugin index {index!r}: two digits are needed")
         if not name or "/" in name:
             raise ValueError(f"plugin name {name!r}: it must not be empty or have a slash")
         self._handler, self._name, self._index, self._path = handler, name, index, path
-        self._now, self._pause = monotonic, pause
+        self._now, self._pause, self._begin_thread = monotonic, pause, begin_thread
         self._stop = threading.Event()
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._last: _Call | None = None
 
     def run(self, beat: Callable[[], None] = lambda: None) -> None:
         """Serve until stopped; `beat` is called at least every few seconds."""
-        threading.Thread(target=self._work, name=f"{self._name} handler", daemon=True).start()
+        self._begin_thread(self._work)
         longest = _PAUSES[0]
         try:
             while not self._stop.is_set():
@@ -200,8 +210,15 @@ class Plugin:
         """Leave the runtime. What was adjusted stays so."""
         self._stop.set()
 
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
+    def _work(self, beat: Callable[[], None]) -> None:
+        while True:
+            beat()
+            try:
+                call = self._calls.get(timeout=_PIECE_SECONDS)
+            except queue.Empty:
+                continue
+            if call is None:
+                return
             call.run()
 
     def _serve(self, beat: Callable[[], None]) -> None:

@@ -117,12 +117,18 @@ def test_a_thread_that_ends_for_good_leaves_the_process_unhealthy(clock: Clock) 
 
 
 def test_every_thread_of_the_programs_is_watched_over() -> None:
-    """Threads are made in one place. One connection, and the dots of a command line, end by themselves."""
+    """Threads are made in one place. One connection, and the dots of a command line, end by themselves; the library for
+    NRI plugins makes one where it is not given one, as the agent does."""
     import pathlib
     import re
 
     root = pathlib.Path(threads.__file__).parents[1]
-    allowed = {"koordlite/threads.py", "koordlite/http/server.py", "koordlite/commandline.py"}
+    allowed = {
+        "koordlite/threads.py",
+        "koordlite/http/server.py",
+        "koordlite/commandline.py",
+        "koordlite/nri/plugin.py",
+    }
     made = {
         str(path.relative_to(root))
         for package in ("koordlite", "descheduler")
