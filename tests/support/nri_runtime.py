@@ -1,6 +1,6 @@
 """A container runtime with NRI, as far as a plugin can tell: a socket, the order of calls, and the rules of framing.
 
-It is held to recorded conversations with containerd (tests/vectors/nri): it drops a plugin that breaks the framing, one
+It is held to recorded conversations with containerd (tests/nri/recorded): it drops a plugin that breaks the framing, one
 that answers too late, and one that is not registered in time.
 """
 
@@ -21,7 +21,7 @@ from koordlite.nri.plugin import _EVENTS
 from koordlite.nri.protobuf import decode, encode
 from koordlite.nri.ttrpc import PLUGIN, REQUEST, RESPONSE, RUNTIME, Frame, Streams, framed
 
-VECTORS = pathlib.Path(__file__).parents[1] / "vectors" / "nri"
+RECORDED = pathlib.Path(__file__).parents[1] / "nri" / "recorded"
 SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 METHODS = frozenset(_EVENTS)
 """Calls of the plugin that are answered without an error."""
@@ -31,13 +31,13 @@ LONG_SECONDS = 30.0
 
 def recorded(name: str) -> list[tuple[str, int, bytes]]:
     """Direction, connection and the bytes of each mux frame of a recorded conversation."""
-    frames = json.loads((VECTORS / f"{name}.raw.json").read_text())["frames"]
+    frames = json.loads((RECORDED / f"{name}.raw.json").read_text())["frames"]
     return [(f["dir"], f["conn"], base64.b64decode(f["mux_frame_b64"])) for f in frames]
 
 
 def exchange(name: str) -> list[dict[str, Any]]:
     """The decoded messages of a recorded conversation."""
-    records: list[dict[str, Any]] = json.loads((VECTORS / f"{name}.json").read_text())["exchange"]
+    records: list[dict[str, Any]] = json.loads((RECORDED / f"{name}.json").read_text())["exchange"]
     return records
 
 
