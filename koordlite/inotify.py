@@ -49,7 +49,7 @@ class Inotify:
                 raise
 
     def events(self) -> Iterator[Event]:
-        """What was reported since the last time."""
+        """Events since the last call."""
         while True:
             try:
                 raw = os.read(self._fd, _BYTES)

@@ -81,7 +81,7 @@ class Clock(Protocol):
 
 
 class ClusterView(msgspec.Struct, frozen=True):
-    """What the cluster says about this node. Objects that did not change keep their identity from view to view."""
+    """The cluster's objects about this node. Objects that did not change keep their identity from view to view."""
 
     node: objects.NodeObject | None
     pods: tuple[objects.PodObject, ...]

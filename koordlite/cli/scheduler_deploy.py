@@ -27,7 +27,7 @@ Manifest = dict[str, Any]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the API server has an object, or why it is not known."""
+    """Path of an object at the API server, or the reason why it is not known."""
 
     collection: str = ""
     missing: str = ""
@@ -54,14 +54,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _brings(manifest: Manifest) -> tuple[str, str]:
-    """What others of the files may need of this one: a namespace, or a kind."""
+    """Parts of this object that others of the files may need: a namespace, or a kind."""
     if manifest["kind"] == "Namespace":
         return "Namespace", manifest["metadata"]["name"]
     return "kind", str(((manifest.get("spec") or {}).get("names") or {}).get("kind"))
 
 
 def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bool) -> tuple[str, bool]:
-    """What became of it, and whether that is a refusal. `brought`: what comes with the same files."""
+    """Result, and whether that is a refusal. `brought`: what comes with the same files."""
     place = _place(api, manifest)
     if place.missing:
         comes = dry and ("kind", manifest["kind"]) in brought

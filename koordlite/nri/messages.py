@@ -97,7 +97,7 @@ class LinuxRdt:
 
 @declared
 class LinuxContainerAdjustment:
-    """What is to differ when a container is created. Unset fields keep the pod's values."""
+    """Changes to a container that is created. Unset fields keep the pod's values."""
 
     resources: LinuxResources | None = wire(2, message(lambda: LinuxResources))
     oom_score_adj: int | None = wire(4, _INT)
@@ -113,7 +113,7 @@ class ContainerAdjustment:
 
 @declared
 class LinuxContainerUpdate:
-    """What is to change of a container that is there."""
+    """Changes to a container that is there."""
 
     resources: LinuxResources | None = wire(1, message(lambda: LinuxResources))
 
@@ -138,7 +138,7 @@ class RegisterPluginRequest:
 
 @declared
 class ConfigureRequest:
-    """Which runtime it is, and how long it waits, in milliseconds; 0 where an old one does not say."""
+    """The runtime, and the time for which it waits, in milliseconds; 0 where an old one does not say."""
 
     config: str = wire(1, STRING)
     runtime_name: str = wire(2, STRING)
@@ -150,7 +150,7 @@ class ConfigureRequest:
 
 @declared
 class ConfigureResponse:
-    """Which events a plugin wants. 0 would be all of them, also those whose failure stops containers."""
+    """Events that a plugin wants. 0 would be all of them, also those whose failure stops containers."""
 
     events: int = wire(2, INT)
 
@@ -192,14 +192,14 @@ class StateChange:
 
 @declared
 class CreateContainerResponse:
-    """What is to differ at creation. Empty: nothing."""
+    """Changes at creation. Empty: none."""
 
     adjust: ContainerAdjustment | None = wire(1, message(lambda: ContainerAdjustment))
 
 
 @declared
 class UpdateContainerResponse:
-    """What is merged over the runtime's update. Empty: nothing."""
+    """Changes that are merged over the runtime's update. Empty: none."""
 
     update: tuple[ContainerUpdate, ...] = wire(1, message(lambda: ContainerUpdate, repeated=True))
 

@@ -74,7 +74,7 @@ class NRIError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler answers about one container. Without an adjustment or resources nothing is to differ."""
+    """Answer of a handler about one container. Without an adjustment or resources nothing is to differ."""
 
     adjust: ContainerAdjustment | None = None
     """At creation."""
@@ -88,7 +88,7 @@ NOTHING = Answer()
 
 
 class Handler:
-    """What the plugin does; as it stands, nothing. Every method may take its time and raise what it likes."""
+    """Handler of the plugin's events; as it stands, nothing. Every method may take its time and raise what it likes."""
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         """Take in all that is there: after each connection."""
@@ -234,7 +234,7 @@ class Plugin:
                 beat()
 
     def _at_handler(self, work: Callable[[], Answer], seconds: float) -> tuple[Answer, Outcome]:
-        """What the handler answers, in time or not."""
+        """Ask the handler, and wait no longer than it may take."""
         if self._last is not None and self._last.running:
             return NOTHING, "busy"
         call = self._last = _Call(work)
@@ -356,7 +356,7 @@ class _Session:
         self._handler.answered(method, outcome, self._now() - began)
 
     def _work(self, method: str, event: messages.ContainerEvent, *, is_notice: bool) -> Callable[[], Answer] | None:
-        """What the handler has to do; None for an event that is none of its own, or names nobody. A notice
+        """Call at the handler; None for an event that is none of its own, or names nobody. A notice
         (StateChange) asks for no adjustment."""
         handler, pod, container = self._handler, event.pod, event.container
         if pod is None:

@@ -21,7 +21,7 @@ _WORD = 1 << 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """What the bytes of a field are."""
+    """Wire type of a field."""
 
     wire_type: int
     decode: Callable[[Any, _Budget], Any]

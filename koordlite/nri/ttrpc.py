@@ -89,7 +89,8 @@ class Link:
         self._closed = False
 
     def receive(self, seconds: float) -> tuple[Frame, ...]:
-        """What came within so many seconds, most often nothing or one. ConnectionError when the peer has gone."""
+        """Messages that came within so many seconds, most often nothing or one. ConnectionError when the peer has
+        gone."""
         self._socket.settimeout(seconds)
         try:
             raw = self._socket.recv(1 << 16)

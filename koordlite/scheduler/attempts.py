@@ -1,4 +1,4 @@
-"""What was answered about each pod, for people who ask later. Bounded: old attempts lose their nodes, then go.
+"""Answers about each pod, for people who ask later. Bounded: old attempts lose their nodes, then go.
 
 An attempt keeps the rows that were judged, which are shared with everything else that knows them, and no text: what is
 said about a node is worked out again when asked, by the function that said it then.

@@ -19,7 +19,7 @@ MOST_ENTRIES = 300_000
 
 
 class Board:
-    """What is said about pods of one shape, by name of the node."""
+    """Verdicts about pods of one shape, by name of the node."""
 
     def __init__(self, shape: PodShape, settings: Settings, faults: SubjectFaults) -> None:
         self._shape, self._settings, self._faults = shape, settings, faults
@@ -57,7 +57,7 @@ class Board:
         self._totals.pop(name, None)
 
     def unscored(self, names: Sequence[str]) -> list[str]:
-        """Those that were not asked about before."""
+        """Nodes that were not asked about before."""
         return [name for name in names if name not in self._totals]
 
     def scores(self, names: Sequence[str], unscored: Iterable[tuple[str, Row | None]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What is known of the cluster: nodes, reports, pods and reservations, kept up to date by events.
+"""State of the cluster: nodes, reports, pods and reservations, kept up to date by events.
 
 An event makes the row of its node stale; the next question compiles that row again, and no other. So a question costs
 what has changed since the last one.
@@ -302,7 +302,7 @@ class Cluster:
             return Row(state.name, {}, node=state.node, unusable=self.faults.note(state.name, error))
 
     def _placed(self, pod: KnownPod, before: KnownPod | None) -> None:
-        """Where the pod counts from now on."""
+        """Node on which the pod counts from now on."""
         now, uid = self._now(), pod.uid
         if pod.node or pod.ended or pod.deleting or pod.scheduler not in self.settings.profiles:
             self.waiting.pop(uid, None)

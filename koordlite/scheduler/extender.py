@@ -63,7 +63,7 @@ class BindError(KoordliteError):
 
 
 class Victims(msgspec.Struct, frozen=True):
-    """What the scheduler would evict on one node."""
+    """Pods that the scheduler would evict on one node."""
 
     uids: tuple[str, ...]
     violations: int = 0
@@ -101,7 +101,8 @@ class Extender:
         events and pages do not wait for it, nor for the judgement."""
 
     def filter(self, obj: objects.PodObject, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-        """Those of `names` the pod may go to, and why not to the others. NotReady when nothing can be said."""
+        """Filter `names` to those the pod may go to, with reasons against the others. NotReady when nothing can be
+        said."""
         self._check()
         with self._questions:
             with self.cluster.lock:
@@ -435,7 +436,7 @@ class Extender:
             return self._reserved(pod, node, *self._promised(pod, cluster.row(node), candidate))
 
     def _promised(self, pod: KnownPod, row: Row | None, candidate: Candidate | None) -> tuple[Promise, tuple[int, ...]]:
-        """What the pod gets on the node as it is now, and on which NUMA nodes."""
+        """Allocation of the pod on the node as it is now, and on which NUMA nodes."""
         settings = self.cluster.settings
         seen = self._owners.seen(pod.shape, row, candidate)
         if seen is None:

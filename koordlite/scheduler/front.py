@@ -233,7 +233,7 @@ class Front:
         return next((each for each in given if each.status != HTTPStatus.OK), given[0]) if given else _NOBODY
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> answers.Answer:
-        """What people and probes ask: of the replica that the scheduler is answered by, else of one that knows."""
+        """Answer people and probes: by the replica that the scheduler is answered by, else of one that knows."""
         if path in ("/healthz", "/livez"):
             why = threads.unhealthy()
             return Plain(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else Plain(HTTPStatus.OK, "ok")
@@ -259,7 +259,7 @@ class Front:
         return Plain(HTTPStatus.NOT_FOUND, "here are only /healthz, /livez, /readyz and /metrics")
 
     def _ready(self) -> list[Replica]:
-        """Those that are ready, beginning with the one that answered last: what it reserved is there."""
+        """Replicas that are ready, beginning with the one that answered last: what it reserved is there."""
         count, first = len(self.replicas), self._active
         inorder = (self.replicas[(first + step) % count] for step in range(count))
         return [replica for replica in inorder if replica.is_ready]

@@ -26,7 +26,7 @@ class Judged:
         self._pod, self._nodes, self._args, self._now = pod, nodes, args, now
 
     def refusals(self, names: Sequence[str]) -> dict[str, str]:
-        """Those of `names` that are too busy, and why."""
+        """Nodes of `names` that are too busy, with the reasons."""
         found = {name: self.refusal(name) for name in names}
         return {name: text for name, text in found.items() if text}
 

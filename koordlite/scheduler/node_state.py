@@ -1,4 +1,4 @@
-"""What is known of one node, and the row that is judged: the report as read, with what it has not counted on top."""
+"""State of one node, and the row that is judged: the report as read, with what it has not counted on top."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class NodeState(msgspec.Struct):
             self.fresh = {uid: at for uid, at in self.fresh.items() if at is None or now - at < seconds}
 
     def next_look(self, settings: Settings, now: float) -> float | None:
-        """When time alone changes the row; None when it does not."""
+        """Time at which time alone changes the row; None when it does not."""
         moments = [at + settings.gone_seconds for _, at in self.gone.values()]
         if self.report is not None and not self.report.fingerprint:
             moments += [at + settings.report_seconds for at in self.fresh.values() if at is not None]
@@ -159,7 +159,7 @@ class NodeState(msgspec.Struct):
     def freed(
         self, namespaces: Mapping[str, str], row: Row, reservations: Iterable[Reservation], settings: Settings
     ) -> dict[str, tuple[Zones, ...]]:
-        """What is available once the placeholders of a Reservation have gone, by its uid; `namespaces` says where they
+        """Available amounts once the placeholders of a Reservation have gone, by its uid; `namespaces` says where they
         are. A case for each NUMA node on which pods may be, as far as nothing says; none where the row says as much.
 
         The report is older than the node, so what has happened since is replayed on it. That a pod went is seen after
@@ -206,8 +206,8 @@ class NodeState(msgspec.Struct):
     def _possible(
         self, pods: Sequence[KnownPod], where: Mapping[Container, int]
     ) -> Iterator[Mapping[str, Mapping[int, Amounts]]]:
-        """What each of the pods gives back by NUMA node, in each way in which kubelet may have placed those of which
-        `where` says nothing."""
+        """Amounts that each of the pods gives back by NUMA node, in each way in which kubelet may have placed those of
+        which `where` says nothing."""
         assert self.report is not None
         report, known = self.report, {pod.uid: _back([pod], where) for pod in pods}
         unknown = [
@@ -232,7 +232,7 @@ class NodeState(msgspec.Struct):
             yield known  # Spread over several NUMA nodes, or too many ways: the next report says.
 
     def _may_hold(self, zone: int, amounts: Amounts) -> bool:
-        """Whether so much of the NUMA node is taken by the report."""
+        """Tell whether so much of the NUMA node is taken by the report."""
         assert self.report is not None
         totals = self.report.totals[zone]
         return all(
@@ -255,7 +255,8 @@ class NodeState(msgspec.Struct):
         )
 
     def returned(self, pods: Iterable[KnownPod]) -> Mapping[int, Amounts]:
-        """What pods give back when they go, by the NUMA node they were on; nothing for those of which nobody says."""
+        """Amounts that pods give back when they go, by the NUMA node they were on; nothing for those of which nobody
+        says."""
         leaving = tuple(pods)
         if not leaving:
             return {}

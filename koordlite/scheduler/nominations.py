@@ -55,7 +55,7 @@ class Nominations:
         return uid in self._offers
 
     def put(self, pod: KnownPod, offers: Mapping[str, Offer]) -> None:
-        """What the scheduler was offered for the pod; it takes one of them."""
+        """Nodes that the scheduler was offered for the pod; it takes one of them."""
         self._offers.pop(pod.uid, None)
         if offers:
             self._offers[pod.uid] = _Offers(pod, offers, self._cluster.now())

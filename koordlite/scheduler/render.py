@@ -23,7 +23,7 @@ _EXTENDED = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs from one installation to the next."""
+    """Values that differ from one installation to the next."""
 
     scheduler_name: str = "koordlite-scheduler"
     namespace: str = "koordlite-system"

@@ -55,7 +55,7 @@ class ReservationObjects:
         self._drop(self._placed.get(name))
 
     def of_node(self, node: str) -> tuple[Placed, ...]:
-        """Those on a node, by name."""
+        """Reservations on a node, by name."""
         return tuple(one for _, one in sorted(self._by_node.get(node, {}).items()))
 
     def nodes_for(self, candidate: Candidate) -> set[str]:
@@ -107,7 +107,7 @@ class ReservationObjects:
 
 
 def _marks(obj: ReservationObject) -> set[Key]:
-    """What a pod has to have, one of them, to take the reservation; its placeholders have the first."""
+    """Labels of which a pod has to have one to take the reservation; its placeholders have the first."""
     own: Key = ("label", keys.RESERVATION_UID, obj.metadata.uid)
     return {own, *(_mark(owner) for owner in obj.spec.owners or ())}
 

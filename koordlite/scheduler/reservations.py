@@ -1,4 +1,4 @@
-"""What was promised to pods that no report counts yet. Nobody tells an extender of an end, so each has one of its own:
+"""Promises to pods that no report counts yet. Nobody tells an extender of an end, so each has one of its own:
 the watch, or time, and always a reason."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Reservations:
         return self._held.get(uid)
 
     def of_node(self, node: str) -> Iterator[Reservation]:
-        """Those on a node."""
+        """Promises on a node."""
         return iter(tuple(self._by_node.get(node, {}).values()))
 
     def __len__(self) -> int:

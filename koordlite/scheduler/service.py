@@ -31,7 +31,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def settle_memory() -> None:
-    """What was listed stays: the garbage collector need not look at it again and again, nor at every answer.
+    """Freeze what was listed: the garbage collector need not look at it again and again, nor at every answer.
 
     Answers are thousands of short-lived objects without cycles, and a collection delays the pod that waits for one.
     """

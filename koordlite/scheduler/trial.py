@@ -60,7 +60,7 @@ class Trial(msgspec.Struct, frozen=True):
         return max(passed, key=lambda name: (best[name], left[name]))
 
     def kubelet(self, node: str) -> Iterator[str]:
-        """What kubelet says there, with its numbers."""
+        """Answer of kubelet there, with its numbers."""
         row = self.extender.cluster.row(node)
         state = self._state(row) if row is not None else None
         if state is None:
@@ -129,7 +129,7 @@ def lines(trial: Trial) -> Iterator[str]:
 
 
 def free(row: Row) -> dict[str, int]:
-    """What the node as a whole has left, in nano-units."""
+    """Rest of the node as a whole, in nano-units."""
     used: dict[str, int] = {}
     for pod in row.pods:
         add(used, pod.shape.total)

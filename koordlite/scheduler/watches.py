@@ -1,4 +1,4 @@
-"""What the extender watches: all Nodes, Pods, NodeResourceTopologies and Reservations, and the ConfigMap with the
+"""Watches of the extender: all Nodes, Pods, NodeResourceTopologies and Reservations, and the ConfigMap with the
 cluster's switches; handed on to `Cluster` and not kept twice."""
 
 from __future__ import annotations

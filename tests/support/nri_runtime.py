@@ -1,6 +1,6 @@
 """A container runtime with NRI, as far as a plugin can tell: a socket, the order of calls, and the rules of framing.
 
-It is held to recorded conversations with containerd (tests/nri/recorded): it drops a plugin that breaks the framing, one
+It is held to recorded conversations with containerd (tests/nri/recorded): it drops a plugin that breaks framing, one
 that answers too late, and one that is not registered in time.
 """
 

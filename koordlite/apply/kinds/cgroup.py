@@ -49,8 +49,8 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         return cgroup is not None and stands(work.host, change, cgroup)
 
     def is_premature(self, change: CgroupChange, work: Work) -> bool:
-        """As long as kubelet has not written its own values into a new group. A set of CPUs does not wait: the kernel
-        refuses to narrow the group above while this one keeps its own."""
+        """Wait as long as kubelet has not written its own values into a new group. A set of CPUs does not wait: the
+        kernel refuses to narrow the group above while this one keeps its own."""
         return change.field != inherited.FIELD and work.beginnings.is_waited_for(change.group, work.host, work.snapshot)
 
     def found(self, change: CgroupChange, strategy: str, work: Work) -> Iterator[FileEntry]:

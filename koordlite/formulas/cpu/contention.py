@@ -80,8 +80,9 @@ def slowdown(*, share: float, own: float) -> float:
 
 
 def is_delayed(*, ran: int, waited: int, share: float, tolerance: float = SURGE_TOLERANCE) -> bool:
-    """Whether threads that ran and waited so long, in one unit, take longer than usual by more than `tolerance`, where
-    they usually wait the part `share` of their time. True where they did neither: nothing is known of those that did.
+    """Tell whether threads that ran and waited so long, in one unit, take longer than usual by more than `tolerance`,
+    where they usually wait the part `share` of their time. True where they did neither: nothing is known of those that
+    did.
     """
     wanted = ran + waited
     return not wanted or slowdown(share=waited / wanted, own=share) > tolerance

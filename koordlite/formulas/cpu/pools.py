@@ -85,7 +85,8 @@ def joined(pools: Iterable[Pool], nodes: Collection[int] | None = None) -> CPUSe
 
 
 def lifts_quota(status: ResourceStatus, *, limit_milli: int | None, enabled: bool) -> bool:
-    """Whether the CPU quota of a pod is lifted: it has CPUs of its own, as many as its limit of `limit_milli` allows.
+    """Tell whether the CPU quota of a pod is lifted: it has CPUs of its own, as many as its limit of `limit_milli`
+    allows.
 
     Source: Koordinator `UnsetPodCPUQuota`, which does not ask for the limit: more CPUs than that would break it.
     """

@@ -102,7 +102,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def refusals(
     wanted: Wanted, where: NodeCapacity, holdings: Sequence[Holding], *, skip_node: bool = False
 ) -> tuple[str, ...]:
-    """Why the pod fits neither into the node with one of the reservations nor, where it may, into the node alone.
+    """Reason why the pod fits neither into the node with one of the reservations nor, where it may, into the node
+    alone.
 
     Empty when it fits. Several reservations are not added up. With `skip_node`, one reservation is asked and no node.
     """

@@ -1,1 +1,1 @@
-"""What is judged: pods, nodes and what is reserved on them as values, and the verdicts. No I/O, no clock."""
+"""Judgement: pods, nodes and what is reserved on them as values, and the verdicts. No I/O, no clock."""

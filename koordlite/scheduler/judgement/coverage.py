@@ -1,4 +1,4 @@
-"""Which pods a report has counted, and what is to be taken from it, or given back, for those it has not.
+"""Pods that a report has counted, and what is to be taken from it, or given back, for those it has not.
 
 Source of the cache modes: scheduler-plugins NodeResourceTopologyMatch, cache (overreserve, discardReserved,
 passthrough) and its resync by the fingerprint of the node's pods. Ours: which pods a fingerprint counted is worked out,
@@ -28,7 +28,7 @@ MOST_LATE = 16
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """What a report has counted of the pods that are known."""
+    """Coverage of the known pods by a report."""
 
     is_known: bool
     """Whether it could be worked out. If not, every pod that came since it last could is taken for not counted."""
@@ -42,7 +42,7 @@ class Coverage(msgspec.Struct, frozen=True):
 def coverage(
     report: Report, alive: Collection[KnownPod], gone: Collection[KnownPod], fresh: Collection[str]
 ) -> Coverage:
-    """What `report` has counted of the pods `alive` on the node and of those recently `gone`.
+    """Coverage by `report` of the pods `alive` on the node and of those recently `gone`.
 
     `fresh` are the uids of those that the report was not known to count so far. Without a fingerprint, all others are
     taken for counted, and those that it places by name.
@@ -105,7 +105,7 @@ def has_exclusive(exclusive: Amounts, listed: Collection[str]) -> bool:
 
 
 def on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, Amounts]) -> Zones:
-    """What is available when `reserved` is taken from every NUMA node, since nobody knows yet from which it will be
+    """Available amounts when `reserved` is taken from every NUMA node, since nobody knows yet from which it will be
     taken, and `returned` is given back to the NUMA nodes it was on. Below nothing where more is taken than there is:
     `settled` tells both apart."""
     total: dict[str, int] = {}

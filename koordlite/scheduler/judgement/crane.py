@@ -77,7 +77,7 @@ def _container(container: objects.Container) -> Container:
 
 
 def _results(pods: tuple[KnownPod, ...]) -> Iterator[_Result]:
-    """What pods were given; a result that cannot be read is one that the agent does not carry out."""
+    """CPUs that pods were given; a result that cannot be read is one that the agent does not carry out."""
     for pod in pods:
         if pod.crane_result:
             try:

@@ -29,8 +29,8 @@ def blended(total: int, near: int) -> int:
 
 
 def of_shape(shape: PodShape, row: Row) -> int:
-    """Of the part of the pod that is worst off, by the fewest NUMA nodes that have enough, the nearest of them; 0 where
-    all of them together have too little."""
+    """Distance of the part of the pod that is worst off, by the fewest NUMA nodes that have enough, the nearest of
+    them; 0 where all of them together have too little."""
     report, worst = row.report, NEAREST
     if report is None:
         return 0

@@ -1,4 +1,4 @@
-"""Who has a say about a pod and a node, and what they say: the first refusal counts, the allocator's choice is
+"""Judges of a pod and a node, and their verdicts: the first refusal counts, the allocator's choice is
 written."""
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Allocator(Protocol):
         """Does the pod fit, and on which NUMA nodes?"""
 
     def score(self, shape: PodShape, row: Row, settings: Settings) -> Score:
-        """How good the node is."""
+        """Score of the node."""
 
     def promise(self, shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
-        """What the pod gets there."""
+        """Allocation of the pod there."""
 
 
 ALLOCATORS: tuple[Allocator, ...] = (koordinator, crane, volcano)
@@ -58,7 +58,7 @@ def _verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
 
 
 def score(shape: PodShape, row: Row, settings: Settings) -> Score:
-    """How good is the node for the pod? By the rules of whoever allocates there; a reservation for it is above all."""
+    """Score the node for the pod, by the rules of whoever allocates there; a reservation for it is above all."""
     reserved = owners.points(shape, row)
     if reserved is not None:
         return Score(reserved, {"Reservation": reserved})
@@ -88,7 +88,7 @@ def points(shape: PodShape, row: Row, settings: Settings) -> int:
 
 
 def takes(shape: PodShape, row: Row, settings: Settings) -> dict[int, dict[str, int]]:
-    """What kubelet would give the pod, by NUMA node; nothing where one part would be on several of them."""
+    """Resources that kubelet would give the pod, by NUMA node; nothing where one part would be on several of them."""
     found = kubelet.placed(shape, row, settings)
     if any(len(nodes) != 1 for _, nodes in found):
         return {}
@@ -104,7 +104,7 @@ def promises(shape: PodShape, row: Row, settings: Settings) -> bool:
 
 
 def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
-    """What the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
+    """Annotations that the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
     if owners.concerns(shape, row) and (why := owners.refusal(shape, row)):
         return Promise(refusal=why)
     note = owners.note(row)

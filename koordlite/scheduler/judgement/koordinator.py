@@ -80,7 +80,7 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
 
 
 def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
-    """What the pod gets there, as annotations of its Binding."""
+    """Allocation of the pod there, as annotations of its Binding."""
     asked = asked_by(shape)
     if asked is None:
         return Promise()
@@ -98,7 +98,7 @@ def _of(settings: Settings) -> ask.Settings:
 
 
 def asked_by(shape: PodShape) -> PodAsk | Refusal | None:
-    """What a pod of this shape asks, worked out once."""
+    """Request of a pod of this shape, worked out once."""
     if NAME not in shape.extra:
         shape.extra[NAME] = ask.of(shape.pod)
     found: PodAsk | Refusal | None = shape.extra[NAME]
@@ -136,7 +136,7 @@ def _state(row: Row) -> NodeState:
 
 
 def _allocations(pods: Iterable[KnownPod], binds_every_pod: bool) -> dict[str, Allocation]:
-    """What these pods hold by their annotations, as far as those hold, by uid."""
+    """Holdings of these pods by their annotations, as far as those hold, by uid."""
     holding = assignments.judged(list(_holding(pods)), before={}, created={}, binds_every_pod=binds_every_pod)
     return {each.uid: each for each in assignments.allocations(holding)}
 
@@ -144,7 +144,7 @@ def _allocations(pods: Iterable[KnownPod], binds_every_pod: bool) -> dict[str, A
 def _reservations(
     row: Row, by_uid: Mapping[str, Allocation], of_stand_ins: Mapping[str, Allocation]
 ) -> list[tuple[Allocation, Reserved]]:
-    """What each reservation holds, in the place of its placeholder; `by_uid` are the allocations of other pods."""
+    """Holdings of each reservation, in the place of its placeholder; `by_uid` are the allocations of other pods."""
     found = []
     for one in row.reservations.placed:
         theirs = [each for pod in row.pods if pod.stands_for == one.uid and (each := of_stand_ins.get(pod.uid))]
@@ -156,7 +156,7 @@ def _reservations(
 
 
 def _met(row: Row, reserved: list[tuple[Allocation, Reserved]]) -> Reservations:
-    """As the pod meets them that the row is for."""
+    """Holdings as the pod meets them that the row is for."""
     known, all_ = row.reservations, [each for _, each in reserved]
     if known.ignores:
         return Reservations(matched=tuple(all_), ignored=True)

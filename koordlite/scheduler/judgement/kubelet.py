@@ -107,7 +107,7 @@ def points(shape: PodShape, row: Row, settings: Settings) -> int:
 
 
 def _near(shape: PodShape, row: Row) -> int:
-    """How near together the NUMA nodes are on which kubelet's managers would put the pod."""
+    """Distance between the NUMA nodes on which kubelet's managers would put the pod."""
     policy = row.report.policy if row.report else ""
     if policy == SINGLE:
         return distance.NEAREST

@@ -107,7 +107,7 @@ class LoadAwareSchedulingArgs:
 
     @property
     def thresholds(self) -> Thresholds:
-        """Those of a node that has none of its own."""
+        """Thresholds of a node that has none of its own."""
         aggregated = self.aggregated
         if aggregated is None or not (aggregated.usage_thresholds and aggregated.usage_aggregation_type):
             return Thresholds(self.usage_thresholds or _THRESHOLDS, self.prod_usage_thresholds)
@@ -119,7 +119,7 @@ class LoadAwareSchedulingArgs:
         )
 
     def problems(self, source: str) -> list[Problem]:
-        """What Koordinator refuses to start with."""
+        """Mistakes with which Koordinator refuses to start."""
         found: list[Problem] = []
         bounds = {
             "usageThresholds": (self.usage_thresholds, 0),
@@ -150,7 +150,7 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 class NodeOwn(msgspec.Struct, frozen=True):
-    """What the Node object says."""
+    """Labels and annotations of the Node object."""
 
     allocatable: Amounts
     thresholds: Thresholds
@@ -183,7 +183,7 @@ class PodLoad(msgspec.Struct, frozen=True):
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """What a node uses, without the pod that is asked about."""
+    """Use of a node, without the pod that is asked about."""
 
     own: NodeOwn
     measured_at: float | None
@@ -341,7 +341,7 @@ def refusal(pod: PodLoad, load: NodeLoad, args: LoadAwareSchedulingArgs, now: fl
 
 
 def points(pod: PodLoad, load: NodeLoad, args: LoadAwareSchedulingArgs, now: float) -> int:
-    """What would be left of the node with the pod, 0 to 100; 0 where it is not known."""
+    """Rest of the node with the pod, 0 to 100; 0 where it is not known."""
     if not any(args.weights.values()) and not args.dominant_resource_weight:
         return 0
     if is_expired(load, args, now) or not load.measured:

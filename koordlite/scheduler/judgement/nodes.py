@@ -50,7 +50,7 @@ class Row(msgspec.Struct, frozen=True, eq=False):
         return [pod for pod in self.pods if pod.stands_for not in uids] if stand_ins else list(self.pods), stand_ins
 
     def once(self, name: str, make: Any) -> Any:
-        """What `make()` gives, worked out once for this row."""
+        """Result of `make()`, worked out once for this row."""
         found = self.extra.get(name)
         if found is None:
             found = self.extra[name] = make()

@@ -1,4 +1,4 @@
-"""What reservations mean for a pod on a node: whether it finds the capacity, which one it takes, and what is written.
+"""Reservations for a pod on a node: whether it finds the capacity, which one it takes, and what is written.
 
 The amounts of a node are kube-scheduler's to count, and it counts placeholders as the pods they are. They are counted
 here, too, because a reservation holds its capacity also while it has no placeholder: between the end of one and the
@@ -159,7 +159,7 @@ def _preferred(candidate: Candidate, mine: list[Placed]) -> list[Placed]:
 
 
 def _wanted(shape: PodShape) -> Wanted | str:
-    """What pods of this shape ask for; the text of the mistake where their annotations cannot be read."""
+    """Request of pods of this shape; the text of the mistake where their annotations cannot be read."""
     if NAME not in shape.extra:
         shape.extra[NAME] = _read(shape)
     found: Wanted | str = shape.extra[NAME]

@@ -26,7 +26,7 @@ Amounts = nrt.Amounts
 
 
 class PodShape(msgspec.Struct, frozen=True, eq=False):
-    """What pods of one template have in common. Compared by identity."""
+    """Common parts of the pods of one template. Compared by identity."""
 
     request: nrt.Request
     """What is aligned, as kubelet counts it."""
@@ -148,7 +148,7 @@ def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
 
 
 def shape_of(obj: objects.PodObject) -> PodShape:
-    """What decides about pods like `obj`."""
+    """Fields that decide about pods like `obj`."""
     pod = pod_reader.from_wire(obj)
     guaranteed = pod.kube_qos is KubeQoS.GUARANTEED
     started = [*_containers(obj.spec.init_containers, init=True), *_containers(obj.spec.containers, init=False)]
@@ -185,7 +185,7 @@ def _containers(
 
 
 def _nano(texts: Mapping[str, str | int | float] | None) -> dict[str, int]:
-    """What cannot be read counts as 0; it is among the pod's problems."""
+    """Read the amounts; what cannot be read counts as 0: it is among the pod's problems."""
     return {name: amount.nano for name, amount in parse_resources(texts, "", "", []).items()}
 
 

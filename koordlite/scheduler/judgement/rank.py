@@ -9,7 +9,7 @@ MOST = 10
 
 
 def by_tenths(scores: Sequence[int]) -> Mapping[int, int]:
-    """What stands for each score: its place among the different ones, in tenths.
+    """Rank of each score: its place among the different ones, in tenths.
 
     A tenth of the score itself would make 71 and 79 equal. Up to eleven different scores stay different; a higher
     score never stands below a lower one; equal ones are equal. One single score says nothing, and stands at 0.

@@ -30,7 +30,7 @@ _DO = "its reporter has to write it again; the node's NUMA nodes count as unknow
 
 
 class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """What one NodeResourceTopology says."""
+    """Contents of one NodeResourceTopology."""
 
     name: str
     version: str
@@ -72,7 +72,7 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
         return frozenset((namespace, pod) for namespace, pod, _ in _by_annotation(self))
 
     def reader(self, problems: list[Problem]) -> Reader:
-        """Of what is kept of its annotations."""
+        """Identity of the annotations that are kept."""
         meta = objects.ObjectMeta(name=self.name, annotations=dict(self.annotations))
         return Reader(objects.NRTObject(metadata=meta), problems)
 
@@ -130,7 +130,7 @@ def _columns(nodes: _Nodes, owner: str, problems: list[Problem]) -> tuple[Zones,
 
 
 def _amounts(resource: objects.ZoneResource, owner: str, problems: list[Problem]) -> tuple[int, int]:
-    """What is available, and in all; a resource of the older form says only what is available."""
+    """Amounts available, and in all; a resource of the older form says only what is available."""
     try:
         left, total, most = (
             Quantity.parse(text).nano for text in (resource.available, resource.allocatable, resource.capacity)

@@ -66,7 +66,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def namespace(self) -> str:
-        """Where its placeholders are: a pod that says so elsewhere is none."""
+        """Namespace of its placeholders: a pod that says so elsewhere is none."""
         return placeholder.namespace(self.object)
 
     @property

@@ -1,4 +1,4 @@
-"""What the judgement can be set to."""
+"""Settings of the judgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about one pod and one node."""
+"""Verdicts about one pod and one node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a pod may go to a node, and where there."""
+    """Answer of a filter: whether a pod may go to a node, and where there."""
 
     protocol: str
     """Who allocates on the node: kubelet, koordinator, crane, volcano, or none."""
@@ -28,14 +28,14 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """How good a node is, 0 to 100, and of what that is made."""
+    """Score of a node, 0 to 100, with its parts."""
 
     total: int
     terms: Mapping[str, int | str] = msgspec.field(default_factory=dict)
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """What a Binding has to carry: the allocation that the agent of the node carries out."""
+    """Annotations of a Binding: the allocation that the agent of the node carries out."""
 
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     refusal: str = ""

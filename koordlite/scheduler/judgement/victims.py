@@ -1,4 +1,4 @@
-"""Which pods have to go so that a pod fits: the scheduler looks at the node as a whole, this at its NUMA nodes.
+"""Pods that have to go so that a pod fits: the scheduler looks at the node as a whole, this at its NUMA nodes.
 
 The scheduler evicts what it is answered, unchecked, and does not ask the filter before it does. So a node on which the
 pod would be refused afterwards is dropped, and a victim is added only when it frees the NUMA node that is needed.

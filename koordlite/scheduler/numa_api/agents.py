@@ -49,7 +49,7 @@ class Agents:
         self._api, self._namespaces, self._port = api, namespaces, port
 
     def charts(self, node: str) -> Charts:
-        """What the first exporter of the node that answers has; `why` says what keeps it from being shown."""
+        """Values of the first exporter of the node that answers; `why` says what keeps it from being shown."""
         why = (
             f"no NUMA exporter runs there: in the namespaces {', '.join(self._namespaces)} the node has no pod {LABEL}"
         )

@@ -1,4 +1,4 @@
-"""How far the NUMA nodes of a node are apart, on its page."""
+"""Distances between the NUMA nodes of a node, on its page."""
 
 from __future__ import annotations
 

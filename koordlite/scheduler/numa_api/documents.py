@@ -1,4 +1,5 @@
-"""What the REST interface says of nodes, pods and violations, as plain values for JSON. Amounts name their units."""
+"""Answers of the REST interface about nodes, pods and violations, as plain values for JSON. Amounts name their
+units."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def violation(node: str, finding: Finding) -> dict[str, Any]:
 
 
 def violations(nodes: Iterable[NodeView], now: float) -> list[dict[str, Any]]:
-    """Those of all nodes that can be believed."""
+    """Violations of all nodes that can be believed."""
     return [violation(node.name, each) for node in nodes if node.state(now) == "ok" for each in node.findings]
 
 

@@ -82,7 +82,7 @@ def _lead(node: NodeView, now: float) -> str:
 
 
 def _state(node: NodeView, now: float) -> Markup | None:
-    """What keeps the page from being complete."""
+    """Reasons why the page is not complete."""
     state = node.state(now)
     if state == "no report":
         why = "The node has no NodeResourceTopology, so nothing is known of its NUMA nodes. The agent writes one."
@@ -103,7 +103,7 @@ def _boxes(node: NodeView, charts: Charts | None, now: float) -> Markup | None:
 
 
 def _in_use(charts: Charts, zone: int, now: float) -> list[tuple[str, str]]:
-    """What is measured there at present, beside what is not allocated."""
+    """Present use there, beside what is not allocated."""
 
     def latest(series: Series | None) -> float | None:
         if series is None or not series.times or now - series.times[-1] > STALE_SECONDS:

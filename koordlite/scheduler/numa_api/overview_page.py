@@ -26,7 +26,7 @@ TONES = {"ok": "good", "stale": "warn", "unreadable": "bad", "no report": ""}
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Which nodes, in which order, and which part of them."""
+    """Selection of nodes, their order, and the part that is shown."""
 
     text: str = ""
     """Part of the name of a node, or of a pod there."""
@@ -242,7 +242,7 @@ def finding(wrong: Any) -> tuple[Child, Child]:
 
 
 def _policies(policies: NUMAPolicy | None) -> Markup:
-    """Those of this project; Volcano's is asked about only on its own page."""
+    """Switches of this project; Volcano's is asked about only on its own page."""
     states = [
         ("optimal NUMA distance", policies.distance if policies else None),
         ("affinity of pods", policies.pod_affinity if policies else None),

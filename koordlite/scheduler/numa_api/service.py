@@ -175,7 +175,7 @@ class NumaService(Collector):
         return self._agents.charts(node) if self._agents else None
 
     def _statuses(self) -> dict[str, str]:
-        """Of each policy `open`, `close`, or why that is unknown."""
+        """State of each policy: `open`, `close`, or why that is unknown."""
         return {name: self._status(policy) for name, policy in POLICIES.items()} if self._switches else {}
 
     def _status(self, policy: Policy) -> str:
@@ -201,7 +201,7 @@ class NumaService(Collector):
         return envelope.refused(404, f"there is no {path}; the interface is described at {V1}openapi.json")
 
     def _known(self, parts: list[str]) -> Answer:
-        """What is said of nodes, pods and violations, as long as it can be believed."""
+        """Statements about nodes, pods and violations, as long as it can be believed."""
         if why := self._not_ready():
             return envelope.refused(500, why)
         now = self._wall()
@@ -238,7 +238,7 @@ class NumaService(Collector):
 
 
 def _switched(ask: Callable[[], dict[str, Any]]) -> Answer:
-    """What `ask` gives, or why it cannot."""
+    """Result of `ask`, or the reason why there is none."""
     try:
         return envelope.answer(200, ask())
     except NotThere as error:

@@ -43,7 +43,7 @@ class CannotEdit(Exception):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Where a policy is switched."""
+    """Place where a policy is switched."""
 
     namespace: str
     config_map: str

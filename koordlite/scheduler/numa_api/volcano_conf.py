@@ -57,7 +57,7 @@ def closed(text: str) -> str:
 
 
 def _items(lines: list[str]) -> list[int]:
-    """Where plugins are named: below `tiers:`, as deep as the first of them."""
+    """Line at which plugins are named: below `tiers:`, as deep as the first of them."""
     start = next((at for at, line in enumerate(lines) if line.startswith("tiers:")), len(lines))
     end = next((at for at in range(start + 1, len(lines)) if lines[at][:1].isalpha()), len(lines))
     found = [at for at in range(start, end) if _ITEM.match(lines[at])]
@@ -73,7 +73,7 @@ def _indent(line: str) -> str:
 
 
 def _end(lines: list[str], start: int) -> int:
-    """Where the item that begins at `start` ends: at the next line that is not indented deeper and not empty."""
+    """End of the item that begins at `start`: at the next line that is not indented deeper and not empty."""
     depth, end = len(_indent(lines[start])), start + 1
     for at in range(start + 1, len(lines)):
         if lines[at].strip() and len(_indent(lines[at])) <= depth:

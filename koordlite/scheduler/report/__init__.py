@@ -1,1 +1,1 @@
-"""What people and machines read about a running extender: JSON, text, a page, metrics, and the log."""
+"""Reports about a running extender: JSON, text, a page, metrics, and the log."""

@@ -1,4 +1,4 @@
-"""What the extender knows, as plain values for JSON: about a pod, about a node, about itself.
+"""State of the extender, as plain values for JSON: about a pod, about a node, about itself.
 
 What is said of a node is worked out from the row that was judged then, by the function that judged it.
 """

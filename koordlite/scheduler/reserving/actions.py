@@ -1,4 +1,4 @@
-"""What a round does to the cluster, as values. Each is one request; between any two of them the process may end."""
+"""Actions of a round on the cluster, as values. Each is one request; between any two of them the process may end."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Action = (
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What is done about one Reservation, in this order; the first that fails ends it for this round."""
+    """Actions about one Reservation, in this order; the first that fails ends it for this round."""
 
     name: str
     """Empty: about placeholders of none."""

@@ -47,7 +47,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def node(self) -> str:
-        """Where it is; empty when it is not placed."""
+        """Node of the Reservation; empty when it is not placed."""
         return self.reservation.status.node_name
 
     @property
@@ -67,12 +67,12 @@ class Case(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def alive(self) -> list[SeenPod]:
-        """Those that hold, or will hold, room on its node."""
+        """Placeholders that hold, or will hold, room on its node."""
         return [pod for pod in self.pods if pod.alive and pod.node in ("", self.node)]
 
     @functools.cached_property
     def remaining(self) -> Amounts:
-        """What owners have left of it, and what is therefore held: amounts above 0."""
+        """Rest that owners have left of it, and what is therefore held: amounts above 0."""
         rest = left(lifecycle.amounts(self.status.allocatable), lifecycle.amounts(self.status.allocated))
         return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
 
@@ -96,7 +96,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def next_name(self) -> str:
-        """Of the next placeholder."""
+        """Name of the next placeholder."""
         return placeholder.name(self.reservation, self.next_number())
 
     def make(self, amounts: Amounts, *, number: int = 0, pin: bool = False) -> CreatePlaceholder:
@@ -126,5 +126,5 @@ class Case(msgspec.Struct, frozen=True, dict=True):
 
 
 def delete(pod: SeenPod, why: str) -> DeletePlaceholder:
-    """Of a placeholder."""
+    """Labels of a placeholder."""
     return DeletePlaceholder(namespace=pod.namespace, name=pod.name, uid=pod.uid, why=why)

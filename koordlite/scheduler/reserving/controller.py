@@ -54,7 +54,7 @@ SAID_AGAIN_SECONDS = 600.0
 
 
 class State(msgspec.Struct, frozen=True):
-    """How the controller is doing, for health, metrics and logs."""
+    """State of the controller, for health, metrics and logs."""
 
     leads: bool
     synced: bool
@@ -142,7 +142,7 @@ class Controller:
 
     @property
     def state(self) -> State:
-        """How it is doing."""
+        """State of the controller."""
         return State(self._leads(), not self.not_ready(), self._rival, self._error)
 
     def round(self) -> None:

@@ -98,7 +98,7 @@ def _why(obj: ReservationObject) -> str:
 
 
 def _end(obj: ReservationObject, now: float) -> Document:
-    """When it ends by itself, and by which field."""
+    """Time when it ends by itself, and the field that says so."""
     if lifecycle.has_ended(obj.status):
         return {"ends": None, "endsBy": "", "endsInSeconds": None}
     try:
@@ -114,7 +114,7 @@ def _end(obj: ReservationObject, now: float) -> Document:
 
 
 def _owner(owner: Owner) -> str:
-    """Who may take it, as one line."""
+    """Owners that may take it, as one line."""
     parts = []
     if owner.object is not None:
         found = msgspec.to_builtins(owner.object)

@@ -1,4 +1,4 @@
-"""Which waiting pod gets which place: Koordinator's rules for owners, fit, order and score."""
+"""Matching of waiting pods and places: Koordinator's rules for owners, fit, order and score."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def node(self) -> str:
-        """Where it is."""
+        """Node of the place."""
         return self.reservation.status.node_name
 
 
@@ -50,7 +50,7 @@ def places(reservations: Iterable[ReservationObject]) -> Iterator[Place]:
 
 
 def lacks(one: Candidate, place: Place, where: NodeCapacity | None) -> tuple[str, ...]:
-    """What the place and its node have too little of for a pod that may take it; empty when the pod fits."""
+    """Resources that the place and its node have too little of for a pod that may take it; empty when the pod fits."""
     if where is None:
         return ("its node is gone",)
     affinity = one.affinity
@@ -64,7 +64,8 @@ def lacks(one: Candidate, place: Place, where: NodeCapacity | None) -> tuple[str
 
 
 def best(one: Candidate, among: Iterable[Place]) -> Place | None:
-    """Of places that the pod may take: the smallest order label, else the one it fills most; equal ones by name."""
+    """Choose among the places that the pod may take: the smallest order label, else the one it fills most; equal ones
+    by name."""
     found = sorted(among, key=lambda place: place.name)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What is done about a Reservation that has its place: hold it whole, hand it over, take it back."""
+"""Steps for a Reservation that has its place: hold it whole, hand it over, take it back."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def displaced(world: World, amounts: Amounts, spec: PodSpec, mine: str) -> str:
 
 
 def _of_node(world: World, node: str, mine: str, owner: str) -> Iterator[Amounts]:
-    """What is promised on a node to others, and not bound yet."""
+    """Amounts promised on a node to others, and not bound yet."""
     counted = {owner}
     for reservation, coming in world.handed_over(node):
         counted.add(coming.uid)
@@ -79,7 +79,7 @@ def _of_node(world: World, node: str, mine: str, owner: str) -> Iterator[Amounts
 
 
 def _outstanding(world: World, reservation: ReservationObject, owner: SeenPod) -> Amounts:
-    """What has to be free for an owner and what it leaves over, beyond what placeholders still hold."""
+    """Amounts that have to be free for an owner and for what it leaves over, beyond what placeholders still hold."""
     status = reservation.status
     rest = left(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))
     whole = {name: max(rest.get(name, ZERO), owner.requests.get(name, ZERO)) for name in {*rest, *owner.requests}}

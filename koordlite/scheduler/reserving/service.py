@@ -20,7 +20,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ReservationMetrics(Collector):
-    """What the controller sees and does, read at each scrape."""
+    """Metrics of the controller, read at each scrape."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

@@ -1,4 +1,4 @@
-"""What is done about each Reservation now: the cluster as it is seen in, requests in their order out.
+"""Decide what is done about each Reservation now: the cluster as it is seen in, requests in their order out.
 
 A step needs nothing but the objects themselves, so that another process goes on wherever one ended. It is planned again
 and again until nothing is left to do.
@@ -74,7 +74,7 @@ def _orphans(world: World) -> Iterator[Step]:
 
 
 def of_one(case: Case) -> Iterator[Action]:
-    """What is done about one Reservation."""
+    """Actions for one Reservation."""
     reservation = case.reservation
     if lifecycle.has_ended(case.status) or reservation.metadata.deletion_timestamp is not None:
         yield from _ended(case)

@@ -137,7 +137,7 @@ def _scheduler(pod: SeenPod) -> str:
 
 
 def _keeps_off(one: Candidate, node: NodeObject) -> str:
-    """What a scheduler would have against the node."""
+    """Objections of a scheduler to the node."""
     spec, name = one.pod.spec, node.metadata.name
     if not node_selectors.node_matches(spec, name, node.metadata.labels or {}):
         return f"its node selector or affinity keeps it off node {name}"
@@ -168,7 +168,7 @@ def _as_held(world: World, place: Place) -> Place:
 
 
 def held_by(pods: Iterable[SeenPod]) -> dict[str, Quantity]:
-    """What they request together."""
+    """Sum of their requests."""
     total: dict[str, Quantity] = {}
     for pod in pods:
         add_resources(total, pod.requests)
@@ -176,7 +176,7 @@ def held_by(pods: Iterable[SeenPod]) -> dict[str, Quantity]:
 
 
 def missing(wanted: Amounts, held: Amounts) -> dict[str, Quantity]:
-    """What is wanted and not held: amounts above 0."""
+    """Amounts wanted and not held: those above 0."""
     rest = left(wanted, {name: amount for name, amount in held.items() if name in wanted})
     return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
 

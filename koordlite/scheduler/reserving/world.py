@@ -1,4 +1,4 @@
-"""What the controller knows: Reservations, Nodes, and of pods as much as each is worth. Changed by events; no I/O."""
+"""State of the controller: Reservations, Nodes, and of pods as much as each is worth. Changed by events; no I/O."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SeenPod(msgspec.Struct, frozen=True):
         return not self.ended and not self.deleting
 
     def refused(self) -> str | None:
-        """What its scheduler said when it found no node; None when it has not, or the pod is bound."""
+        """Message of its scheduler when it found no node; None when it has not, or the pod is bound."""
         conditions = self.obj.status.conditions if self.obj is not None and not self.node else None
         found = next((c for c in conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
         return None if found is None or found.reason == "SchedulingGated" else found.message or ""
@@ -171,7 +171,7 @@ class World:
         self._drop(uid)
 
     def placeholders(self, uid: str) -> list[SeenPod]:
-        """Those of the Reservation with this uid, by name. A pod that says so in another namespace is none."""
+        """Placeholders of the Reservation with this uid, by name. A pod that says so in another namespace is none."""
         where = self._namespaces.get(uid)
         pods = (pod for pod in self._placeholders.get(uid, {}).values() if where in (None, pod.namespace))
         return sorted(pods, key=lambda pod: (len(pod.name), pod.name))
@@ -223,8 +223,8 @@ class World:
         return self._takers.values()
 
     def capacity(self, node: str, mine: int = 0) -> NodeCapacity | None:
-        """What a node has and what its pods request, of which `mine` are placeholders of one Reservation; None when it
-        is unknown."""
+        """Resources of a node and requests of its pods, of which `mine` are placeholders of one Reservation; None when
+        it is unknown."""
         found = self.nodes.get(node)
         if found is None:
             return None
