@@ -1,76 +1,39 @@
 """Requests that no longer fit beside what a node keeps back: how much too many, and which few pods would cure it.
 
-A reservation made or raised after the pods came leaves a node with more requested than may be handed out. Source of
-the amounts: Koordinator `TrimNodeAllocatableByNodeReservation`, and its scheduler's amplified CPU accounting.
+A reservation made or raised after the pods came leaves a node with more requested than may be handed out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
+from collections.abc import Iterable, Sequence
 
 from descheduler.framework import NodeView, PodView
-from koordlite.formulas.allocatable import reservation
-from koordlite.model import keys
-
-NanoAmounts = Mapping[str, int]
-"""Nano-units by resource."""
+from koordlite.formulas.allocatable import node_room
+from koordlite.formulas.allocatable.node_room import NanoAmounts
 
 
 def excess(node: NodeView) -> dict[str, int]:
     """max(requests − (allocatable − reserved), 0) for each resource that the reservation takes from; empty when all
-    fits, or nothing is reserved by amount.
-
-    Batch resources are no part of it: the reservation does not touch them.
-    """
+    fits, or nothing is reserved by amount."""
     return node.once(excess, lambda: _excess(node))
 
 
 def _excess(node: NodeView) -> dict[str, int]:
-    written = node.reservation
-    if written is None or written.apply_policy not in ("", "Default"):
+    limits = node_room.limits(node.node.allocatable, node.reservation)
+    if not limits:
         return {}
-    kept = {name for name, amount in reservation.written_resources(written).items() if amount.nano > 0}
-    limits = reservation.trim_allocatable(allocatable=node.node.allocatable, written=written)
-    total = requested(node)
-    named = sorted((kept & set(node.node.allocatable)) - set(_UNTOUCHED))
-    over = {name: total.get(name, 0) - limits[name].nano for name in named}
+    requested = node_room.total(request(pod, node) for pod in node.pods)
+    over = {name: requested.get(name, 0) - limit for name, limit in limits.items()}
     return {name: nano for name, nano in over.items() if nano > 0}
 
 
-_UNTOUCHED = (keys.BATCH_CPU, keys.BATCH_MEMORY)
-
-
-def requested(node: NodeView) -> dict[str, int]:
-    """Requests of the node's pods."""
-    total: dict[str, int] = {}
-    for pod in node.pods:
-        for name, nano in request(pod, node).items():
-            total[name] = total.get(name, 0) + nano
-    return total
-
-
-def request(pod: PodView, node: NodeView) -> dict[str, int]:
-    """Amount that one pod counts. On a node with amplified CPUs, CPUs of its own count as many times as they are
-    amplified.
-
-    >>> 2 * 1.5  # two CPUs of its own where one CPU is sold as one and a half
-    3.0
-    """
-    amounts = {name: amount.nano for name, amount in pod.pod.requests.items()}
-    ratio = _amplification(node)
-    if ratio > 1 and pod.pod.resource_status.cpuset and "cpu" in amounts:
-        amounts["cpu"] = round(amounts["cpu"] * ratio)
-    return amounts
-
-
-def _amplification(node: NodeView) -> float:
-    text = node.node.annotations.get(keys.AMPLIFICATION_RATIO, "")
-    try:
-        return msgspec.json.decode(text, type=dict[str, float]).get("cpu", 1.0) if text else 1.0
-    except msgspec.DecodeError:
-        return 1.0  # The agent writes it and says when it cannot: without it nothing is amplified.
+def request(pod: PodView, node: NodeView) -> NanoAmounts:
+    """Amount that one pod counts."""
+    return node_room.counted(
+        {name: amount.nano for name, amount in pod.pod.requests.items()},
+        amplification=node_room.amplification(node.node.annotations),
+        has_cpus=bool(pod.pod.resource_status.cpuset),
+    )
 
 
 def fewest(candidates: Sequence[tuple[PodView, NanoAmounts]], over: NanoAmounts) -> list[PodView]:

@@ -16,7 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from koordlite.fault_guard import SubjectFaults
+from koordlite.formulas.allocatable import node_room
+from koordlite.model import keys
 from koordlite.model import node as nodes
+from koordlite.model.errors import InputError
+from koordlite.model.node import Node, parse_reservation
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
@@ -135,8 +139,18 @@ class Cluster:
         with self.lock:
             state = self._state(obj.metadata.name)
             if state.node != kept:
+                self._note_reservation(state, kept)
                 state.node = kept
                 self._touch(state.name)
+
+    def _note_reservation(self, state: NodeState, node: Node) -> None:
+        """Take in what the node keeps back. While its annotation cannot be read, what it said before holds."""
+        try:
+            written = parse_reservation(node.annotations.get(keys.RESERVATION, ""), f"node/{node.name}")
+        except InputError as error:
+            LOG.warning("%s", error.problems[0])
+            return
+        state.limits = node_room.limits(node.allocatable, written)
 
     def remove_node(self, name: str) -> None:
         """A Node is gone, and what was reserved on it."""
@@ -144,7 +158,7 @@ class Cluster:
             for each in self.reservations.of_node(name):
                 self.reservations.end(each.pod.uid, "node gone", self._now())
             if (state := self.nodes.get(name)) is not None:
-                state.node = None
+                state.node, state.limits = None, {}
                 self._forget(state)
 
     def put_report(self, obj: objects.NRTObject) -> None:

@@ -32,6 +32,8 @@ class NodeState(msgspec.Struct):
 
     name: str
     node: Node | None = None
+    limits: Amounts = msgspec.field(default_factory=dict)
+    """See `Row.limits`."""
     report: Report | None = None
     crane: TopologyObject | None = None
     """Crane's own topology of the node."""
@@ -70,7 +72,7 @@ class NodeState(msgspec.Struct):
         self.settle(now, settings.report_seconds)
         if self.report is None:
             self.dirty_since, self.dirty_why = None, ""
-            return Row(self.name, allocatable, node=self.node, pods=alive, crane=self.crane)
+            return Row(self.name, allocatable, self.limits, node=self.node, pods=alive, crane=self.crane)
         self.cover(settings, now, since)
         uncounted = self._reserved(settings)
         amounts = [pod.shape.held for pod in uncounted] + [each.pod.shape.held for each in coming]
@@ -83,6 +85,7 @@ class NodeState(msgspec.Struct):
         return Row(
             self.name,
             allocatable,
+            self.limits,
             report=self.report,
             zones=zones,
             owed=owed,

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from koordlite.numa.nrt.filter import add
-from koordlite.scheduler.judgement import crane, koordinator, kubelet, owners, volcano
+from koordlite.scheduler.judgement import beside_reservation, crane, koordinator, kubelet, owners, volcano
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
@@ -49,12 +49,21 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
 
 
 def _verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+    if why := _beside_reservation(shape, row):
+        return Verdict(beside_reservation.NAME, why)
     asked = [each for each in ALLOCATORS if each.concerns(shape, row, settings)]
     if not asked:
         return kubelet.verdict(shape, row, settings)
     found = [each.verdict(shape, row, settings) for each in asked]
     found.append(kubelet.verdict(shape, row, settings))
     return next((each for each in found if not each.passes), found[0])
+
+
+def _beside_reservation(shape: PodShape, row: Row) -> str:
+    """Where Reservations have a say, they count what the node keeps back as well (`owners`)."""
+    if not row.limits or (row.reservations.placed and not row.reservations.ignores):
+        return ""
+    return beside_reservation.refusal(shape, row)
 
 
 def score(shape: PodShape, row: Row, settings: Settings) -> Score:
@@ -69,6 +78,8 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
 def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
     """The refusal of `verdict` alone."""
     if owners.concerns(shape, row) and (why := owners.refusal(shape, row)):
+        return why
+    if why := _beside_reservation(shape, row):
         return why
     if row.is_plain and not shape.names_scheduler:
         return kubelet.refusal(shape, row, settings)

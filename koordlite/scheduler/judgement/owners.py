@@ -193,7 +193,7 @@ def _counted(row: Row) -> NodeCapacity:
     requested.subtract(_total(one.holding.allocated for one in known.placed if one.uid != known.taking))
     taken = known.taken
     return NodeCapacity(
-        allocatable=_whole(row.allocatable),
+        allocatable=_whole({**row.allocatable, **row.limits}),
         requested=requested,
         owners=capacity.whole(taken.holding.allocated) if taken is not None else {},
         pods=len(real) + len(known.placed),

@@ -168,4 +168,5 @@ def fits_node(shape: PodShape, row: Row, victims: Sequence[KnownPod]) -> bool:
     nano = 10**9
     if (len(left) + 1) * nano > row.allocatable.get("pods", 110 * nano):
         return False
-    return all(used.get(name, 0) + amount <= row.allocatable.get(name, 0) for name, amount in shape.total.items())
+    most = {**row.allocatable, **row.limits}
+    return all(used.get(name, 0) + amount <= most.get(name, 0) for name, amount in shape.total.items())
