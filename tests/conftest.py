@@ -12,7 +12,6 @@ import fcntl
 import gc
 import logging
 import os
-import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,26 +26,10 @@ settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
-HERE = pathlib.Path(__file__).parent
-ON_THE_REAL_CLOCK = frozenset(
-    [
-        "agent",
-        "apiserver",
-        "browser",
-        "cli",
-        "e2e",
-        "hostile",
-        "http",
-        "kernel",
-        "kube",
-        "perf",
-        "sandbox",
-        "topocluster",
-        "vm",
-    ]
-)
-"""Tests here start processes, threads and servers and wait for them. Other work on the machine can make any of them
-late, so that a failure has to repeat itself twice to count; every repetition is in the summary."""
+TRIES = 3
+"""Most tests start processes, threads and servers and wait for them, and other work on the machine can make any of them
+late. A failure has to repeat itself to count, which a defect does; every repetition is in the summary. A property test
+is not tried again: hypothesis itself repeats the example that failed."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -58,8 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
-        if item.path.relative_to(HERE).parts[0] in ON_THE_REAL_CLOCK and not item.get_closest_marker("hypothesis"):
-            item.add_marker(pytest.mark.flaky(reruns=2))
+        if not item.get_closest_marker("hypothesis"):
+            item.add_marker(pytest.mark.flaky(reruns=TRIES - 1))
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("kernel", "timeout")])
 
 

@@ -70,13 +70,26 @@ def asked(front: Front, body: bytes = b"{}") -> tuple[int, str, int, float]:
     return answer.status, said["replica"], said["pid"], time.monotonic() - started
 
 
+def stop(pid: int) -> None:
+    """Stop a process, and wait until none of its threads runs: the signal reaches those that run a moment later."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: all(_is_stopped(task) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()))
+
+
+def _is_stopped(task: pathlib.Path) -> bool:
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def test_one_extender_is_asked_as_long_as_it_answers(front: Front) -> None:
     assert {asked(front)[1] for _ in range(5)} == {"0"}
 
 
 def test_one_that_hangs_is_left_out_and_the_other_answers_the_same_question(front: Front) -> None:
     _, _, pid, _ = asked(front)
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     status, replica, _, seconds = asked(front)
     assert (status, replica) == (200, "1")
     assert seconds < ANSWER_SECONDS
@@ -89,7 +102,7 @@ def test_one_that_hangs_is_left_out_and_the_other_answers_the_same_question(fron
 def test_where_all_hang_the_scheduler_is_refused_at_once(front: Front) -> None:
     for replica in front.replicas:
         assert replica._process is not None
-        os.kill(replica._process.pid, signal.SIGSTOP)
+        stop(replica._process.pid)
     assert asked(front)[0] in (503, 504)
     until(lambda: not any(replica.is_ready for replica in front.replicas))
     status, _, _, seconds = asked(front)
@@ -115,7 +128,7 @@ def test_one_that_was_killed_is_started_again(front: Front) -> None:
 def test_one_that_hangs_for_long_is_killed_and_started_again(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fronts, "HUNG_SECONDS", 0.3)
     _, _, pid, _ = asked(front)
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     until(lambda: front.replicas[0].restarts == 1 and front.replicas[0].is_ready)
     assert asked(front)[0] == 200
 
