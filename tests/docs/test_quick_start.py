@@ -73,3 +73,13 @@ def run(folder: pathlib.Path, program: str, words: list[str]) -> None:
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, f"{words}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize("strategy", ["craneCPUManager", "numaAffinity"])
+def test_strategies_that_ask_what_kubelet_does_have_an_answer_in_the_tour(
+    strategy: str, root: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sandbox = ["--sandbox", "intel-2s-ht", "--cluster", str(root / "configs" / "tour"), "--node", "tour-a"]
+    assert cli.main(["run", *sandbox, "--once", "--no-http", "--quiet", f"--strategy={strategy}=observe"]) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.split()[:1] == [strategy]]
+    assert line.split()[1:3] == ["observe", "hold"]

@@ -42,6 +42,7 @@ class Tour(Loop):
             each
             for path in sorted(self._manifests.glob("*.yaml"))
             for each in cyaml.safe_load_all(path.read_text(encoding="utf-8"))
+            if each["kind"] != "KubeletConfiguration"  # a file of kubelet, which no API server has
         ]
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         for each in listed:

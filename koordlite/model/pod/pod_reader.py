@@ -10,7 +10,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod import crane, qos, resource_spec
+from koordlite.model.pod import crane, qos, resizing, resource_spec
 from koordlite.model.pod.values import Amounts, ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.reading import given
@@ -48,9 +48,9 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
         kube_qos=kube_qos(obj),
         priority=obj.spec.priority,
         sub_priority=_sub_priority(name, labels.get(keys.PRIORITY), problems),
-        requests=effective_requests(obj.spec, name, problems),
+        requests=effective_requests(resizing.counted(obj).spec, name, problems),
         overhead=parse_resources(obj.spec.overhead, name, "spec.overhead", []),
-        containers=_containers(obj, name, problems),
+        containers=_containers(obj),
         extended_resources=_extended_resources(name, notes.get(keys.EXTENDED_RESOURCE_SPEC), problems),
         resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems, machine),
         resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
@@ -254,24 +254,22 @@ def _native(container: objects.Container, which: str) -> dict[str, int]:
     return {k: q.nano for k, q in amounts.items() if q.nano > 0}
 
 
-def _containers(obj: objects.PodObject, owner: str, problems: list[Problem]) -> tuple[ContainerInfo, ...]:
+def _containers(obj: objects.PodObject) -> tuple[ContainerInfo, ...]:
     reported = (*(obj.status.container_statuses or ()), *(obj.status.init_container_statuses or ()))
     statuses = {status.name: status for status in reported}
-    first = [_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.init_containers or ()]
-    sidecars = {c.name for c in obj.spec.init_containers or () if c.restart_policy == "Always"}
+
+    def info(spec: objects.Container) -> ContainerInfo:
+        status = statuses.get(spec.name)
+        running = status is not None and "running" in (status.state or {})
+        resources = resizing.granted(obj, spec, status)
+        limits = parse_resources(resources.limits, "", "", [])
+        requests = {**limits, **parse_resources(resources.requests, "", "", [])}
+        return ContainerInfo(spec.name, (status and status.container_id) or "", running, requests, limits)
+
     return (
         *(
-            msgspec.structs.replace(container, one_shot=container.name not in sidecars, init=True)
-            for container in first
+            msgspec.structs.replace(info(each), one_shot=each.restart_policy != "Always", init=True)
+            for each in obj.spec.init_containers or ()
         ),
-        *(_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.containers or ()),
+        *map(info, obj.spec.containers or ()),
     )
-
-
-def _container(
-    spec: objects.Container, status: objects.ContainerStatus | None, owner: str, problems: list[Problem]
-) -> ContainerInfo:
-    resources = spec.resources or objects.Resources()
-    running = status is not None and "running" in (status.state or {})
-    limits = parse_resources(resources.limits, owner, "limits", [])
-    return ContainerInfo(spec.name, (status and status.container_id) or "", running, _requests(spec, owner, []), limits)

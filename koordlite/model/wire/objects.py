@@ -72,6 +72,10 @@ class ContainerStatus(WireObject, frozen=True):
     container_id: str | None = msgspec.field(default=None, name="containerID")
     state: dict[str, Any] | None = None
     restart_count: int = 0
+    resources: Resources | None = None
+    """What the container runs with; less or more than its spec while it is resized in place."""
+    allocated_resources: dict[str, str | int | float] | None = None
+    """Requests that the node has granted."""
 
 
 class Toleration(WireObject, frozen=True):
@@ -232,6 +236,9 @@ class PodStatus(WireObject, frozen=True):
     conditions: tuple[PodCondition, ...] | None = None
     nominated_node_name: str | None = None
     """Where room is kept for it, while it is not bound."""
+    resources: Resources | None = None
+    """What the pod as a whole runs with, where its spec gives resources for the whole."""
+    allocated_resources: dict[str, str | int | float] | None = None
 
 
 class PodObject(WireObject, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from koordlite.formulas.reservation.placeholder import stands_for
 from koordlite.model import keys
 from koordlite.model.errors import Problem
-from koordlite.model.pod import pod_reader
+from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import parse_resources
@@ -116,6 +116,7 @@ class Shapes:
 
     def of(self, obj: objects.PodObject) -> PodShape:
         """The shape of a pod; pods that differ in nothing that decides share one."""
+        obj = resizing.counted(obj)
         key = _key(obj)
         found = self._shapes.get(key)
         if found is None:

@@ -11,6 +11,7 @@ import msgspec
 from koordlite.formulas.reservation import capacity, hand_over, placeholder
 from koordlite.formulas.reservation.capacity import NodeCapacity
 from koordlite.model import keys, times
+from koordlite.model.pod import resizing
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
@@ -288,7 +289,7 @@ def _seen(obj: PodObject) -> SeenPod:
         ended=status.phase in ("Succeeded", "Failed"),
         deleting=meta.deletion_timestamp is not None,
         admitted=status.start_time is not None and status.phase in ("Pending", "Running"),
-        requests=effective_requests(obj.spec, "", []),
+        requests=effective_requests(resizing.counted(obj).spec, "", []),
         nominated=status.nominated_node_name or "",
         placeholder_of=held_for,
         obj=obj if keep else None,
