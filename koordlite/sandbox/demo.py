@@ -34,7 +34,8 @@ def write(folder: Path, machine: Machine) -> None:
 
 
 def _assigned(found: dict[str, Any]) -> bool:
-    return keys.RESOURCE_STATUS in found["metadata"].get("annotations", {}) or found["kind"] == "NodeResourceTopology"
+    annotations = found.get("metadata", {}).get("annotations", {})
+    return keys.RESOURCE_STATUS in annotations or found["kind"] == "NodeResourceTopology"
 
 
 def _fitted(found: dict[str, Any], machine: Machine) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def objects() -> Iterator[dict[str, Any]]:
     for folder in ("manifests/crds", "configs/tour"):
         for path in sorted((ROOT / folder).glob("*.yaml")):
             for item in cyaml.safe_load_all(path.read_text()):
-                if item and item["kind"] not in ("Kustomization", "NodeResourceTopology"):
+                if item and item["kind"] not in ("Kustomization", "KubeletConfiguration", "NodeResourceTopology"):
                     if item["kind"] == "ConfigMap":
                         item["data"]["resource-threshold-config"] = json.dumps(THRESHOLDS)
                     yield item

@@ -48,8 +48,8 @@ def tour(api: Api) -> Api:
         head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         create(api, head | {"value": value})
     for item in [*documents("manifests/crds"), *objects]:
-        if item["kind"] in ("NodeResourceTopology", "Kustomization"):
-            continue  # The twin's, of an older version of the kind, which the agent writes itself; a file for kubectl.
+        if item["kind"] in ("NodeResourceTopology", "Kustomization", "KubeletConfiguration"):
+            continue  # The twin's, of an older version of the kind, which the agent writes itself; files of programs.
         if _is_classed(item):
             del item["spec"]["priority"]  # A pod has the priority of its class, and may not say so itself.
         create(api, item)

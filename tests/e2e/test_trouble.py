@@ -93,7 +93,8 @@ def _agent(folder: pathlib.Path, server: ApiServer, token: str, *options: str) -
 def server() -> Iterator[ApiServer]:
     """The tour's cluster."""
     with ApiServer() as made:
-        made.objects.load(*(item for item in _documents("configs/tour") if item["kind"] != "NodeResourceTopology"))
+        others = ("NodeResourceTopology", "KubeletConfiguration")
+        made.objects.load(*(item for item in _documents("configs/tour") if item["kind"] not in others))
         made.objects.load(*(item for item in _documents("manifests/crds") if item["kind"] != "Kustomization"))
         yield made
 
