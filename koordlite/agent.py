@@ -89,7 +89,7 @@ class Agent:
         if settings.agent.nri != "off":
             from koordlite.creation import Creation
 
-            creation = self.creation = Creation(host, journal, settings.agent.nri)
+            creation = self.creation = Creation(host.for_another_thread(), journal, settings.agent.nri)
             self._observer.names = lambda: creation.names
         self._waker = Waker(host)
         self._guard = FaultGuard(limit=0)

@@ -54,7 +54,7 @@ _ORIGIN = "at creation by NRI"
 _FIELDS: tuple[CgroupField, ...] = ("cpuset.cpus", "cpu.quota", "cpu.shares", "memory.limit")
 """What NRI can set of a group on both versions of cgroups; a round writes the rest."""
 _MOST_NAMES = 10_000
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0001
 """How long a thread that answers waits at most for one that computes."""
 _LEAVE_SECONDS = 2.0
 """How long a stop waits for the thread that answers."""
@@ -363,14 +363,19 @@ class Creation(nri.Handler):
         if field == "cpu.quota":
             if snapshot.layout.version == 2 or value == UNLIMITED:
                 return value == UNLIMITED or cast(int, value) >= LEAST_QUOTA_US
-            quotas = [self._host.cgroups.state(each).quota_us for each in above if self._host.cgroups.exists(each)]
             return cast(int, value) >= LEAST_QUOTA_US and all(
-                quota in (None, UNLIMITED) or quota >= cast(int, value) for quota in quotas
+                quota in (None, UNLIMITED) or quota >= cast(int, value) for quota in map(self._quota, above)
             )
         if field == "cpu.shares":
             return MIN_SHARES <= cast(int, value) <= MAX_SHARES
         # With the limit the runtime sets that of memory and swap, which nobody would put back.
         return cast(int, value) >= LEAST_MEMORY and not self._counts_swap(snapshot)
+
+    def _quota(self, group: str) -> int | None:
+        try:
+            return self._host.cgroups.quota_us(group)
+        except FileNotFoundError:
+            return None
 
     def _sets(self, groups: Iterable[str]) -> list[CPUSet]:
         raw = [self._host.cgroups.read_present(each, "cpuset.cpus") for each in groups]

@@ -10,6 +10,7 @@ from koordlite.host.core_scheduling import NoCoreScheduling, RealCoreScheduling
 from koordlite.host.files import RealFiles
 from koordlite.model.pod import resctrl_protocol
 from koordlite.ports import Clock, CoreScheduling, Files
+from koordlite.resctrl.files import LocalFiles
 from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.mount import Mounts, NoMounts, RealMounts
 
@@ -22,6 +23,14 @@ class Host(msgspec.Struct, frozen=True):
     cgroups: Cgroups
     resctrl: ResctrlFS
     cookies: Cookies
+
+    def for_another_thread(self) -> Host:
+        """The same machine for a thread beside the one that has this: descriptors that `RealFiles` keeps may be closed,
+        and their numbers given to other files, in the middle of another thread's read."""
+        if not isinstance(self.files, RealFiles):
+            return self
+        files = LocalFiles()
+        return msgspec.structs.replace(self, files=files, cgroups=self.cgroups.through(files))
 
 
 def bind(

@@ -188,7 +188,7 @@ def _not_bursting(snapshot: Snapshot, pod: Pod, asked: _Asked) -> Iterator[Decis
 
 def _sharing(snapshot: Snapshot) -> Iterator[Pod]:
     """Pods on the shared CPUs that have their groups."""
-    yield from (p for p in snapshot.pods if p.raw_qos not in _NOT_SHARED and p.active and p.uid in snapshot.places)
+    yield from (p for p in snapshot.pods if p.uid in snapshot.places and p.raw_qos not in _NOT_SHARED and p.active)
 
 
 def _node(snapshot: Snapshot) -> tuple[State, dict[str, int]]:

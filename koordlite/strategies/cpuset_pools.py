@@ -52,13 +52,15 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     yield _publish(snapshot, ls_pools, be_pools)
     for pod in snapshot.pods:
         place = snapshot.places.get(pod.uid)
-        if pod.active and place and snapshot.crane.owns(pod.uid) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
+        if not (place or pod.resource_status.why) or not pod.active:
+            continue
+        if place and snapshot.crane.owns(pod.uid) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
             yield _quotas_only(snapshot, config, pod, place, "PlacedByCrane")
-        elif pod.active and place and pod.uid in elsewhere:
+        elif place and pod.uid in elsewhere:
             yield _quotas_only(snapshot, config, pod, place, "PlacedByAffinity")
-        elif pod.active and place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
+        elif place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
             yield _pod(snapshot, config, pod, place, ls_pools)
-        elif pod.active and pod.resource_status.why:
+        elif pod.resource_status.why:
             evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
             yield Decision(f"pod/{pod.key}", "refuse", "AssignmentRefused", evidence)
     yield from (_host(snapshot, app, ls_pools) for app in snapshot.slo.host_applications)

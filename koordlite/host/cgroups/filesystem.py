@@ -55,6 +55,10 @@ class Cgroups:
         group = _kubepods(files, top, kubepods.strip("/"), required)
         return cls(files, cgroup_names.layout(mounts.version, group), mounts.points)
 
+    def through(self, files: Files) -> Cgroups:
+        """The same cgroups, read and written through other `files`."""
+        return Cgroups(files, self.layout, self._points)
+
     def path(self, group: str, field: str) -> str:
         """The file that holds `field` of `group`; ValueError for a field we do not know on this version, and for a
         group that is not below the root."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from koordlite.clock import RealClock
+from koordlite.host import bundle
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.host.files import RealFiles
 from koordlite.model.cpuset import CPUSet
@@ -121,3 +123,13 @@ def test_threads_of_a_real_process_are_found_from_above(
     assert cgroups.procs(container) == (pid,)
     assert cgroups.memory(pod) > 30 << 20
     assert cgroups.cpu_usage_ns(pod) > 0
+
+
+def test_another_thread_reads_the_same_groups_and_keeps_no_descriptor_of_ours(files: RealFiles, top: str) -> None:
+    host = bundle.bind(files, RealClock(), kubepods=top)
+    host.cgroups.write(top, "cpu.quota", 50_000)
+    theirs = host.for_another_thread()
+    assert theirs.cgroups.quota_us(top) == 50_000
+    assert not files._kept  # RealFiles is for one thread: what it keeps open is closed and used again by that one.
+    assert host.cgroups.quota_us(top) == 50_000
+    assert files._kept

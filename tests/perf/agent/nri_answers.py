@@ -67,9 +67,9 @@ def measured(tree: Tree, folder: pathlib.Path, *, pods: int, containers: int) ->
         pod = Pod(f"p{number}", kube, koord, ("one", "two"), batch=batch)
         manifests.pod(pod)
         tree.add(pod)
-    names = tuple(f"c{number}" for number in range(containers))
-    fronts = [Pod("known", containers=names, batch=BATCH), Pod("unknown", containers=names, batch=BATCH)]
-    manifests.pod(fronts[0])
+    fronts = [Pod(f"n{number}", containers=("one", "two"), batch=BATCH) for number in range((containers + 1) // 2)]
+    for front in fronts[::2]:
+        manifests.pod(front)
     for front in fronts:
         beginning.make(tree, tree.pod(front))
         beginning.delegate(tree, tree.pod(front))
@@ -83,9 +83,9 @@ def measured(tree: Tree, folder: pathlib.Path, *, pods: int, containers: int) ->
         runtime.welcome()
         time.sleep(5.0)
         taken, adjusted = [], 0
-        for number, name in enumerate(names):
+        asked = [(front, name) for front in fronts for name in front.containers][:containers]
+        for front, name in asked:
             time.sleep(0.25 + 0.5 * chance.random())
-            front = fronts[number % 2]
             payload, seconds = runtime.call("CreateContainer", event(tree, front, name))
             taken.append(seconds)
             adjusted += decode(CreateContainerResponse, payload).adjust is not None
