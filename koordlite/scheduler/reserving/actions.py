@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from koordlite.formulas.reservation import lifecycle
+from koordlite.model import keys
 from koordlite.model.wire.reservation import ReservationStatus
 
 
@@ -83,3 +85,23 @@ class Step(msgspec.Struct, frozen=True):
     """Empty: about placeholders of none."""
     uid: str
     actions: tuple[Action, ...]
+
+    @property
+    def is_independent(self) -> bool:
+        """Tell whether it takes no room that another Reservation's plan counts on: the scheduler finds the place of its
+        placeholder, or what is written about it says where it is already."""
+        return all(_takes_no_room(action) for action in self.actions)
+
+
+def _takes_no_room(action: Action) -> bool:
+    match action:
+        case Say():
+            return True
+        case CreatePlaceholder():
+            return not action.node
+        case Annotate():
+            return action.annotations.keys() <= {keys.RESOURCE_STATUS}
+        case WriteStatus():
+            before, after = action.before, action.after
+            return not lifecycle.has_ended(after) and before.current_owners == after.current_owners
+    return False

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any
 
@@ -49,6 +50,8 @@ LEAST_SECONDS, MOST_SECONDS = 0.02, 0.5
 limit."""
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 1.0, 60.0
 """After requests about one Reservation failed; twice as long after each failure in a row."""
+TOGETHER = 4
+"""So many steps are under way at once, of those that take no room another Reservation counts on."""
 RIVAL_SECONDS = 10.0
 SAID_AGAIN_SECONDS = 600.0
 
@@ -91,6 +94,7 @@ class Controller:
         self._watches = {source.name: self._watching(source) for source in sources}
         self._writer = Writer(api, wrote=self._wrote, deleted=self._deleted, say=self._said, may=leads)
         self._refused: dict[str, str] = {}
+        self._together = TOGETHER
         self._paused: dict[str, tuple[int, float]] = {}
         """By uid of a Reservation, how many steps failed in a row, and until when no other is tried."""
         self._told: dict[tuple[str, str, str], float] = {}
@@ -151,30 +155,48 @@ class Controller:
             return
         self._look_for_rival()
         self._error = ""
-        for each in self._steps():
-            self._thread.beat()
-            count, until = self._paused.get(each.uid, (0, 0.0))
-            if self._monotonic() < until:
-                continue
-            try:
-                failed = self._writer.run(each)
-                self._refused.pop(each.uid, None)
-            except Refused as error:
-                failed = self._refused[each.uid] = str(error)
-            except ApiUnreachable as error:
-                self._error = str(error)
-                LOG.warning("reservation %s: %s", each.name, error)
-                return  # The others would wait for it in vain, each for itself.
-            self._paused.pop(each.uid, None)
-            if failed:
-                self._error = f"reservation {each.name}: {failed}"
-                LOG.warning("reservation %s: %s", each.name, failed)
-                if each.uid not in self._refused and self._leads():
-                    pause = min(FIRST_PAUSE_SECONDS * 2**count, LAST_PAUSE_SECONDS)
-                    self._paused[each.uid] = min(count + 1, 10), self._monotonic() + pause
+        together, self._together = self._together, TOGETHER
+        with ThreadPoolExecutor(TOGETHER, "reservation") as pool:
+            under_way: collections.deque[tuple[Step, Future[str]]] = collections.deque()
+            for each in self._steps():
+                self._thread.beat()
+                if self._monotonic() < self._paused.get(each.uid, (0, 0.0))[1]:
+                    continue
+                if under_way and not each.is_independent:
+                    # It was planned without what these write; it is planned again, and then nothing is under way.
+                    self._together = 1
+                    self._wake.set()
+                    continue
+                under_way.append((each, pool.submit(self._writer.run, each)))
+                while len(under_way) >= (together if each.is_independent else 1):
+                    if not self._ended(*under_way.popleft()):
+                        return  # The others would wait for an answer in vain, each for itself.
+            while under_way and self._ended(*under_way.popleft()):
+                pass
+
+    def _ended(self, step: Step, answer: Future[str]) -> bool:
+        """Wait for the end of a step, and note what went wrong; False when nobody answers."""
+        count, _ = self._paused.get(step.uid, (0, 0.0))
+        try:
+            failed = answer.result()
+            self._refused.pop(step.uid, None)
+        except Refused as error:
+            failed = self._refused[step.uid] = str(error)
+        except ApiUnreachable as error:
+            self._error = str(error)
+            LOG.warning("reservation %s: %s", step.name, error)
+            return False
+        self._paused.pop(step.uid, None)
+        if failed:
+            self._error = f"reservation {step.name}: {failed}"
+            LOG.warning("reservation %s: %s", step.name, failed)
+            if step.uid not in self._refused and self._leads():
+                pause = min(FIRST_PAUSE_SECONDS * 2**count, LAST_PAUSE_SECONDS)
+                self._paused[step.uid] = min(count + 1, 10), self._monotonic() + pause
+        return True
 
     def _steps(self) -> Iterator[Step]:
-        """One after the other, each planned with what the ones before have written."""
+        """One after the other, each planned with what has been written before."""
         with self.lock:
             if self._rival:
                 planned = step.withdrawal(self.world)
@@ -241,11 +263,12 @@ class Controller:
 
     def _said(self, of: Step, said: Say) -> None:
         key, now = (of.uid, said.reason, said.note), self._monotonic()
-        if now - self._told.get(key, float("-inf")) < SAID_AGAIN_SECONDS:
-            return
-        self.said[said.reason] += 1
-        self._told = {other: at for other, at in self._told.items() if now - at < SAID_AGAIN_SECONDS}
-        self._told[key] = now
+        with self.lock:
+            if now - self._told.get(key, float("-inf")) < SAID_AGAIN_SECONDS:
+                return
+            self.said[said.reason] += 1
+            self._told = {other: at for other, at in self._told.items() if now - at < SAID_AGAIN_SECONDS}
+            self._told[key] = now
         LOG.log(logging.WARNING if said.is_warning else logging.INFO, "%s: %s", said.reason, said.note)
         about = Regarding(kind="Reservation", name=of.name, uid=of.uid, api_version=GROUP_VERSION)
         kind: EventType = "Warning" if said.is_warning else "Normal"

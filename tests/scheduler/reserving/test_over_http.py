@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -286,6 +287,26 @@ def test_no_place_is_freed_for_a_pod_that_no_numa_node_can_take(
     why = "it is being handed over to it" if begins else "cannot align container"
     assert [each["why"] for each in found["waiting"]] == [why]
     assert len(bench.placeholders()) == (not begins)
+
+
+def test_places_that_depend_on_no_other_are_asked_for_together(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.leads = False
+    for number in range(4):
+        bench.reserve(f"r{number}")
+    until(lambda: len(bench.controller.world.reservations) == 4)
+    pairs, request = threading.Barrier(2, timeout=20), bench.api.request
+
+    def in_pairs(method: str, path: str, **options: Any) -> Any:
+        """Answer no placeholder's request before there is a second one."""
+        if method == "POST" and path == PODS and "reservation-" in str(options["body"]):
+            pairs.wait()
+        return request(method, path, **options)
+
+    monkeypatch.setattr(bench.api, "request", in_pairs)
+    bench.leads = True
+    bench.controller.gained()
+    until(lambda: len(bench.placeholders()) == 4)
+    assert not pairs.broken
 
 
 def test_only_the_leader_writes(bench: Bench) -> None:

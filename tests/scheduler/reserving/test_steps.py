@@ -15,7 +15,7 @@ from koordlite.formulas.reservation import hand_over, lifecycle
 from koordlite.model import keys
 from koordlite.model.wire.objects import OwnerReference
 from koordlite.scheduler.reserving import documents, rivals, step, texts
-from koordlite.scheduler.reserving.actions import Action
+from koordlite.scheduler.reserving.actions import Action, Step
 from koordlite.scheduler.reserving.case import Case
 from koordlite.scheduler.reserving.world import World
 
@@ -39,6 +39,29 @@ def waiting(made: ReserveCluster, name: str, cpu: int = 4, app: str = "r", **giv
     """A pod that its scheduler has found no node for."""
     made.pod(name, cpu, app=app, **given)
     made.schedule(given.get("scheduler", "sim"))
+
+
+def test_steps_depend_on_each_other_where_a_place_is_given_away_or_freed() -> None:
+    made = cluster()
+    made.reserve("r", 4)
+    kinds: dict[str, set[bool]] = {}
+    for _ in range(12):
+        made.see()
+        for each in step.plan(made.world, made.settings, made.now):
+            for action in each.actions:
+                kinds.setdefault(type(action).__name__, set()).add(Step("r", each.uid, (action,)).is_independent)
+        made.settle(1)
+        if lifecycle.is_available(made.reservations["r"]) and "ns/owner" not in made.pods:
+            waiting(made, "owner", cpu=4)
+    assert kinds == {
+        "CreatePlaceholder": {True},
+        "WriteStatus": {True, False},
+        "Say": {True},
+        "Annotate": {False},
+        "AnnotatePod": {False},
+        "DeletePlaceholder": {False},
+        "Nominate": {False},
+    }
 
 
 @pytest.mark.parametrize("requests", range(16))
