@@ -6,7 +6,11 @@ import argparse
 import contextlib
 import io
 import itertools
+import os
 import re
+import shlex
+import shutil
+import signal
 import sys
 import threading
 import time
@@ -14,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from koordlite.model import printable
-from koordlite.model.errors import InputError, KoordliteError
+from koordlite.model.errors import InputError, KoordliteError, Problem
 
 REFUSED = 2
 """Exit code: the command could not run, and stderr says why."""
@@ -78,11 +82,45 @@ def print_json(kind: str, **parts: object) -> None:
     print(printable.document({"version": 1, "kind": kind, **parts}))
 
 
-def print_long(pieces: Iterable[str]) -> None:
-    """Print a report in pieces, many at a time: unbuffered, as in a container, each print is a system call."""
+def print_long(pieces: Iterable[str], *, colors: bool = False) -> None:
+    """Print a report in pieces, many at a time: unbuffered, as in a container, each print is a system call. `colors`:
+    see `printable.lines`."""
     rest = iter(pieces)
     while several := list(itertools.islice(rest, _PIECES)):
-        print(printable.lines("".join(several)), end="")
+        print(printable.lines("".join(several), colors=colors), end="")
+
+
+def pager() -> list[str] | None:
+    """The program that shows long answers page by page: PAGER, else less; None where there is neither or it is cat."""
+    named = os.environ.get("PAGER")
+    command = shlex.split("less" if named is None else named)
+    if not command or command == ["cat"] or (named is None and not shutil.which("less")):
+        return None
+    if not shutil.which(command[0]):
+        do = "name one that is installed; PAGER=cat shows everything at once"
+        raise InputError(Problem("environment", "PAGER", named or "", "there is no such program", do))
+    return command
+
+
+def print_paged(command: Sequence[str], pieces: Iterable[str]) -> None:
+    """Give a report to the pager, and wait until the reader has enough."""
+    import subprocess  # For long answers on a terminal only.
+
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, encoding="utf-8", env={"LESS": "FR", **os.environ}, errors="replace"
+    )
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's, which ends no more than a search.
+    try:
+        with contextlib.suppress(BrokenPipeError), child:
+            if child.stdin:
+                child.stdin.writelines(pieces)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def colors() -> bool:
+    """Tell whether an answer may be coloured: on a terminal that has colours, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def add_completion(command: argparse.ArgumentParser) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import pathlib
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from descheduler.cli import run, source, upstream
@@ -73,7 +74,12 @@ def _plan(command: argparse.ArgumentParser) -> None:
         "-o", "--output", choices=("text", "json", "html"), default="text", help="form of standard output"
     )
     command.add_argument("--brief", action="store_true", help="about ten lines of text instead of the whole plan")
-    command.add_argument("--limit", metavar="N", type=int, help="text: at most so many pods to evict, and kept")
+    command.add_argument(
+        "--limit",
+        metavar="N",
+        default="20",
+        help="text: list at most so many pods to evict, pods kept, nodes and notes; all: every one. Default 20",
+    )
     command.add_argument("--only", metavar="NAME", default="", help="text: only pods of this plugin, namespace or node")
     command.add_argument("--report", metavar="DIR", help="also write plan.txt, plan.json and plan.html there")
     command.add_argument(
@@ -84,8 +90,9 @@ def _plan(command: argparse.ArgumentParser) -> None:
 
 def _run_plan(args: argparse.Namespace) -> int:
     with source.no_collection():
-        if args.limit is not None and args.limit < 0:
-            raise InputError(Problem("command line", "--limit", str(args.limit), "it is negative", "write 0 or more"))
+        if args.limit != "all" and not (args.limit.isascii() and args.limit.isdecimal()):
+            do = "write 0 or more, or all"
+            raise InputError(Problem("command line", "--limit", args.limit, "it is no number of pods", do))
         plan = source.make(args)
         if args.output == "text":
             _print_text(plan, args)
@@ -121,13 +128,28 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
     from descheduler.report import text
     from descheduler.report.text import Selection
 
-    selection = Selection(args.only, args.limit)
+    limit = None if args.limit == "all" else int(args.limit)
+    selection = Selection(args.only, limit)
     shown = selection.of(plan)
+    left_out = selection.sentence(plan, shown)
+    colors = commandline.colors()
+
+    def pieces(*, answer_last: bool) -> Iterator[str]:
+        lines = text.pieces(shown, limit=limit, left_out=left_out, answer_last=answer_last)
+        return map(text.painted, lines) if colors else lines
+
     with text.at_width(_columns()):
-        commandline.print_long((text.brief(shown),) if args.brief else text.pieces(shown))
-    left_out = selection.line(plan, shown)
-    if left_out:
-        print(printable.lines(left_out))
+        if args.brief:
+            commandline.print_long((text.brief(shown, left_out),))
+            return
+        pager = commandline.pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
+        height = shutil.get_terminal_size().lines
+        if pager is None or sum(1 for _ in itertools.islice(pieces(answer_last=True), height)) < height:
+            commandline.print_long(pieces(answer_last=True), colors=colors)
+            return
+        commandline.print_paged(pager, pieces(answer_last=False))  # Of a pager the first page is seen first,
+        last = "".join(f"{line}\n" for line in text.answers(shown, left_out))  # and what stays is below it.
+        commandline.print_long(map(text.painted, last.splitlines(keepends=True)) if colors else (last,), colors=colors)
 
 
 def _columns() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from descheduler.plan import EvictionPlan, Outcome, PodAnswer
 from descheduler.report import text
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
+from koordlite.report import paragraph
 
 
 def render(plan: EvictionPlan, name: str) -> str:
@@ -91,7 +91,7 @@ _KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chose
 
 
 def _wrapped(head: str, said: str) -> Iterator[str]:
-    yield from textwrap.wrap(said, text.width(), initial_indent=head, subsequent_indent=" " * len(head))
+    yield from paragraph.wrap(said, text.width(), first=head, rest=" " * len(head))
 
 
 def _unsure(plan: EvictionPlan, pod: PodView) -> str:

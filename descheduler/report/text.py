@@ -8,9 +8,9 @@ import contextlib
 import contextvars
 import functools
 import itertools
-import textwrap
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ from descheduler.report import diff, document
 from descheduler.report.diff import Difference
 from koordlite.model import duration, printable
 from koordlite.model.errors import InputError, Problem
-from koordlite.report import units
+from koordlite.report import paragraph, units
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Selection(msgspec.Struct, frozen=True):
     only: str = ""
     """Name of a plugin, a namespace or a node; empty: everything."""
     limit: int | None = None
-    """Most pods to evict, and most that are kept; None: all."""
+    """Most pods to evict, most that are kept, most nodes and most notes that are listed; None: all."""
 
     def of(self, plan: EvictionPlan) -> EvictionPlan:
         """The plan with these pods alone. InputError when nothing has the name in `only`."""
@@ -38,14 +38,20 @@ class Selection(msgspec.Struct, frozen=True):
             raise InputError(
                 Problem("command line", "--only", self.only, "no plugin, namespace or node has this name", do)
             )
-        evict, spare = (tuple(filter(self._is_shown, some))[: self.limit] for some in (plan.evict, plan.spare))
+        evict, spare = (tuple(filter(self._is_shown, some)) for some in (plan.evict, plan.spare))
         return msgspec.structs.replace(plan, evict=evict, spare=spare)
 
-    def line(self, plan: EvictionPlan, shown: EvictionPlan) -> str:
-        """Sentence on the pods that are not shown; empty when all are."""
-        hidden = len(plan.outcomes) - len(shown.outcomes)
-        of = f"only {self.only}; " if self.only else ""
-        return f"shown     {of}{hidden} of {len(plan.outcomes)} pods with findings are left out here" if hidden else ""
+    def sentence(self, plan: EvictionPlan, shown: EvictionPlan) -> str:
+        """What of the plan is not listed; empty when everything is. `shown`: see `of`."""
+        outside = len(plan.outcomes) - len(shown.outcomes)
+        parts = [f"only {self.only}: {_count(outside, 'other pod')} with findings left out"] if outside else []
+        cut = [
+            f"{self.limit} of {len(pods)} {what}"
+            for pods, what in ((shown.evict, "to evict"), (shown.spare, "kept"))
+            if self.limit is not None and len(pods) > self.limit
+        ]
+        parts += [f"{', '.join(cut)}; --limit all lists every pod"] if cut else []
+        return "; ".join(parts)
 
     def _is_shown(self, outcome: Outcome) -> bool:
         names = {finding.plugin for finding in outcome.findings} | {outcome.pod.pod.namespace, outcome.pod.node}
@@ -103,22 +109,28 @@ def pieces(
     attempts: tuple[Attempt, ...] = (),
     dry: bool = True,
     failure: str = "",
+    limit: int | None = None,
+    left_out: str = "",
+    answer_last: bool = False,
 ) -> Iterator[str]:
-    """The same in lines, for a report of hundreds of thousands of them."""
+    """The same in lines, for a report of hundreds of thousands of them. `limit`, and what it leaves out: see
+    `Selection`. `answer_last`: below the rest, where a terminal shows it."""
     sections = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
-    pods = (_evictions(plan), _kept(plan))
+    pods = (_evictions(plan, limit), _kept(plan, limit))
+    answer = list(answers(plan, left_out))
     shown = printable.one_line(failure)
     failed = [f"The last cycle failed, this is the report of the one before: {shown}"] if failure else []
     notes = [*(note.line for note in plan.notes), *plan.view.notes]
     parts = [
         failed,
-        _head(plan, dry=dry),
+        itertools.chain(_head(plan, dry=dry), () if answer_last else answer),
         *sections,
         *pods,
-        _nodes(plan),
+        _nodes(plan, limit),
         _costs(plan),
-        _list("NOTES", notes),
-        _list("PROBLEMS IN THE SNAPSHOT", map(str, plan.view.problems)),
+        _list("NOTES", notes, limit),
+        _list("PROBLEMS IN THE SNAPSHOT", [str(problem) for problem in plan.view.problems], limit),
+        answer if answer_last else [],
     ]
     for number, part in enumerate(filter(None, map(_unless_empty, parts))):
         yield "\n" if number else ""
@@ -133,12 +145,13 @@ _COSTS = 10
 """Deletion costs in the text."""
 
 
-def brief(plan: EvictionPlan) -> str:
-    """The plan in about ten lines: what each plugin found, and the first evictions."""
+def brief(plan: EvictionPlan, left_out: str = "") -> str:
+    """The plan in about ten lines: the answer, what each plugin found, and the first evictions."""
     first = [_eviction(number, one) for number, one in enumerate(plan.evict[:_FIRST], 1)]
     more = [f"    {len(plan.evict) - _FIRST} more"] if len(plan.evict) > _FIRST else []
     judged = (line for line in _plugins(plan) if not line.endswith(": no findings"))
-    return "".join(f"{printable.lines(line)}\n" for line in (*_head(plan, dry=True), *judged, *first, *more))
+    lines = (*_head(plan, dry=True), *answers(plan, left_out), *judged, *first, *more)
+    return "".join(f"{printable.lines(line)}\n" for line in lines)
 
 
 def _eviction(number: int, answer: Outcome) -> str:
@@ -169,7 +182,7 @@ def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
 def outcome(answer: Outcome, title: str) -> Iterator[str]:
     """Everything about one pod."""
     pod = answer.pod
-    yield _shortened(f"{title}{pod.key}  on {pod.node}")
+    yield from _whose(f"{title}{pod.key}", f"  on {pod.node}")
     about = [str(pod.pod.qos_class), pod.owner or "no owner"]
     about += [] if pod.pod.priority is None else [f"priority {pod.pod.priority}"]
     about += [] if answer.age_seconds is None else [f"{duration.age(answer.age_seconds)} old"]
@@ -186,6 +199,14 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
         yield from _line("" if number else "kept", f"{refusal.reason}: {refusal.text}")
     if answer.search:
         yield from _line("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
+
+
+def _whose(pod: str, node: str) -> Iterator[str]:
+    """A pod and its node, on two lines where both names are long."""
+    if len(pod) + len(node) <= width():
+        yield _shortened(pod + node)
+    else:
+        yield from (_shortened(pod), _shortened(_INDENT + node))
 
 
 def places(search: Search) -> str:
@@ -208,7 +229,7 @@ def _plugins(plan: EvictionPlan) -> Iterator[str]:
         words += [f"{one['evict']} to evict, {one['spare']} kept"] if one["findings"] else []
         words += [_count(one["notes"], "note")] if one["notes"] else []
         first = f"{_INDENT}{one['name']}: "
-        yield from textwrap.wrap("; ".join(words), width(), initial_indent=first, subsequent_indent=_INDENT * 2)
+        yield from paragraph.wrap("; ".join(words), width(), first=first, rest=_INDENT * 2)
 
 
 def _left(plan: EvictionPlan) -> Iterator[str]:
@@ -222,16 +243,12 @@ def _left(plan: EvictionPlan) -> Iterator[str]:
 def _changes(changes: Difference) -> Iterator[str]:
     if changes.why_not:
         yield "SINCE THE LAST REPORT"
-        yield from textwrap.wrap(changes.why_not, width(), initial_indent=_INDENT, subsequent_indent=_INDENT)
+        yield from paragraph.wrap(changes.why_not, width(), first=_INDENT)
     if changes.since:
         yield f"SINCE THE LAST REPORT, of {changes.since}: {len(changes.rows)} changed, {changes.same} as before"
     for row in changes.rows:
-        yield from textwrap.wrap(
-            f"{row.pod}: {diff.WORDS[row.change]}: {row.text}",
-            width(),
-            initial_indent=" -  ",
-            subsequent_indent=_INDENT,
-        )
+        said = f"{row.pod}: {diff.WORDS[row.change]}: {row.text}"
+        yield from paragraph.wrap(said, width(), first=" -  ", rest=_INDENT)
 
 
 def _attempts(attempts: tuple[Attempt, ...]) -> Iterator[str]:
@@ -248,22 +265,32 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     yield "EVICTION PLAN (dry run: nothing was evicted)" if dry else "EVICTION PLAN"
     yield f"time      {view.time}, {view.time_source}"
     judged = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
-    yield from textwrap.wrap(judged, width(), subsequent_indent=" " * 10)
+    yield from _labelled(judged)
+
+
+def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
+    """How many pods go, how many stay and by what; `left_out`: what of them is not listed."""
     found = f"{_count(len(plan.outcomes), 'pod')} with findings"
     yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} kept"
     if plan.spare:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
-        yield from textwrap.wrap(f"kept      {counts}", width(), subsequent_indent=" " * 10)
-    yield from textwrap.wrap(_much(plan, pods), width(), subsequent_indent=" " * 10)
+        yield from _labelled(f"kept      {counts}")
+    yield from _labelled(_much(plan, sum(1 for _ in plan.view.pods())))
+    yield from _labelled(f"shown     {left_out}" if left_out else "")
 
 
-def _evictions(plan: EvictionPlan) -> Iterator[str]:
-    if plan.evict:
-        yield "TO EVICT, in this order"
-    for number, answer in enumerate(plan.evict[:AT_LENGTH], 1):
+def _labelled(text: str) -> list[str]:
+    return paragraph.wrap(text, width(), rest=" " * 10)
+
+
+def _evictions(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
+    pods = plan.evict[:limit]
+    if pods:
+        yield f"TO EVICT, in this order{_part(pods, plan.evict)}"
+    for number, answer in enumerate(pods[:AT_LENGTH], 1):
         yield ""
         yield from outcome(answer, f"{number:>2}. ")
-    rest = enumerate(plan.evict[AT_LENGTH:], AT_LENGTH + 1)
+    rest = enumerate(pods[AT_LENGTH:], AT_LENGTH + 1)
     for reasons, several in itertools.groupby(rest, lambda item: ", ".join(_reasons(item[1]))):
         yield from ("", f"{_INDENT}{reasons}{_MORE}")
         for number, answer in several:
@@ -274,18 +301,24 @@ def _evictions(plan: EvictionPlan) -> Iterator[str]:
                 yield from map(_shortened, (pod, f"{_INDENT * 2}{target}"))
 
 
-def _kept(plan: EvictionPlan) -> Iterator[str]:
-    if plan.spare:
-        yield "KEPT, with findings"
-    for answer in plan.spare[:AT_LENGTH]:
+def _kept(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
+    pods = plan.spare[:limit]
+    if pods:
+        yield f"KEPT, with findings{_part(pods, plan.spare)}"
+    for answer in pods[:AT_LENGTH]:
         yield ""
         yield from outcome(answer, " -  ")
     groups: dict[str, list[Outcome]] = defaultdict(list)
-    for answer in plan.spare[AT_LENGTH:]:
+    for answer in pods[AT_LENGTH:]:
         groups[f"{', '.join(_reasons(answer))}, kept by {answer.reasons[0].reason}"].append(answer)
     for title, several in groups.items():
         yield from ("", f"{_INDENT}{title}{_MORE}")
         yield from (_shortened(f" -  {answer.pod.key}  on {answer.pod.node}") for answer in several)
+
+
+def _part(shown: Sequence[object], every: Sequence[object]) -> str:
+    """Words for a title where not everything below it is shown."""
+    return f": {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
 
 
 _MORE = ", one line each (`descheduler explain POD` has the rest)"
@@ -309,17 +342,20 @@ def place_words(place: Place) -> str:
     return f"{place.node} ({', '.join(about)})" if about else place.node
 
 
-def _nodes(plan: EvictionPlan) -> Iterator[str]:
-    if not plan.nodes:
+def _nodes(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
+    changes = plan.nodes[:limit]
+    if not changes:
         return
-    yield "NODES, before → after"
-    width = min(36, max(4, *(len(change.node) for change in plan.nodes)))
+    yield f"NODES, before → after{_part(changes, plan.nodes)}"
+    width = min(36, max(4, *(len(change.node) for change in changes)))
     yield f"{_INDENT}{'node':<{width}}  {'pods':>9}  {'CPUs requested':>22}  {'misplaced pods':>20}"
-    for change in plan.nodes:
+    for change in changes:
         before, after = change.before, change.after
         cores = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)}"
         shown = printable.one_line(change.node)
-        name = shown if len(shown) <= width else f"{shown[: width - 1]}…"
+        if len(shown) > width:  # A line of its own: a name that is cut off cannot be searched for.
+            yield f"{_INDENT}{shown}"
+        name = shown if len(shown) <= width else ""
         pods, wrong = f"{before.pods} → {after.pods}", f"{before.wrong} → {after.wrong}"
         yield f"{_INDENT}{name:<{width}}  {pods:>9}  {cores:>22}  {wrong:>20}"
         yield from map(_zone, change.zones)
@@ -340,11 +376,12 @@ def _costs(plan: EvictionPlan) -> Iterator[str]:
     return _list("ORDER IN WHICH OWNERS SHOULD REMOVE PODS", [*lines, *more])
 
 
-def _list(title: str, lines: Iterable[str]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if not number:
-            yield title
-        yield from textwrap.wrap(line, width(), initial_indent=" -  ", subsequent_indent=_INDENT)
+def _list(title: str, lines: Sequence[str], limit: int | None = None) -> Iterator[str]:
+    shown = lines[:limit]
+    if shown:
+        yield f"{title}{_part(shown, lines)}"
+    for line in shown:
+        yield from paragraph.wrap(line, width(), first=" -  ", rest=_INDENT)
 
 
 def _line(label: str, text: str) -> list[str]:
@@ -357,7 +394,7 @@ def _wrapped(label: str, text: str, columns: int) -> list[str]:
     first = f"{_INDENT}{label:<{_LABEL}}"
     if text and len(first) + len(text) <= columns and text.isprintable() and text == text.strip():
         return [first + text]
-    return textwrap.wrap(text, columns, initial_indent=first, subsequent_indent=" " * len(first)) or [first.rstrip()]
+    return paragraph.wrap(text, columns, first=first, rest=" " * len(first)) or [first.rstrip()]
 
 
 def _shortened(text: str) -> str:
@@ -367,3 +404,29 @@ def _shortened(text: str) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+_TITLE = re.compile(r"[A-Z][A-Z ]{3,}\b")
+_POD = re.compile(r" ?\d+\. | -  ")
+_LABELS = {"wrong": "31", "promise": "2", "fact": "2", "cure": "32", "kept": "33", "pod": "2", "fits": "2"}
+"""Colours of the words before what is said of a pod; 2 is faint."""
+_FACTS = {"answer": "1;36", "warning": "1;33", "kept": "33"}
+
+
+def painted(line: str) -> str:
+    """A line of the report with colours for a terminal; it says the same without them."""
+    if _TITLE.match(line):
+        return _in_color("1", line)
+    if _POD.match(line):
+        return _in_color("1", line) if "  on " in line else line
+    fact, label = line[:10].rstrip(), line[4 : 4 + _LABEL].rstrip()
+    if fact in _FACTS:
+        return _in_color(_FACTS[fact], line[:10]) + line[10:]
+    if line.startswith(_INDENT) and label in _LABELS:
+        return _INDENT + _in_color(_LABELS[label], line[4 : 4 + _LABEL]) + line[4 + _LABEL :]
+    return line
+
+
+def _in_color(code: str, text: str) -> str:
+    line = text.rstrip("\n")
+    return f"\x1b[{code}m{line}\x1b[0m{text[len(line) :]}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
 
+from koordlite import commandline
 from koordlite.cli import asking
 from koordlite.model import printable
 from koordlite.model.errors import KoordliteError
@@ -32,14 +32,9 @@ def status(args: argparse.Namespace) -> int:
         code = _code(found)
         print(printable.in_json(found), end="")
         return code
-    said = asking.screen(url, width=_width(), color="standard" if colored() else "")
-    print(printable.lines(said.text, colors=colored()), end="")
+    said = asking.screen(url, width=_width(), color="standard" if commandline.colors() else "")
+    print(printable.lines(said.text, colors=commandline.colors()), end="")
     return EXIT_CODES.get(said.status, 0)
-
-
-def colored() -> bool:
-    """Tell whether colours are wanted: on a terminal, unless NO_COLOR is set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _width() -> int:
@@ -62,5 +57,10 @@ def _show(tick: Tick, output: str) -> int:
     else:
         from koordlite.report.terminal import status as screens
 
-        print(printable.lines(screens.screen(tick, width=_width(), color=colored()), colors=colored()), end="")
+        print(
+            printable.lines(
+                screens.screen(tick, width=_width(), color=commandline.colors()), colors=commandline.colors()
+            ),
+            end="",
+        )
     return EXIT_CODES.get(tick.status, 0)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.report import threshold, units
+from koordlite.report import paragraph, threshold, units
 from koordlite.report.history import History
 
 Figures = Mapping[str, float | None]
@@ -94,7 +93,7 @@ def text(run: Simulated, *, width: int = 100) -> str:
     """One run for a terminal."""
     lines = [
         f"{run.name}: {units.clock(run.seconds)} on {run.machine}, seed {run.seed}",
-        *textwrap.wrap(run.about, width - 2, initial_indent="  ", subsequent_indent="  "),
+        *paragraph.wrap(run.about, width - 2, first="  "),
         *_section("what happened", [f"{units.clock(h.time):>8}  {h.words}" for h in run.happenings]),
         *_section("outcome", [f"{shown(name, value):>9}  {FIGURES[name]}" for name, value in _known(run)]),
         *_section("pods", [_pod(workload) for workload in run.workloads]),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model.decision import Decision
+from koordlite.report import paragraph
 from koordlite.report.sentence import sentence
 from koordlite.resctrl import masks, schemata
 from koordlite.resctrl.values import ROOT, ControlGroup, Resctrl
@@ -84,11 +84,11 @@ def _section(decisions: Iterable[Decision], width: int) -> Iterator[str]:
     for decision in decisions:
         yield _indented(f"{decision.subject}: {sentence(decision)}", width)
         for step in _steps(decision):
-            yield textwrap.fill(step, width, initial_indent="    - ", subsequent_indent="      ")
+            yield paragraph.fill(step, width, first="    - ", rest="      ")
 
 
 def _indented(text: str, width: int) -> str:
-    return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="    ")
+    return paragraph.fill(text, width, first="  ", rest="    ")
 
 
 def _steps(decision: Decision) -> Iterator[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import string
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from koordlite.report import paragraph
 from koordlite.resctrl import masks
 from koordlite.resctrl.values import ROOT, BandwidthCapability, CacheCapability, ControlGroup, Resctrl, Values
 
@@ -102,7 +102,7 @@ def _monitoring_only(machine: Resctrl) -> str:
 
 def _wrapped(head: str, parts: str, width: int) -> str:
     indent = " " * _LABEL
-    return textwrap.fill(parts, max(width, 40), initial_indent=f"{head:<{_LABEL}}", subsequent_indent=indent) + "\n"
+    return paragraph.fill(parts, max(width, 40), first=f"{head:<{_LABEL}}", rest=indent) + "\n"
 
 
 # ── the ways ──
@@ -181,7 +181,7 @@ def _groups(machine: Resctrl, width: int, labels: Mapping[str, str]) -> Iterator
     sizes = [max(len(row[column]) for row in table) for column in range(3)]
     for row in table:
         head = f"{row[0]:<{sizes[0]}} {row[1]:<{sizes[1]}}  {row[2]:>{sizes[2]}}  "
-        yield textwrap.fill(row[3], max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head))
+        yield paragraph.fill(row[3], max(width, len(head) + 20), first=head, rest=" " * len(head))
 
 
 def _holds(machine: Resctrl, group: ControlGroup) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from koordlite.model import printable
 from koordlite.model.decision import Decision
-from koordlite.report import units, view
+from koordlite.report import paragraph, units, view
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -88,9 +88,7 @@ def _idle(found: list[Decision]) -> bool:
 
 def _wrapped(head: str, value: str, width: int) -> list[str]:
     indent = " " * len(head)
-    return textwrap.wrap(
-        printable.lines(value), max(width, len(head) + 20), initial_indent=head, subsequent_indent=indent
-    ) or [head]
+    return paragraph.wrap(printable.lines(value), max(width, len(head) + 20), first=head, rest=indent) or [head]
 
 
 def _trouble(tick: Tick) -> Iterator[str]:

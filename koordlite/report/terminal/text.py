@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 
-from koordlite.report import threshold, units
+from koordlite.report import paragraph, threshold, units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline
 from koordlite.report.summary import Summary
@@ -32,9 +31,7 @@ def summary(numbers: Summary) -> str:
         ("changed by others", str(numbers.foreign_writes)),
         ("decisions", reasons or "none"),
     )
-    return "".join(
-        f"{textwrap.fill(f'  {name:<19}{value}', 100, subsequent_indent=' ' * 21)}\n" for name, value in facts
-    )
+    return "".join(f"{paragraph.fill(f'  {name:<19}{value}', 100, rest=' ' * 21)}\n" for name, value in facts)
 
 
 def _cores(least: int | None, most: int | None) -> str:

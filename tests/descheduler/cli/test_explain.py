@@ -98,7 +98,7 @@ def test_a_plan_can_be_shown_in_part(folder: pathlib.Path, capsys: Any) -> None:
     assert cli.main([*words, "--only", "RemoveDuplicates", "--limit", "2"]) == 0
     part = capsys.readouterr().out
     assert len(part) < len(whole) and "TooManyReplicasOnNode" in part
-    assert part.splitlines()[-1].startswith("shown     only RemoveDuplicates; ")
+    assert "\nshown     only RemoveDuplicates: " in part
     assert part.count("TooManyReplicasOnNode (RemoveDuplicates") <= 4
     assert cli.main([*words, "--only", "zebra"]) == 2
     assert "no plugin, namespace or node has this name" in capsys.readouterr().err
