@@ -217,6 +217,10 @@ class Creation(nri.Handler):
         question = _Question(pod, container, group, present, asked.oom_score_adj if asked else None)
         enforced, observed = self._judged(basis, question)
         verdict = self._settable(basis.snapshot, group, enforced, present)
+        if resources.cpu and resources.cpu.cpus and basis.snapshot.kubelet.cpu_manager_policy != "static":
+            # A plugin that was asked before has set it, as a DRA driver does for every container. The runtime refuses
+            # two, and the container with them; a round narrows the set once the container runs.
+            verdict.values.pop("cpuset.cpus", None)
         if verdict.is_empty:
             if not self._settable(basis.snapshot, group, observed, present).is_empty:
                 return self._left("wouldAdjust")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from koordlite.report.tick import Tick
 
 SUBJECTS = (
-    "node, pod NAME, numa NAMESPACE/POD, cpu N, file PATH, allocatable, config[.KEY], resctrl, besteffort, pools, "
-    "a strategy, a reason, or part of a file name"
+    "node, pod NAME, numa NAMESPACE/POD, cpu N, cpus, file PATH, allocatable, config[.KEY], resctrl, besteffort, "
+    "pools, a strategy, a reason, or part of a file name"
 )
 
 _UNTIL_RATES_SECONDS = 10.0

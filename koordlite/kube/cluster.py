@@ -267,7 +267,8 @@ class KubeCluster:
         named = self._settings.kubelet_pod_resources
         socket = f"{self._settings.kubelet_folder.rstrip('/')}/{named}"
         source = PodResources(socket) if named else None
-        return GivenOut(source, socket=socket, monotonic=self._clock.monotonic)
+        cdi_folder = self._settings.cdi_folder.rstrip("/")
+        return GivenOut(source, socket=socket, monotonic=self._clock.monotonic, cdi_folder=cdi_folder)
 
     def _kubelet_http(self) -> KubeletHttp | None:
         address = self._settings.kubelet_address or _internal_address(self._node.view().objects.get(self._name))

@@ -48,6 +48,9 @@ class ClusterSettings:
     kubelet_pod_resources: str = "pod-resources/kubelet.sock"
     """Socket below kubeletFolder that says which CPUs, memory and devices kubelet may give out, and has given. Empty:
     it is not asked, its checkpoints have to do."""
+    cdi_folder: str = "/var/run/cdi"
+    """Folder with the specifications of the Container Device Interface. Where pods have CPUs by ResourceClaims, the DRA
+    driver says there which ones. Needs `manifests/components/dra-cpus`."""
 
     affinity_namespace: str = ""
     """Namespace of the resources Oenuma `podafi` and Whitelist `whitelist` (resource.sop.huawei.com/v1alpha1), which

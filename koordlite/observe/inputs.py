@@ -87,6 +87,7 @@ class Inputs:
         entries = self._unchanged.each("pods", view.pods, lambda obj: _pod(obj, machine), given=machine)
         pods = self._unchanged.of("readable", (entries,), lambda: tuple(p for p in entries if isinstance(p, Pod)))
         problems += [entry for entry in entries if isinstance(entry, Problem)]
+        view = self._with_claims(view, pods)
         labels = this_node.labels if this_node else {}
         binds = bind_policy(labels, view.kubelet.cpu_manager_policy, view.kubelet.cpu_manager_options)
         pods = self._with_assignments(view, pods, topology, binds_every_pod=bool(binds))
@@ -122,6 +123,15 @@ class Inputs:
             crane=crane,
             problems=tuple(problems),
         )
+
+    def _with_claims(self, view: ClusterView, pods: tuple[Pod, ...]) -> ClusterView:
+        """The view with the CPUs of ResourceClaims among those that pods have alone."""
+        given, by_kubelet = view.kubelet.resources, view.kubelet.pod_cpus
+        claimed = self._unchanged.of("claimed", (given, pods), lambda: pools.claimed(given, pods))
+        if not claimed:
+            return view
+        alone = self._unchanged.of("alone", (by_kubelet, claimed), lambda: (*by_kubelet, *claimed))
+        return msgspec.structs.replace(view, kubelet=msgspec.structs.replace(view.kubelet, pod_cpus=alone))
 
     def _with_assignments(
         self, view: ClusterView, pods: tuple[Pod, ...], topology: Topology, *, binds_every_pod: bool

@@ -7,7 +7,7 @@ published here. Rules: Koordinator `calcNodeTopo` and `cpusetRule.getContainerCP
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -107,7 +107,11 @@ def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pool
         evidence |= {name: str(cpus) for name, cpus in missing.items() if cpus}
     if not usable:
         return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
-    changes = (*_sets(snapshot, _groups(place), usable), *quotas)
+    claimed = _claimed(snapshot, pod)
+    if claimed:
+        evidence["resource_claims"] = ", ".join(f"{name}: {cpus or 'unknown'}" for name, cpus in claimed.items())
+    groups = [group for group in _groups(place) if group not in {place.containers.get(name) for name in claimed}]
+    changes = (*_sets(snapshot, groups, usable), *quotas)
     reason = "PinnedCPUs" if status.cpuset else "SharedPool"
     return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
@@ -177,6 +181,12 @@ def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, stat
 def _of_others(snapshot: Snapshot, pod: Pod) -> CPUSet:
     """CPUs that kubelet has given to other pods alone, maybe after the pod's own set was found."""
     return cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
+
+
+def _claimed(snapshot: Snapshot, pod: Pod) -> Mapping[str, CPUSet]:
+    """CPUs of the pod's containers that a DRA driver places."""
+    held = (each.containers for each in snapshot.kubelet.pod_cpus if each.claimed and each.uid == pod.uid)
+    return next(held, {})
 
 
 def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from koordlite.host.journal import file
 from koordlite.host.journal.journal import FileEntry, Journal, read
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import JournalError
+from koordlite.model.node import ResolvedReservation
 from koordlite.nri import NOTHING, LinuxCPU, LinuxResources
 from koordlite.report.explain import pieces
 from koordlite.report.past import Write
@@ -275,3 +277,22 @@ def test_explain_file_says_that_nri_set_it(asking: Asking) -> None:
     (step,) = (step for step in asking.agent.tick().applied if step.origin)
     write = Write(time=0.0, wall=0.0, step=step, cause=None)
     assert ", set at creation by NRI" in "".join(pieces.written(write))
+
+
+@pytest.mark.parametrize("named", ["", "0-1"])
+def test_a_set_that_another_plugin_has_named_is_not_named_again(asking: Asking, named: str) -> None:
+    """A DRA driver names the set of every container; a runtime refuses a container of which two plugins name it."""
+    asking.begin("LS")
+    asking.agent.begin(frozenset())
+    pod, container = asking.messages()
+    assert container.linux is not None and container.linux.resources is not None
+    resources = container.linux.resources
+    cpu = dataclasses.replace(resources.cpu or LinuxCPU(), cpus=named)
+    linux = dataclasses.replace(container.linux, resources=dataclasses.replace(resources, cpu=cpu))
+    basis = asking.creation._basis
+    assert basis is not None
+    reserved = dataclasses.replace(basis.snapshot, reserved=ResolvedReservation(CPUSet([0])))
+    asking.creation.publish(reserved, basis.modes, basis.settings)
+    answer = asking.creation.create(pod, dataclasses.replace(container, linux=linux))
+    answered = answer.adjust and answer.adjust.linux and answer.adjust.linux.resources
+    assert bool(answered and answered.cpu and answered.cpu.cpus) == (not named), answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import pathlib
 from typing import Any
 
 import pytest
@@ -211,3 +212,30 @@ def test_every_entry_of_a_checkpoint_is_in_what_was_given(memory: Any, devices: 
     assert by_key.keys() == memory.keys() | devices.keys()
     assert all(by_key[key].memory == held for key, held in memory.items())
     assert all(by_key[key].devices == held for key, held in devices.items())
+
+
+CLAIMED = PodGiven("ns", "p", {"app": Given(claims=("dra.k8s.io/cpu=claim-1",)), "sidecar": Given()})
+
+
+def test_cpus_of_claims_are_known_by_the_drivers_files_and_the_last_good_ones_stay(tmp_path: pathlib.Path) -> None:
+    kubelet, clock = Kubelet(DEVICE_LIST), Clock()
+    kubelet.list = lambda: (CLAIMED,)  # type: ignore[method-assign]
+    made = GivenOut(kubelet, socket="/k.sock", monotonic=clock, cdi_folder=str(tmp_path))  # type: ignore[arg-type]
+    made.round()
+    (problem,) = made.problems
+    assert (problem.object, problem.field, problem.value) == (
+        "pod/ns/p",
+        "ResourceClaim of container app",
+        "dra.k8s.io/cpu=claim-1",
+    )
+    assert "components/dra-cpus" in problem.do
+    file = tmp_path / "dra.k8s.io-cpu_claim-1.json"
+    env = {"env": ["DRA_CPUSET_1=4-5"]}
+    file.write_text(json.dumps({"kind": "dra.k8s.io/cpu", "devices": [{"name": "claim-1", "containerEdits": env}]}))
+    for content in (None, "{"):
+        if content:
+            file.write_text(content)
+        clock.now += given_out.PERIOD_SECONDS
+        made.round()
+        ((_, app), (_, sidecar)) = made.answer(NOTHING).pods[0].containers.items()
+        assert (app.claimed, sidecar, made.problems) == (CPUSet([4, 5]), Given(), ())

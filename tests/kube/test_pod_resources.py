@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.kube.kubelet import checkpoints, pod_resources, protobuf
+from koordlite.kube.kubelet import cdi, checkpoints, pod_resources, protobuf
 from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
@@ -53,6 +53,49 @@ GIVEN = Given(CPUSet((2, 300)), (Devices("x.io/gpu", ("g0", "g1"), (1,)),), (Mem
 
 def test_a_list_tells_cpus_devices_and_memory_of_each_container() -> None:
     assert pod_resources.parse_list(POD) == (PodGiven("ns", "p", {"main": GIVEN}),)
+
+
+def claim(*names: str, driver: str = "dra.cpu") -> bytes:
+    """A container's dynamic resources: one claim with one device for each CDI name."""
+    devices = b"".join(_field(4, _field(1, _field(1, name)) + _field(2, driver) + _field(4, "d")) for name in names)
+    return _field(5, _field(2, "cpus") + _field(3, "ns") + devices)
+
+
+def listed(*claims: bytes) -> bytes:
+    return _field(1, _field(1, "p") + _field(2, "ns") + _field(3, _field(1, "app") + b"".join(claims)))
+
+
+def test_cpus_of_resource_claims_are_named_as_the_container_runtime_names_them() -> None:
+    raw = listed(
+        claim("dra.k8s.io/cpu=claim-1", "dra.k8s.io/cpu=claim-1"), claim("gpu.example.com/gpu=g0", driver="gpu")
+    )
+    (pod,) = pod_resources.parse_list(raw)
+    assert pod.containers == {"app": Given(claims=("dra.k8s.io/cpu=claim-1",))}
+
+
+SPECIFICATION = {
+    "cdiVersion": "0.8.0",
+    "kind": "dra.k8s.io/cpu",
+    "devices": [{"name": "claim-1", "containerEdits": {"env": ["DRA_CPUSET_1=2-3,6"]}}],
+}
+
+
+def test_the_drivers_files_say_which_cpus_a_claim_is(tmp_path: Path) -> None:
+    (tmp_path / "dra.k8s.io-cpu_claim-1.json").write_text(json.dumps(SPECIFICATION))
+    (tmp_path / "other.example-gpu_0.json").write_text("no business of ours")
+    names = ("dra.k8s.io/cpu=claim-1", "dra.k8s.io/cpu=claim-2")
+    assert cdi.read(str(tmp_path), names) == ({"dra.k8s.io/cpu=claim-1": CPUSet([2, 3, 6])}, "")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"kind": 1}', json.dumps(SPECIFICATION).replace("2-3,6", "2-x")])
+def test_a_file_of_the_driver_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "dra.k8s.io-cpu_claim-1.json").write_text(content)
+    found, wrong = cdi.read(str(tmp_path), ("dra.k8s.io/cpu=claim-1",))
+    assert (found, wrong.partition(":")[0]) == ({}, str(tmp_path / "dra.k8s.io-cpu_claim-1.json"))
+
+
+def test_without_the_folder_the_kernel_says_so(tmp_path: Path) -> None:
+    assert cdi.read(str(tmp_path / "no"), ("x",)) == ({}, f"{tmp_path}/no: No such file or directory")
 
 
 def test_numbers_are_read_packed_or_not() -> None:

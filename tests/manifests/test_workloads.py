@@ -140,7 +140,10 @@ def test_what_a_component_adds_to_the_container(render, find, component, privile
 def test_the_runtimes_socket_is_mounted_only_with_its_component(render, find):
     plain = pod_of(find(render("overlays/enforce"), "DaemonSet", "koordlite"))
     assert "/var/run/nri" not in [mount["mountPath"] for mount in plain["containers"][0]["volumeMounts"]]
-    asked = pod_of(find(render("overlays/enforce", "nri"), "DaemonSet", "koordlite"))
+    asked = pod_of(find(render("overlays/enforce", "nri", "dra-cpus"), "DaemonSet", "koordlite"))
+    (claims,) = [m for m in asked["containers"][0]["volumeMounts"] if m["mountPath"] == "/var/run/cdi"]
+    assert claims["readOnly"]
+    assert config.default().cluster.cdi_folder == claims["mountPath"]
     (mount,) = [m for m in asked["containers"][0]["volumeMounts"] if m["mountPath"] == "/var/run/nri"]
     assert mount["readOnly"] is True
     folder = str(pathlib.PurePosixPath(config.default().agent.nri_socket).parent)

@@ -7,18 +7,21 @@ from collections.abc import Callable
 
 import pytest
 from emulated import Emulated
+from msgspec import structs
 
 from koordlite import changes
 from koordlite.formulas.cpu import host_place
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found, RunState
+from koordlite.model.picture.kubelet import Given, KubeletResources, PodCPUs, PodGiven
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import settings as slo
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer
 from koordlite.observe.picture import rfc3339
+from koordlite.ports import ClusterView
 
 ObserveShape = Callable[[str], tuple[Emulated, Observer]]
 ONLINE = "/sys/devices/system/cpu/online"
@@ -27,6 +30,24 @@ ONLINE = "/sys/devices/system/cpu/online"
 def after(node: Emulated, observer: Observer, seconds: float = 1.0) -> Snapshot:
     node.sandbox.advance(seconds)
     return observer.observe()
+
+
+def test_cpus_of_resource_claims_are_their_pods_whatever_its_class(
+    node: Emulated, observer: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = node.cluster.view
+    app = PodGiven("ns", "web", {"main": Given(claims=("dra.k8s.io/cpu=c",), claimed=CPUSet([2, 3])), "log": Given()})
+    gone = PodGiven("ns", "gone", {"main": Given(claims=("dra.k8s.io/cpu=d",), claimed=CPUSet([4]))})
+    given = KubeletResources("pod-resources", Given(), (app, gone))
+
+    def with_claims() -> ClusterView:
+        present = view()
+        return structs.replace(present, kubelet=structs.replace(present.kubelet, resources=given))
+
+    monkeypatch.setattr(node.cluster, "view", with_claims)
+    snapshot = observer.observe()
+    assert snapshot.kubelet.pod_cpus == (PodCPUs("uid-web", CPUSet([2, 3]), {"main": CPUSet([2, 3])}, claimed=True),)
+    assert after(node, observer).kubelet.pod_cpus is snapshot.kubelet.pod_cpus
 
 
 # ── usage ──

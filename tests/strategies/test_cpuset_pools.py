@@ -72,6 +72,18 @@ def test_latency_sensitive_pods_share_what_nobody_has_for_himself(build: Any) ->
     assert sets(build, decision) == dict.fromkeys((f"{GROUP}/main/cpuset.cpus", f"{GROUP}/pause/cpuset.cpus"), "2-3,6")
 
 
+def test_a_container_with_a_resource_claim_stays_where_its_driver_put_it(build: Any) -> None:
+    claimed = PodCPUs("p", CPUSet([2, 3]), {"main": CPUSet([2, 3])}, claimed=True)
+    groups = {f"{GROUP}/main": build.cgroup("2-3")}
+    found = decide(
+        build, build.pod("p", "LS"), groups=groups, kubelet=Kubelet(cpu_manager_policy="none", pod_cpus=(claimed,))
+    )
+    decision = found["pod/ns/p"]
+    assert found["pools"].evidence["ls_pool"] == found["pools"].evidence["be_pool"] == "0-1,4-7"
+    assert decision.evidence["resource_claims"] == "main: 2-3"
+    assert sets(build, decision) == {f"{GROUP}/pause/cpuset.cpus": "0-1,4-7"}
+
+
 def test_best_effort_may_use_lsr_cpus_but_not_lse_ones(build: Any) -> None:
     pools = decide(build, build.pod("r", "LSR", cpus="1"), build.pod("e", "LSE", cpus="2"))["pools"]
     assert (pools.evidence["ls_pool"], pools.evidence["be_pool"]) == ("0,3-7", "0-1,3-7")

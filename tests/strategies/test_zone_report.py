@@ -83,6 +83,12 @@ def test_zones_say_what_kubelet_has_left(build: Any) -> None:
     assert placement.METADATA_ATTRIBUTE not in found
 
 
+def test_claimed_cpus_are_not_available_where_kubelet_gives_none(build: Any) -> None:
+    pod = PodGiven("ns", "p", {"main": Given(claims=("dra.k8s.io/cpu=c",), claimed=CPUSet([2, 5, 6]))})
+    none = Kubelet("none", resources=KubeletResources("pod-resources", Given(), (pod,)))
+    assert amounts(written(machine(build.snapshot(kubelet=none))), "cpu") == [("4", "4", "3"), ("4", "4", "2")]
+
+
 def test_every_pod_is_signed_when_asked(build: Any) -> None:
     topology = written(machine(build.snapshot(kubelet=kubelet(PINNED, SHARED)), pods_fingerprint="all"))
     assert attributes(topology)[fingerprint.ATTRIBUTE] == fingerprint.sign([("ns", "p"), ("ns", "q")])

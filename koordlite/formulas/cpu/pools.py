@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.node import SystemQoS
-from koordlite.model.picture.kubelet import PodCPUs
+from koordlite.model.picture.kubelet import KubeletResources, PodCPUs
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.topology import CPU
@@ -76,7 +76,23 @@ def kept_by_kubelet(held: Iterable[PodCPUs], pods: Iterable[Pod]) -> tuple[PodCP
     `calGuaranteedCpu`.
     """
     ours = {pod.uid for pod in pods if pod.raw_qos in (QoSClass.LS, QoSClass.BE) or pod.resource_status.cpuset}
-    return tuple(each for each in held if each.uid not in ours)
+    return tuple(each for each in held if each.claimed or each.uid not in ours)
+
+
+def claimed(resources: KubeletResources | None, pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
+    """CPUs that running pods have by ResourceClaims, whatever their class: the driver writes their sets."""
+    listed = resources.pods if resources else ()
+    having = [each for each in listed if any(given.claims for given in each.containers.values())]
+    if not having:
+        return ()
+    uids = {(pod.namespace, pod.name): pod.uid for pod in pods if pod.active}
+    found = []
+    for each in having:
+        uid = each.uid or uids.get((each.namespace, each.name))
+        if uid:
+            containers = {name: given.claimed for name, given in each.containers.items() if given.claims}
+            found.append(PodCPUs(uid, union(containers.values()), containers, claimed=True))
+    return tuple(found)
 
 
 def joined(pools: Iterable[Pool], nodes: Collection[int] | None = None) -> CPUSet:

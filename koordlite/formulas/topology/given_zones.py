@@ -44,14 +44,18 @@ def amounts(
         {name: Amounts(whole, unmanaged[place][name], unmanaged[place][name]) for name, whole in capacity.items()}
         for place, capacity in enumerate(capacities)
     ]
-    given = union(each.cpus for each in held)
+    given, claimed = union(each.cpus for each in held), union(each.claimed for each in held)
     left = _memory_left(allocatable.memory, [block for each in held for block in each.memory])
     devices = _device_ids(allocatable.devices)
     used = _device_ids(device for each in held for device in each.devices)
     for node, zone, capacity in zip(nodes, zones, capacities, strict=True):
         if allocatable.cpus:
             mine = allocatable.cpus & node.cpus
-            zone["cpu"] = _amounts(len(mine), len(mine - given), "DecimalSI", capacity.get("cpu"))
+            zone["cpu"] = _amounts(len(mine), len(mine - given - claimed), "DecimalSI", capacity.get("cpu"))
+        elif (taken_here := claimed & node.cpus) and "cpu" in zone:
+            # A DRA driver gives CPUs where kubelet does not.
+            free = max(zone["cpu"].available.milli - 1000 * len(taken_here), 0)
+            zone["cpu"] = msgspec.structs.replace(zone["cpu"], available=Quantity.of_milli(free))
         for kind, by_node in left.items():
             most, free = by_node.get(node.id, (0, 0))
             zone[kind] = _amounts(most, free, "BinarySI", capacity.get(kind))

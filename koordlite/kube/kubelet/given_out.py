@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from koordlite.kube.client import backoff
+from koordlite.kube.kubelet import cdi
 from koordlite.kube.kubelet.checkpoints import ByContainer, MemoryManagerState
 from koordlite.kube.kubelet.configz import STATIC, CPUManagerState
 from koordlite.kube.kubelet.pod_resources import PodResources
-from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import Devices, Given, Kubelet, KubeletResources, PodGiven
 from koordlite.model.topology import Topology
@@ -31,8 +32,11 @@ _LONGEST_PAUSE_SECONDS = 30.0
 class GivenOut:
     """Asks one socket. `round` belongs to one thread; `poke`, `answer` and `age` may be called from any."""
 
-    def __init__(self, source: PodResources | None, *, socket: str, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, source: PodResources | None, *, socket: str, monotonic: Callable[[], float], cdi_folder: str = cdi.FOLDER
+    ) -> None:
         """Without a `source` nothing is ever asked."""
+        self._cdi_folder = cdi_folder
         self._source, self._socket, self._monotonic = source, socket, monotonic
         self._pods: tuple[PodGiven, ...] | None = None
         self._allocatable: Given | None = None
@@ -67,8 +71,9 @@ class GivenOut:
         self._due, self._again = now + PERIOD_SECONDS, self._again if now < self._again else float("inf")
         before = self._pods, self._allocatable
         try:
-            pods = self._source.list()
-            self._allocatable, self.problems = self._ask_allocatable(self._source)
+            pods, unknown = self._with_claims(self._source.list())
+            self._allocatable, problems = self._ask_allocatable(self._source)
+            self.problems = (*problems, *unknown)
         except (OSError, ValueError) as error:
             self._failures += 1
             self._due = now + backoff.pause(self._failures, backoff.uniform, last=_LONGEST_PAUSE_SECONDS)
@@ -76,6 +81,34 @@ class GivenOut:
             return False
         self._pods, self._failures, self._answered_at = pods, 0, now
         return (self._pods, self._allocatable) != before
+
+    def _with_claims(self, pods: tuple[PodGiven, ...]) -> tuple[tuple[PodGiven, ...], tuple[Problem, ...]]:
+        """The pods with the CPUs of their ResourceClaims. The files are looked at only where a pod has such a claim."""
+        names = {name for pod in pods for given in pod.containers.values() for name in given.claims}
+        if not names:
+            return pods, ()
+        cpus, wrong = cdi.read(self._cdi_folder, names)
+        before = (given for pod in self._pods or () for given in pod.containers.values())
+        last = {given.claims: given.claimed for given in before}
+
+        def with_cpus(given: Given) -> Given:
+            if not given.claims:
+                return given
+            whole = all(name in cpus for name in given.claims)
+            claimed = union(cpus[name] for name in given.claims) if whole else last.get(given.claims, EMPTY)
+            return msgspec.structs.replace(given, claimed=claimed)
+
+        filled = [
+            msgspec.structs.replace(pod, containers={name: with_cpus(given) for name, given in pod.containers.items()})
+            for pod in pods
+        ]
+        problems = [
+            _unknown_claim(pod, name, given, self._cdi_folder, wrong)
+            for pod in filled
+            for name, given in pod.containers.items()
+            if given.claims and not given.claimed
+        ]
+        return tuple(filled), tuple(problems)
 
     def _ask_allocatable(self, source: PodResources) -> tuple[Given | None, tuple[Problem, ...]]:
         """None and the reason where kubelet does not know the question."""
@@ -147,6 +180,13 @@ def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[
     if nodes:
         listed, has = ", ".join(map(str, sorted(nodes))), ", ".join(map(str, sorted(known)))
         yield Problem("kubelet", "NUMA nodes", listed, f"this machine has only the NUMA nodes {has}", do)
+
+
+def _unknown_claim(pod: PodGiven, container: str, given: Given, folder: str, wrong: str) -> Problem:
+    why = wrong or f"no specification in {folder} says which CPUs it is"
+    do = "apply manifests/components/dra-cpus, which mounts that folder; until then these CPUs count as shared"
+    owner = f"pod/{pod.namespace}/{pod.name}"
+    return Problem(owner, f"ResourceClaim of container {container}", ", ".join(given.claims), why, do)
 
 
 def _problem(socket: str, error: OSError | ValueError, *, answered: bool) -> Problem:

@@ -11,7 +11,9 @@ import errno
 import os
 from collections.abc import Iterator
 
-from koordlite.kube.kubelet import protobuf
+import msgspec
+
+from koordlite.kube.kubelet import cdi, protobuf
 from koordlite.kube.kubelet.protobuf import Value
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock, PodGiven
@@ -78,7 +80,9 @@ def _pod(raw: bytes) -> PodGiven:
             names[number] = protobuf.text(value)
         elif number == 3:
             inner = protobuf.message(value)
-            containers[_first_text(inner, 1)] = _given(inner, cpus=3, devices=2, memory=4)
+            given = _given(inner, cpus=3, devices=2, memory=4)
+            claims = tuple(name for name in _cdi_names(inner) if name.startswith(cdi.CPU_KIND))
+            containers[_first_text(inner, 1)] = msgspec.structs.replace(given, claims=claims) if claims else given
     return PodGiven(names[2], names[1], containers)
 
 
@@ -114,6 +118,17 @@ def _nodes(raw: bytes) -> Iterator[int]:
                 if inner == 1:
                     ids = [each for kind, each in protobuf.fields(protobuf.message(node)) if kind == 1]
                     yield protobuf.signed(ids[-1]) if ids else 0
+
+
+def _cdi_names(container: bytes) -> Iterator[str]:
+    """Names of the devices that DRA drivers prepared: `dynamic_resources` (5) → `claim_resources` (4) → `cdi_devices`
+    (1) → `name` (1)."""
+    parts = [container]
+    for wanted in (5, 4, 1):
+        parts = [
+            protobuf.message(value) for part in parts for number, value in protobuf.fields(part) if number == wanted
+        ]
+    yield from dict.fromkeys(_first_text(part, 1) for part in parts)
 
 
 def _first_text(raw: bytes, wanted: int) -> str:

@@ -14,11 +14,13 @@ from koordlite.model.quantity import Quantity
 
 
 class PodCPUs(msgspec.Struct, frozen=True):
-    """CPUs kubelet's static CPU manager gave to a pod exclusively."""
+    """CPUs a pod has alone from kubelet's static CPU manager, or by ResourceClaims from a DRA driver."""
 
     uid: str
     cpus: CPUSet
     containers: Mapping[str, CPUSet] = msgspec.field(default_factory=dict)
+    claimed: bool = False
+    """By ResourceClaims. The driver writes the sets of these containers; an empty set is one that is not known."""
 
 
 class Kubelet(msgspec.Struct, frozen=True):
@@ -77,6 +79,10 @@ class Given(msgspec.Struct, frozen=True):
     cpus: CPUSet = EMPTY
     devices: tuple[Devices, ...] = ()
     memory: tuple[MemoryBlock, ...] = ()
+    claims: tuple[str, ...] = ()
+    """CDI names of the CPUs it has by ResourceClaims: `dra.k8s.io/cpu=claim-…`."""
+    claimed: CPUSet = EMPTY
+    """These CPUs."""
 
     @property
     def has_locality(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from koordlite.model import printable
 from koordlite.report import units
-from koordlite.report.explain import allocatable, cpu, decided, file, node, numa, pod, resctrl_groups, settings
+from koordlite.report.explain import allocatable, cpu, cpus, decided, file, node, numa, pod, resctrl_groups, settings
 from koordlite.report.history import DecisionEvent
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
@@ -24,9 +24,9 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
     """Explain what holds for `subject` and why. ValueError says what can be asked when there is nothing of that name.
 
     `node` is everything in sentences, `pod NAME` all that concerns one pod, `numa NAMESPACE/POD` whether a pod is
-    aligned and what keeps it from that, `cpu N` whose a CPU is, `file PATH` who writes a file, `allocatable` every term
-    of what the node promises, `config` and `config.KEY` the settings of the ConfigMap, `resctrl` cache and bandwidth,
-    everything else the decisions (`decided`).
+    aligned and what keeps it from that, `cpu N` whose a CPU is, `cpus` the owners of all of them, `file PATH` who
+    writes a file, `allocatable` every term of what the node promises, `config` and `config.KEY` the settings of the
+    ConfigMap, `resctrl` cache and bandwidth, everything else the decisions (`decided`).
     `output` is text or json. `who` adds whose use moved the budgets that `subject` means.
     """
     asked = " ".join(subject.split())
@@ -109,6 +109,10 @@ _WHOLE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
     node.SUBJECT: (
         lambda _, tick, past: node.text(tick, past),
         lambda _, tick, past: {"kind": "koordlite-node", **node.document(tick, past)},
+    ),
+    cpus.SUBJECT: (
+        lambda _, tick, past: cpus.text(tick),
+        lambda _, tick, past: {"kind": "koordlite-cpus", **cpus.document(tick)},
     ),
     resctrl_groups.SUBJECT: (
         lambda _, tick, past: resctrl_groups.text(tick, past),

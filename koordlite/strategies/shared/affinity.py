@@ -92,7 +92,7 @@ def fixed(snapshot: Snapshot, pod: Pod) -> str:
             snapshot.crane.enforced and "cpusetPools" not in snapshot.crane.placed_by_others,
             "craneCPUManager writes its CPU set",
         ),
-        (any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus), "kubelet gave it CPUs"),
+        (any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus), "kubelet or a ResourceClaim gave it CPUs"),
         (allowed is not None and pod.key not in allowed, "the Whitelist does not name it"),
     )
     return next((why for holds, why in reasons if holds), "")

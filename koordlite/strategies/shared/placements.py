@@ -72,7 +72,8 @@ def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_
         container=name,
         source="kubelet" if by_kubelet else "koordinator" if status.cpuset or status.numa_nodes else "none",
         exclusive=bool(held or status.cpuset),
-        single_numa=_single_numa(snapshot, pod, by_kubelet=by_kubelet),
+        # kubelet's topology manager aligns no CPUs of a ResourceClaim.
+        single_numa=_single_numa(snapshot, pod, by_kubelet=by_kubelet) and not (held and held.claimed),
         scope=snapshot.kubelet.topology_manager_scope or "container",
         promised_cpus=promised,
         promised_nodes=snapshot.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,

@@ -10,7 +10,7 @@ import msgspec
 from koordlite.changes import cgroup
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
-from koordlite.kube.kubelet import checkpoints, pod_resources
+from koordlite.kube.kubelet import cdi, checkpoints, pod_resources
 from koordlite.kube.watch import sources
 from koordlite.kube.watch.reflector import Reflector
 from koordlite.model import keys, nrt
@@ -212,6 +212,11 @@ CONTAINER = message(_1="main", _2=DEVICE, _3=b"\x02\x03", _4=message(_1="memory"
 POD_RESOURCES = message(_1=message(_1="web", _2="default", _3=CONTAINER))
 ALLOCATABLE = message(_1=DEVICE, _2=b"\x00\x01\x02", _3=message(_1="memory", _2=64))
 
+CDI = {
+    "cdiVersion": "0.8.0",
+    "kind": "dra.k8s.io/cpu",
+    "devices": [{"name": "claim-1", "containerEdits": {"env": ["DRA_CPUSET_1=2-3,6"]}}],
+}
 ENTRIES = [
     Entry(name="config-map", seeds=[seed({k: json.dumps(v) for k, v in CONFIG_MAP.items()})], run=config_map, weight=2),
     Entry(
@@ -230,5 +235,6 @@ ENTRIES = [
     Entry(name="kubelet-memory-state", seeds=[seed(files.MEMORY_STATE)], run=refused(checkpoints.parse_memory)),
     Entry(name="kubelet-devices", seeds=[seed(files.DEVICES)], run=refused(checkpoints.parse_devices)),
     Entry(name="pod-resources", seeds=[POD_RESOURCES], run=unread(pod_resources.parse_list)),
+    Entry(name="claimed-cpus", seeds=[seed(CDI)], run=unread(cdi.parse)),
     Entry(name="pod-resources-allocatable", seeds=[ALLOCATABLE], run=unread(pod_resources.parse_allocatable)),
 ]
