@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from koordlite.formulas.cpu import suppress
 from koordlite.report import threshold
 from koordlite.report.tick import Tick
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
+_LATE_SHARE = 0.05
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +25,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Time in which the node used more than the suppress threshold."""
     seconds_well_above_threshold: float
     """Time by a CPU or more: the rounding of the limit to whole CPUs does not explain that."""
+    seconds_late: float
+    """The part of that in which best-effort work had more than the two CPUs that a limit always leaves it."""
     prod_seconds_above_threshold: float
     """Time in which latency-sensitive work alone used more than the threshold: no limit on BE could have helped."""
     be_core_hours_allowed: float
@@ -46,6 +50,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tick_seconds_mean: float
     tick_seconds_max: float
 
+    @property
+    def in_time(self) -> bool:
+        """True when the limit was late for at most a twentieth of the run; it reacts to what it has measured."""
+        return self.seconds_late <= _LATE_SHARE * self.seconds
+
 
 class Totals:
     """Adds up ticks; its size does not grow with the run."""
@@ -54,7 +63,7 @@ class Totals:
         self._first = self._last = 0.0
         self._before: Tick | None = None
         self.ticks = self._refusals = self._foreign = 0
-        self._above = self._well_above = self._prod_above = self._allowed = self._used = 0.0
+        self._above = self._well_above = self._late = self._prod_above = self._allowed = self._used = 0.0
         self._limits: tuple[int, int] | None = None
         self._would: tuple[int, int] | None = None
         self._measured = False
@@ -91,6 +100,7 @@ class Totals:
             seconds=self._last - self._first,
             seconds_above_threshold=self._above,
             seconds_well_above_threshold=self._well_above,
+            seconds_late=self._late,
             prod_seconds_above_threshold=self._prod_above,
             be_core_hours_allowed=self._allowed,
             be_core_hours_used=self._used,
@@ -110,7 +120,9 @@ class Totals:
     def _add_time(self, before: Tick, tick: Tick, seconds: float) -> None:
         """Use is a mean over the time since the tick before; the limit of that time is the one set by that tick."""
         self._above += seconds * threshold.above(tick.node_cpu, tick.threshold_milli)
-        self._well_above += seconds * threshold.well_above(tick.node_cpu, tick.threshold_milli)
+        well = threshold.well_above(tick.node_cpu, tick.threshold_milli)
+        self._well_above += seconds * well
+        self._late += seconds * (well and (before.be_limit or 0) > suppress.MIN_CPUS * 1000)
         self._prod_above += seconds * threshold.above(tick.prod_cpu, tick.threshold_milli)
         self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
         self._used += (tick.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR

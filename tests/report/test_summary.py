@@ -44,6 +44,12 @@ def test_above_by_a_cpu_or_more_is_told_apart_from_the_rounding_of_limits_to_who
     assert "above threshold 15.0 s, of which 12.0 s by a CPU or more (less is rounding: limits are whole CPUs)" in said
 
 
+@pytest.mark.parametrize(("limit", "late"), [(2000, 0), (3000, 4)])
+def test_a_limit_is_late_while_best_effort_has_more_than_the_two_cpus_it_keeps(limit: int, late: float) -> None:
+    sums = total(at(0, limit=limit), at(4, node=6000)).summary()
+    assert (sums.seconds_well_above_threshold, sums.seconds_late) == (4, late)
+
+
 def test_writes_refusals_foreign_writes_and_reasons() -> None:
     tick = Tick(
         time=0.0,

@@ -54,15 +54,19 @@ def _lead(tick: Tick, summary: Summary) -> list[Markup]:
 
 def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
-    well = summary.seconds_well_above_threshold
-    note = f"above {units.cores(tick.threshold_milli)} cores at all: {above} of {whole}; {threshold.WHY}"
+    late, well = summary.seconds_late, summary.seconds_well_above_threshold
+    note = (
+        f"over {units.cores(tick.threshold_milli)} cores {threshold.WELL} for {units.span(well)} in all, the rest "
+        f"with BE at the two CPUs it keeps; over it at all: {above} of {whole}; {threshold.WHY}"
+    )
+    tone = "good" if summary.in_time else "bad"
     used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
     mean, most = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
     others, refused = summary.foreign_writes, summary.refusals
     return page.tiles(
-        page.tile(f"Over the threshold {threshold.WELL}", units.span(well), note, tone="bad" if well else "good"),
-        _limit_tile(tick, summary),
         page.tile("Given to BE, core hours", used, allowed),
+        page.tile("Over the threshold, BE not yet at its least", units.span(late), note, tone=tone),
+        _limit_tile(tick, summary),
         node_parts.offer_tile(tick),
         page.tile("Writes", summary.writes, _kinds(summary)),
         page.tile("Refused", refused, "by the kernel or the API server", tone="bad" if refused else "good"),

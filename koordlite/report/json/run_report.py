@@ -10,10 +10,10 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
     environment  names and values of what the run ran on
     settings     the settings in force
     summary      seconds, ticks, secondsAboveThreshold, secondsWellAboveThreshold (by a CPU or more),
-                 prodSecondsAboveThreshold, beCoreHoursAllowed, beCoreHoursUsed, beLimitMin, beLimitMax,
-                 wouldLimitMin, wouldLimitMax (had cpuSuppress been enforced; null unless it observed), writes,
-                 writesByKind, refusals, foreignWrites, decisions (by reason, in how many ticks), tickSecondsMean,
-                 tickSecondsMax
+                 secondsLate (of that, with BE above its least), prodSecondsAboveThreshold, beCoreHoursAllowed,
+                 beCoreHoursUsed, beLimitMin, beLimitMax, wouldLimitMin, wouldLimitMax (had cpuSuppress been
+                 enforced; null unless it observed), writes, writesByKind, refusals, foreignWrites, decisions
+                 (by reason, in how many ticks), tickSecondsMean, tickSecondsMax
     ticks        rows over time, at most 2000: of a long run every second, fourth … tick
     decisions    decisions that changed: time, because (whose use moved a budget, else empty), subject, strategy,
                  verdict, reason, sentence, evidence, changes

@@ -47,7 +47,8 @@ def _would(numbers: Summary) -> Iterator[tuple[str, str]]:
 def _above(numbers: Summary) -> str:
     well = f"{units.span(numbers.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
     alone = f"{units.span(numbers.prod_seconds_above_threshold)} by LS alone"
-    return f"{units.span(numbers.seconds_above_threshold)}, of which {well}, and {alone}"
+    late = f"{units.span(numbers.seconds_late)} of that before BE was at the two CPUs it keeps"
+    return f"{units.span(numbers.seconds_above_threshold)}, of which {well}, {late}, and {alone}"
 
 
 def undo(entries: Iterable[tuple[str, str, str]]) -> str:
