@@ -8,7 +8,7 @@ import sys
 import time
 
 from koordlite import config
-from koordlite.cli import asking
+from koordlite.cli import asking, rehearsal
 from koordlite.host import pause_file
 from koordlite.host.journal import lock
 from koordlite.model import printable
@@ -27,12 +27,13 @@ def pause(args: argparse.Namespace) -> int:
         do = "say for whom it is, or what has to be waited for"
         raise InputError(Problem("command line", "--because", args.because, "it says nothing", do))
     wanted = Pause(until=time.time() + seconds, because=because, release=args.release)
-    folder = _folder(args)
+    folder, target = _target(args)
     at_work = lock.holder(folder) is not None
     if not at_work and not args.before_start:
         print(printable.lines(f"not paused: no agent that writes holds {folder}"), file=sys.stderr)
         print("name its --state-dir; or add --before-start to pause the agent that starts next", file=sys.stderr)
         return 1
+    print(printable.lines(target))
     try:
         pause_file.write(folder, wanted)
     except OSError as error:
@@ -47,7 +48,8 @@ def pause(args: argparse.Namespace) -> int:
 
 def resume(args: argparse.Namespace) -> int:
     """End the pause. 1 when there was none."""
-    folder = _folder(args)
+    folder, target = _target(args)
+    print(printable.lines(target))
     try:
         ended = pause_file.remove(folder)
     except OSError as error:
@@ -67,13 +69,16 @@ def _seconds(seconds: float) -> float:
     return seconds
 
 
-def _folder(args: argparse.Namespace) -> pathlib.Path:
-    folder = pathlib.Path(args.state_dir or config.named(args.config).agent.state_dir)
-    emulated = asking.emulated_node() if asking.names_nothing(args) and lock.holder(folder) is None else None
-    if emulated is None:
-        return folder
-    print(printable.lines(f"{emulated.machine}, an emulated node"))
-    return pathlib.Path(emulated.state)
+def _target(args: argparse.Namespace) -> tuple[pathlib.Path, str]:
+    """The state folder that is meant, and a text that names its machine, process and folder."""
+    folder, machine = pathlib.Path(args.state_dir or config.named(args.config).agent.state_dir), "this machine"
+    if emulated := rehearsal.target(args, folder):
+        folder, machine = pathlib.Path(emulated.state), f"{emulated.machine}, an emulated node"
+    elif folder.name.startswith(asking.SANDBOX_FOLDER):
+        machine = "an emulated node"
+    pid = lock.holder(folder)
+    agent = "no agent that writes" if pid is None else f"agent: process {pid}"
+    return folder, f"{machine}; {agent}; state: {folder}"
 
 
 def _refused(folder: pathlib.Path, error: OSError) -> str:

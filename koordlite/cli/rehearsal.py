@@ -1,14 +1,17 @@
-"""`koordlite restore` beside an agent on an emulated node: this machine is not touched."""
+"""Commands that act, beside an agent on an emulated node: they act on that one, and this machine is not touched."""
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
 
+from koordlite.cli import asking
 from koordlite.host import pause_file
-from koordlite.host.journal import file, journal
+from koordlite.host.journal import file, journal, lock
 from koordlite.host.journal.journal import Entry
 from koordlite.model import printable
+from koordlite.model.errors import InputError, Problem
 from koordlite.model.status import Pause
 from koordlite.report import units
 
@@ -16,6 +19,22 @@ PAUSE_SECONDS = 600.0
 """The agent would write again in its next tick: it is paused meanwhile."""
 PATIENCE_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
+
+
+def target(args: argparse.Namespace, folder: Path, *, own_values: bool = False) -> asking.Folders | None:
+    """The emulated node that a command without options acts on; None where it acts on this machine.
+
+    InputError when both could be meant: an agent has this machine's `folder`, or its journal has values (`own_values`).
+    """
+    emulated = asking.emulated_node() if asking.names_nothing(args) else None
+    if emulated is None:
+        return None
+    pid = lock.holder(folder)
+    if pid is None and not own_values:
+        return emulated
+    own = f"process {pid}" if pid is not None else "values in force"
+    why = f"two could be meant: this machine ({own}, {folder}), and {emulated.machine} ({emulated.state})"
+    raise InputError(Problem("command line", "--state-dir", "none", why, "name the one with --state-dir DIR"))
 
 
 def restore(folder: Path, machine: str, *, dry_run: bool) -> int:

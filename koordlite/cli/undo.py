@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from koordlite import commandline
 from koordlite.apply import restore, undo_list, unlisted_entries
-from koordlite.cli import asking, rehearsal
 from koordlite.cli import machine as machines
+from koordlite.cli import rehearsal
 from koordlite.clock import RealClock
 from koordlite.config import Settings
 from koordlite.host import bundle, procfs
@@ -45,8 +45,8 @@ def undo(args: argparse.Namespace) -> int:
         damaged = journal.damaged(settings.agent.state_dir)
     except JournalDenied as error:
         denied = error
-    emulated = asking.emulated_node() if not entries and asking.names_nothing(args) else None
-    if emulated:
+    folder = pathlib.Path(settings.agent.state_dir)
+    if emulated := rehearsal.target(args, folder, own_values=bool(entries or damaged)):
         return rehearsal.restore(pathlib.Path(emulated.state), emulated.machine, dry_run=args.dry_run)
     if denied:
         raise denied

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from koordlite.cli import asking
+from koordlite.host import pause_file
+from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import KoordliteError
 
 Said = dict[str, Any]
@@ -83,3 +85,33 @@ def test_a_folder_of_somebody_else_is_not_taken(server: Callable[[object], None]
     os.chown(folder, 65534, 65534)
     server(said(folder))
     assert asking.emulated_node() is None
+
+
+@pytest.mark.parametrize("words", [("pause", "1h", "--because", "x"), ("resume",), ("restore",)])
+def test_a_command_that_acts_is_refused_where_two_agents_could_be_meant(
+    ask: Any, server: Callable[[object], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    own, emulated = tmp_path / "own", tmp_path / f"{asking.SANDBOX_FOLDER}x"
+    emulated.mkdir()
+    config = tmp_path / "koordlite.yaml"
+    config.write_text(f"agent: {{stateDir: {own}}}\n")
+    monkeypatch.setenv("KOORDLITE_CONFIG", str(config))
+    server(said(emulated))
+    with Journal.open(own):
+        answer = ask(*words)
+    assert answer.code == 2
+    assert f"this machine (process {os.getpid()}, {own}), and sandbox small ({emulated})" in answer.err
+    assert "name the one with --state-dir DIR" in answer.err
+    assert not pause_file.read(own) and not pause_file.read(emulated)
+
+
+def test_a_command_that_acts_names_the_emulated_node_it_acts_on(
+    ask: Any, server: Callable[[object], None], tmp_path: Path
+) -> None:
+    emulated = tmp_path / f"{asking.SANDBOX_FOLDER}x"
+    server(said(emulated))
+    with Journal.open(emulated):
+        answer = ask("pause", "1h", "--because", "x")
+    target = f"sandbox small, an emulated node; agent: process {os.getpid()}; state: {emulated}"
+    assert answer.out.splitlines()[0] == target
+    assert pause_file.read(emulated)

@@ -54,7 +54,11 @@ def test_without_an_agent_nothing_is_paused(ask: Any, tmp_path: Path) -> None:
 
 def test_an_agent_that_hears_it_is_known_by_its_folder(ask: Any, tmp_path: Path) -> None:
     with Journal.open(tmp_path):
-        assert ask("pause", "2h", "--because", "x", "--state-dir", tmp_path).out.count("\n") == 1
+        said = ask("pause", "2h", "--because", "x", "--state-dir", tmp_path).out.splitlines()
+        ended = ask("resume", "--state-dir", tmp_path).out.splitlines()
+    target = f"this machine; agent: process {os.getpid()}; state: {tmp_path}"
+    assert said[0] == ended[0] == target, "the target comes first"
+    assert len(said) == 2
 
 
 @pytest.mark.parametrize(
