@@ -171,8 +171,10 @@ def _files(paths: Iterable[str], broken: list[Problem]) -> Iterator[pathlib.Path
             yield from found
             if not found:
                 broken.append(Problem(str(path), "folder", "", "no .json, .yaml or .yml file in it", _HOW))
-        elif path.is_file():
+        elif path.is_file() or path.is_fifo():
             yield path
+        elif str(path) in ("-", "/dev/stdin"):
+            yield pathlib.Path("/dev/stdin")
         else:
             broken.append(Problem(str(path), "file", "", "there is no such file or folder", _HOW))
 
@@ -226,6 +228,8 @@ def _documents(path: pathlib.Path) -> Iterator[bytes]:
     except OSError as error:
         why = error.strerror or str(error)
         raise InputError(Problem(str(path), "file", "", why, "make it readable")) from error
+    if not data.strip() and not path.is_file():
+        raise InputError(Problem(str(path), "file", "", "nothing came from the pipe", _HOW))
     if path.suffix == ".json" or (path.suffix not in _SUFFIXES and data.lstrip()[:1] == b"{"):
         yield data
     else:

@@ -32,9 +32,7 @@ from koordlite.report.terminal import text
 
 def undo(args: argparse.Namespace) -> int:
     """Restore, or print the undo list. 1 when something stays to be restored."""
-    if args.sandbox or args.recorded:
-        why = "an emulated node dies with its run and a recording is never written"
-        raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
+    _check_options(args)
     settings, files = machines.settings(args), RealFiles()
     boot = procfs.boot_id(files)
     entries: Sequence[Entry] = ()
@@ -98,6 +96,15 @@ def undo(args: argparse.Namespace) -> int:
             )
         )
     return 0 if all(step.ok for step in steps) and not left and not damaged else 1
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """InputError where the options name no machine that can be restored, or a folder that does not exist."""
+    if args.sandbox or args.recorded:
+        why = "an emulated node dies with its run and a recording is never written"
+        raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
+    if args.cluster and not pathlib.Path(args.cluster).is_dir():
+        raise InputError(Problem(args.cluster, "$", "", "there is no such folder", "name a folder of manifests"))
 
 
 def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:

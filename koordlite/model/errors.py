@@ -45,8 +45,9 @@ class Problem:
                 object.__setattr__(self, name, clipped(text, most))
 
     def __str__(self) -> str:
-        # `$` is the whole document, and then there is often no text to show.
-        where = "" if self.field == "$" and not self.value else f"{self.field} = {shorten(self.value)}: "
+        # The whole document, file or folder is the object itself, and then there is often no text to show.
+        whole = self.field in ("$", "file", "folder") and not self.value
+        where = "" if whole else f"{self.field} = {shorten(self.value)}: "
         return printable.one_line(f"{self.object}: {where}{self.why}; {self.do}")
 
 

@@ -101,6 +101,12 @@ def test_on_a_real_machine_the_command_that_undoes_a_run_is_named(tmp_path: Path
     assert f"koordlite restore --state-dir {tmp_path} --cluster 'my manifests'" in said
 
 
+def test_restore_over_a_folder_that_is_not_there_is_an_error(ask: Ask, tmp_path: Path) -> None:
+    answer = ask("restore", "--dry-run", "--state-dir", tmp_path, "--cluster", tmp_path / "nope")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith(f"{tmp_path / 'nope'}: there is no such folder; name a folder of manifests\n")
+
+
 def test_restore_offers_nothing_of_an_emulated_node(ask: Ask, tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=EMULATED_BOOT) as held:
         held.record([NodeResource(resource="kubernetes.io/batch-cpu", previous=None)])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -102,6 +105,37 @@ def test_a_broken_file_is_refused_with_its_place(
     problem = caught.value.problems[0]
     assert problem.object.endswith(where)
     assert why in problem.why
+
+
+def piped(text: bytes) -> files.Objects:
+    """What is read of `text` in the manner of <(...)."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, text)
+        os.close(writing)
+        return files.read([f"/dev/fd/{reading}"])
+    finally:
+        os.close(reading)
+
+
+def test_a_pipe_is_read_and_an_empty_one_is_refused() -> None:
+    assert list(piped(b"apiVersion: v1\nkind: Node\nmetadata: {name: n}").by_kind["Node"]) == [("", "n")]
+    with pytest.raises(InputError, match=r"/dev/fd/[0-9]+: nothing came from the pipe; make one with `kubectl get"):
+        piped(b"")
+
+
+@pytest.mark.parametrize("path", ["-", "/dev/stdin"])
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_standard_input_is_read(tmp_path: pathlib.Path, path: str, kind: str) -> None:
+    (tmp_path / "n.json").write_text('{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}')
+    script = f"from descheduler.snapshot import files; print(*files.read([{path!r}]).by_kind['Node'])"
+    words = [sys.executable, "-c", script]
+    with (tmp_path / "n.json").open("rb") as file:
+        if kind == "file":
+            said = subprocess.check_output(words, stdin=file)
+        else:
+            said = subprocess.run(words, input=file.read(), stdout=subprocess.PIPE, check=True).stdout
+    assert said.decode().strip() == "('', 'n')"
 
 
 def test_every_broken_path_is_named_at_once(tmp_path: pathlib.Path) -> None:
