@@ -60,7 +60,7 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     from koordlite.cli import machine as machines
     from koordlite.cli import recorded
     from koordlite.record.reader import Record
-    from koordlite.report.explain import since
+    from koordlite.report.explain import since, squeeze
     from koordlite.report.json import run_report
 
     path = args.record or asking.record_folder(machines.settings(args).record.folder, args.url or "")
@@ -72,11 +72,14 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     if note:
         wall = min(wall + _UNTIL_RATES_SECONDS, tick.wall)
     then, _ = recorded.at(path, wall)
+    told = squeeze.of(Record(pathlib.Path(path)).moments(since=wall), tick.wall) if subject == squeeze.SUBJECT else None
     if args.output == "json":
+        whole = {"heldBack": squeeze.document(told)} if told else {}
         return _answer(
-            subject, lambda: run_report.encode({"version": 1, **since.document(subject, then, tick)}).decode()
+            subject, lambda: run_report.encode({"version": 1, **since.document(subject, then, tick), **whole}).decode()
         )
-    return (note and f"{note}\n") + _answer(subject, lambda: since.render(subject, then, tick, past))
+    first = (note and f"{note}\n") + (f"{squeeze.text(told)}\n" if told else "")
+    return first + _answer(subject, lambda: since.render(subject, then, tick, past))
 
 
 def _at(subject: str, tick: Tick, past: Remembered, args: argparse.Namespace) -> str:

@@ -23,12 +23,17 @@ BEGAN = 1767225600.0
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ninety seconds of an emulated node whose service wakes up after forty."""
-    node = Emulated("small", tmp_path_factory.mktemp("cluster"))
+    return recorded_run(tmp_path_factory, "small", "steps(0:0.2,40:2)")
+
+
+def recorded_run(tmp_path_factory: pytest.TempPathFactory, shape: str, demand: str) -> Path:
+    """The record of ninety seconds in which a batch pod takes all it gets beside a service with that demand."""
+    node = Emulated(shape, tmp_path_factory.mktemp("cluster"))
     node.node(reservation='{"reservedCPUs":"0"}')
-    node.pod("web", "LS", "steps(0:0.2,40:2)")
+    node.pod("web", "LS", demand)
     node.pod("crunch", "BE", "greedy")
     folder = tmp_path_factory.mktemp("record") / "flight"
-    words = ["run", "--sandbox", "small", "--cluster", str(node.folder), "--mode", "enforce", "--for", "90"]
+    words = ["run", "--sandbox", shape, "--cluster", str(node.folder), "--mode", "enforce", "--for", "90"]
     command = [sys.executable, "-m", "koordlite", *words, "--record", str(folder), "--quiet", "--no-http"]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     return folder
@@ -150,3 +155,21 @@ def test_the_pods_whose_use_changed_most_are_named(ask: Callable[..., Answer], r
     found = next(line for line in said.out.splitlines() if "use that changed most" in line)
     assert found.strip().startswith("use that changed most: ns/web +1.")
     assert "crunch" not in found, "best effort is what is limited, not why"
+
+
+def test_the_time_in_between_is_told_of_best_effort(
+    ask: Callable[..., Answer], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """`crunch` takes all it gets, and `web` wakes up after forty seconds: it leaves less, and nobody else does."""
+    record = recorded_run(tmp_path_factory, "intel-2s-ht", "steps(0:2,40:14)")
+    said = ask("explain", "besteffort", "--record", record, "--since", "24h")
+    lines = said.out.splitlines()
+    assert lines[1].startswith("best effort was held back for ")
+    assert next(line for line in lines if line.startswith("  caused by")).startswith("  caused by  ns/web 100 % (")
+    assert "  evicted    no pod" in lines
+    found = json.loads(ask("explain", "besteffort", "--record", record, "--since", "24h", "-o", "json").out)["heldBack"]
+    assert found["deepest_at"] >= BEGAN + 40
+    assert found["deepest_milli"] < found["quiet_limit_milli"]
+    assert 0 < found["held_back_seconds"] <= found["seconds"]
+    assert [each["name"] for each in found["causes"]] == ["ns/web"]
+    assert "held back" not in ask("explain", "pools", "--record", record, "--since", "24h").out
