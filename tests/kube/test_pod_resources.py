@@ -80,8 +80,9 @@ SPECIFICATION = {
 }
 
 
-def test_the_drivers_files_say_which_cpus_a_claim_is(tmp_path: Path) -> None:
-    (tmp_path / "dra.k8s.io-cpu_claim-1.json").write_text(json.dumps(SPECIFICATION))
+@pytest.mark.parametrize("file", ["dra.k8s.io-cpu_claim-1.json", "dra.cpu.json"])
+def test_the_drivers_files_say_which_cpus_a_claim_is(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_text(json.dumps(SPECIFICATION))
     (tmp_path / "other.example-gpu_0.json").write_text("no business of ours")
     names = ("dra.k8s.io/cpu=claim-1", "dra.k8s.io/cpu=claim-2")
     assert cdi.read(str(tmp_path), names) == ({"dra.k8s.io/cpu=claim-1": CPUSet([2, 3, 6])}, "")

@@ -1,6 +1,6 @@
 """CPUs that the DRA driver for CPUs gave to ResourceClaims, by the files it leaves for the container runtime.
 
-Each claim has one specification of the Container Device Interface: a device of kind `dra.k8s.io/cpu` with the
+Each claim is in a specification of the Container Device Interface: a device of kind `dra.k8s.io/cpu` with the
 environment variable `DRA_CPUSET_UID=CPUS`. Source: kubernetes-sigs/dra-driver-cpu.
 """
 
@@ -16,7 +16,8 @@ from koordlite.resctrl.files import LocalFiles
 FOLDER = "/var/run/cdi"
 CPU_KIND = "dra.k8s.io/cpu="
 """Beginning of the names of such devices."""
-_FILES = "dra.k8s.io-cpu_"
+_FILES = ("dra.k8s.io-cpu_", "dra.cpu.")
+"""Beginning of the names: a file for each claim, and before the driver's 0.2 one for all."""
 _VARIABLE = "DRA_CPUSET_"
 
 
