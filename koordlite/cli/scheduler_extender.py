@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     guard, certificate = _guarded(args, address) if front is None else (front.guard, None)
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender", connections=API_CONNECTIONS)
     cluster = Cluster(_settings(args), monotonic=time.monotonic)
-    loads = Loads(load_aware(args.load_aware), wall=time.time) if args.load_aware else None
+    loads = Loads(load_aware(args.load_aware), wall=time.time, faults=cluster.faults) if args.load_aware else None
     watches = Watches(
         api, cluster, monotonic=time.monotonic, with_reservations=True, with_crane=args.crane, loads=loads
     )

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from koordlite.fault_guard import SubjectFaults
 from koordlite.model import times
 from koordlite.model.errors import Problem
 from koordlite.model.wire import metrics, objects
@@ -22,8 +23,15 @@ MOST_QUESTIONS = 1000
 class Judged:
     """One pod beside the nodes as they were when it was judged, for its answer and for `explain`."""
 
-    def __init__(self, pod: PodLoad, nodes: Mapping[str, NodeLoad], args: LoadAwareSchedulingArgs, now: float) -> None:
-        self._pod, self._nodes, self._args, self._now = pod, nodes, args, now
+    def __init__(
+        self,
+        pod: PodLoad,
+        nodes: Mapping[str, NodeLoad],
+        args: LoadAwareSchedulingArgs,
+        now: float,
+        faults: SubjectFaults,
+    ) -> None:
+        self._pod, self._nodes, self._args, self._now, self._faults = pod, nodes, args, now, faults
 
     def refusals(self, names: Sequence[str]) -> dict[str, str]:
         """Nodes of `names` that are too busy, with the reasons."""
@@ -33,21 +41,31 @@ class Judged:
     def refusal(self, name: str) -> str:
         """Reason why the node is too busy; empty for one that is not, or of which nothing is known."""
         node = self._nodes.get(name)
-        return load.refusal(self._pod, node, self._args, self._now) if node is not None else ""
+        try:
+            return load.refusal(self._pod, node, self._args, self._now) if node is not None else ""
+        except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+            return self._faults.note(name, error)
 
     def scored(self, name: str, score: int) -> int:
         """The score with what is left of the node. What is above all others stays there."""
         node = self._nodes.get(name)
         if score > load.MOST:
             return score + load.MOST
-        return score + (load.points(self._pod, node, self._args, self._now) if node is not None else 0)
+        try:
+            return score + (load.points(self._pod, node, self._args, self._now) if node is not None else 0)
+        except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+            self._faults.note(name, error)
+            return 0
 
     def terms(self, name: str) -> dict[str, int | str]:
         """The numbers, for people."""
         node = self._nodes.get(name)
         if node is None:
             return {"LoadAware": 0, "measured": "never"}
-        return load.terms(self._pod, node, self._args, self._now)
+        try:
+            return load.terms(self._pod, node, self._args, self._now)
+        except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+            return {"LoadAware": 0, "measured": self._faults.note(name, error)}
 
     def keep(self, names: set[str]) -> None:
         """Let go of all other nodes."""
@@ -55,10 +73,11 @@ class Judged:
 
 
 class Loads:
-    """Safe to use from several threads. `wall` is compared with what measurements say of their time."""
+    """Safe to use from several threads."""
 
-    def __init__(self, args: LoadAwareSchedulingArgs, *, wall: Callable[[], float]) -> None:
-        self.args, self._wall = args, wall
+    def __init__(self, args: LoadAwareSchedulingArgs, *, wall: Callable[[], float], faults: SubjectFaults) -> None:
+        """`wall` is compared with what measurements say of their time; `faults` counts nodes that cannot be judged."""
+        self.args, self._wall, self._faults = args, wall, faults
         self._lock = threading.Lock()
         self._own: dict[str, NodeOwn] = {}
         self._metrics: dict[str, Measurement] = {}
@@ -134,7 +153,7 @@ class Loads:
             self._questions.move_to_end(obj.metadata.uid)
             while len(self._questions) > MOST_QUESTIONS:
                 self._questions.popitem(last=False)
-            return Judged(pod, dict(self._loads), self.args, now)
+            return Judged(pod, dict(self._loads), self.args, now, self._faults)
 
     def document(self) -> dict[str, Any]:
         """Sizes, and how old the oldest measurement is, for people."""

@@ -58,10 +58,12 @@ _OPTIONAL = {
 }
 
 
-def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
+def both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
     def call(value: Any) -> None:
-        first(value)
-        second(value)
+        try:
+            first(value)
+        finally:
+            second(value)  # A fault of the first is noted by the feed, and does not cost the second its object.
 
     return call
 
@@ -92,8 +94,8 @@ class Watches:
         if with_crane:
             sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
         if loads is not None:
-            sources[0] = NODES, _both(cluster.put_node, loads.put_node), _both(cluster.remove_node, loads.remove_node)
-            sources[1] = PODS, _both(cluster.put_pod, loads.put_pod), _both(cluster.remove_pod, loads.remove_pod)
+            sources[0] = NODES, both(cluster.put_node, loads.put_node), both(cluster.remove_node, loads.remove_node)
+            sources[1] = PODS, both(cluster.put_pod, loads.put_pod), both(cluster.remove_pod, loads.remove_pod)
             sources.append((METRICS, loads.put_metric, loads.remove_metric))
         self._watches = [self._watch(api, *each, monotonic) for each in sources]
         self._without: set[str] = set()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,10 +17,13 @@ from koordlite.kube.watch.reflector import Reflector
 from koordlite.model import keys
 from koordlite.model.wire import crane, objects
 from koordlite.scheduler import watches
-from koordlite.scheduler.judgement import judge
+from koordlite.scheduler.judgement import judge, load
+from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.numa_api.service import NumaService
-from tests.scheduler.builders import Scene, as_object, pod, report
+from tests.scheduler import test_load_aware as loads
+from tests.scheduler.builders import Scene, as_object, bound, pod, report
+from tests.scheduler.test_load_aware import World, measured
 
 ZONE = {"cpu": "8", "memory": "32Gi"}
 DIGITS = "9" * 5000
@@ -182,3 +187,88 @@ def test_watches_go_on_and_pages_answer_while_a_node_is_judged(monkeypatch: pyte
     finally:
         goes_on.set()
         asked.join(10)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [pytest.param("17" + "0" * 306, id="308 digits"), pytest.param(DIGITS, id="5000 digits"), "-1", "1001", "1e3"],
+)
+def test_what_pods_say_of_their_load_costs_no_pod_its_answer(factor: str) -> None:
+    world = World().load(LoadAwareSchedulingArgs(allow_customize_estimation=True))
+    for number in range(100):
+        notes = {keys.LOAD_FACTORS: f'{{"cpu":{factor},"memory":1}}'}
+        made = bound(pod(f"e{number}", "100m", "1Mi", annotations=notes), "idle")
+        del made["spec"]["containers"][0]["resources"]["limits"]
+        world.loads.put_pod(as_object(made))
+    # The annotation counts as not given: 4 + 100 × 85m + 1.7 of 64 CPUs.
+    assert world.filter(pod("p"), "busy", "idle")[0] == ["idle"]
+    assert world.loads.judged(as_object(pod("p"))).terms("idle")["cpu with the pod"] == "22 % of at most 65 %"
+
+
+@pytest.mark.parametrize("use", ["-5", "-1e90", "1e90", "9E", "1e-90"])
+def test_a_measurement_is_worth_at_most_a_whole_node_and_at_least_nothing(use: str) -> None:
+    world = World().load()
+    world.loads.put_node(loads.node("idle", allocatable={"cpu": use, "memory": use}))
+    world.loads.put_metric(measured("busy", cpu=use, memory=use, system=use, pods={"x": (use, "koord-prod")}))
+    judged = world.loads.judged(as_object(pod("p", priority=9500)))
+    assert all(0 <= judged.scored(name, 0) <= 100 for name in ("busy", "idle"))
+    assert "unknown" in world.filter(pod("p"), "busy", "idle", "unknown")[0]
+
+
+@pytest.mark.parametrize("seconds", [int(DIGITS[:400]), -1], ids=["400-digits", "-1"])
+def test_an_interval_nobody_measures_at_costs_no_measurement(seconds: int) -> None:
+    world, metric = World().load(), measured("busy", cpu="60")
+    assert metric.spec.metric_collect_policy is not None
+    policy = msgspec.structs.replace(metric.spec.metric_collect_policy, report_interval_seconds=seconds)
+    world.loads.put_metric(
+        msgspec.structs.replace(metric, spec=msgspec.structs.replace(metric.spec, metric_collect_policy=policy))
+    )
+    assert world.filter(pod("p"), "busy", "idle")[0] == ["idle"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'{{"usageThresholds":{{"cpu":{DIGITS}}}}}', '{"usageThresholds":{"cpu":-1}}', "[" * 100_000],
+    ids=["5000-digits", "negative", "nested"],
+)
+def test_thresholds_that_nobody_can_mean_leave_those_of_the_cluster(text: str) -> None:
+    world = World().load()
+    world.loads.put_node(
+        loads.node(
+            "busy", allocatable={"cpu": "64"}, annotations={keys.USAGE_THRESHOLDS: text, keys.RAW_ALLOCATABLE: text}
+        )
+    )
+    assert world.filter(pod("p"), "busy", "idle")[0] == ["idle"]
+    assert any("usage-thresholds" in text for text in world.loads.document()["problems"])
+
+
+def test_one_node_whose_load_cannot_be_judged_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World().load()
+    for name in ("refusal", "points", "terms"):
+
+        def judged(pod: Any, at: Any, *given: Any, of: Callable[..., Any]) -> Any:
+            if at.own.allocatable["cpu"] == 1000:
+                raise OverflowError("cannot convert float infinity to integer")
+            return of(pod, at, *given)
+
+        monkeypatch.setattr(load, name, functools.partial(judged, of=getattr(load, name)))
+    world.loads.put_node(loads.node("bad", allocatable={"cpu": "1"}))
+    world.loads.put_metric(measured("bad"))
+    world.node("bad")
+    passed, refused = world.filter(pod("p"), "bad", "busy", "idle")
+    assert (passed, "OverflowError" in refused["bad"]) == (["idle"], True)
+    assert dict(world.extender.prioritize(as_object(pod("p")), ["bad", "idle"])) == {"bad": 0, "idle": 10}
+    asked = world.loads.judged(as_object(pod("p")))
+    assert "OverflowError" in str(asked.terms("bad"))
+    assert world.cluster.faults.total >= 3
+
+
+def test_a_fault_in_the_cluster_does_not_cost_the_load_its_object() -> None:
+    taken: list[str] = []
+
+    def fail(_value: str) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    with pytest.raises(ZeroDivisionError):
+        watches.both(fail, taken.append)("node")
+    assert taken == ["node"]

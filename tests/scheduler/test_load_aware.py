@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from koordlite.cli import scheduler_extender
+from koordlite.fault_guard import SubjectFaults
 from koordlite.model import times
 from koordlite.model.errors import InputError
 from koordlite.model.wire import metrics, objects
@@ -60,7 +61,7 @@ def judged(
     metric: metrics.NodeMetricObject | None = None,
 ) -> Judged:
     """A pod beside node `a`."""
-    loads = Loads(args or LoadAwareSchedulingArgs(), wall=lambda: NOW)
+    loads = Loads(args or LoadAwareSchedulingArgs(), wall=lambda: NOW, faults=SubjectFaults("load"))
     loads.put_node(own or node())
     loads.put_metric(metric or measured())
     for each in on_node:
@@ -276,7 +277,8 @@ class World(Scene):
 
     def load(self, args: LoadAwareSchedulingArgs | None = None) -> World:
         self.clock.wall = NOW
-        self.loads = self.extender.loads = Loads(args or LoadAwareSchedulingArgs(), wall=lambda: self.clock.wall)
+        given, faults = args or LoadAwareSchedulingArgs(), self.cluster.faults
+        self.loads = self.extender.loads = Loads(given, wall=lambda: self.clock.wall, faults=faults)
         for name, cpu in (("busy", "60"), ("idle", "4")):
             self.node(name)
             self.loads.put_node(node(name, allocatable={"cpu": "64", "memory": "256Gi"}))

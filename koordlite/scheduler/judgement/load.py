@@ -8,10 +8,9 @@ Source: Koordinator `plugins/loadaware`, `apis/extension/load_aware.go`.
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -30,6 +29,10 @@ EXPIRED = "node(s) nodeMetric expired"
 USUAL_INTERVAL = 60.0
 """Seconds between two measurements of a node that does not say."""
 MOST = 100
+MOST_AMOUNT = 2**63 - 1
+"""Kubernetes counts in int64. What a report, a Node or a pod says is more counts as this, and what is below 0 as 0."""
+Percent = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+"""What annotations may say; Koordinator checks only its own arguments (0 to 100)."""
 _UNASKED = {"cpu": 250, "memory": 200 * 2**20}
 """What a pod that asks for nothing is taken to use."""
 _THRESHOLDS, _FACTORS = {"cpu": 65, "memory": 95}, {"cpu": 85, "memory": 70}
@@ -228,7 +231,7 @@ def measurement(obj: metrics.NodeMetricObject, args: LoadAwareSchedulingArgs, pr
     interval = policy.report_interval_seconds if policy else None
     return Measurement(
         times.parse_or_none(status.update_time),
-        USUAL_INTERVAL if interval is None else float(interval),
+        USUAL_INTERVAL if interval is None else float(min(max(0, interval), MOST_AMOUNT)),
         read(found.node_usage) if found else None,
         read(found.system_usage) if found else {},
         aggregated,
@@ -245,7 +248,7 @@ def pod_load(obj: objects.PodObject, args: LoadAwareSchedulingArgs, now: float) 
     pod, ignored = pod_reader.from_wire(obj), list[Problem]()
     notes = pod.annotations if args.allow_customize_estimation else {}
     owner = f"pod/{pod.key}"
-    own = _json(notes.get(keys.LOAD_FACTORS, "{}"), dict[str, int], owner, keys.LOAD_FACTORS, ignored)
+    own = _json(notes.get(keys.LOAD_FACTORS, "{}"), dict[str, Percent], owner, keys.LOAD_FACTORS, ignored)
     factors = {**args.factors, **(own or {})}
     # What a pod of class koord-free asks for has no name of its own, and is not estimated.
     plain = pod.priority_class in (PriorityClass.PROD, PriorityClass.NONE)
@@ -376,24 +379,25 @@ def _percent(used: Amounts, pod: PodLoad, load: NodeLoad, resource: str) -> int 
     if not total:
         return None
     # Go's math.Round: halves away from zero.
-    return math.floor((used.get(resource, 0) + pod.estimate.get(resource, 0)) / total * 100 + 0.5)
+    return ((used.get(resource, 0) + pod.estimate.get(resource, 0)) * 200 + total) // (2 * total)
 
 
 def _left(used: int, load: NodeLoad, resource: str) -> int:
     capacity = load.own.allocatable.get(resource, 0)
-    return (capacity - used) * MOST // capacity if capacity and used <= capacity else 0
+    return max(0, capacity - used) * MOST // capacity if capacity else 0
 
 
 def _estimate(name: str, request: Quantity | None, limit: Quantity | None, factor: int) -> int:
     asked, most = _units(name, request), _units(name, limit)
     if not (asked or most):
         return _UNASKED.get(_PLAIN.get(name, ""), 0)
-    estimate = math.floor(max(asked, most) * factor / 100 + 0.5)
+    estimate = (max(asked, most) * factor + 50) // 100
     return min(estimate, most) if most else estimate
 
 
 def _units(name: str, amount: Quantity | None) -> int:
-    return 0 if amount is None else amount.milli if name == "cpu" else amount.value
+    units = 0 if amount is None else amount.milli if name == "cpu" else amount.value
+    return min(max(0, units), MOST_AMOUNT)
 
 
 def _amounts(quantities: Mapping[str, Quantity], names: frozenset[str]) -> dict[str, int]:
@@ -434,14 +438,14 @@ def _json(text: str, shape: type[T], owner: str, key: str, problems: list[Proble
 
 
 class _CustomAggregated(msgspec.Struct, frozen=True, rename="camel"):
-    usage_thresholds: dict[str, int] = msgspec.field(default_factory=dict)
+    usage_thresholds: dict[str, Percent] = msgspec.field(default_factory=dict)
     usage_aggregation_type: str = ""
     usage_aggregated_duration: str = ""
 
 
 class _CustomThresholds(msgspec.Struct, frozen=True, rename="camel"):
-    usage_thresholds: dict[str, int] = msgspec.field(default_factory=dict)
-    prod_usage_thresholds: dict[str, int] = msgspec.field(default_factory=dict)
+    usage_thresholds: dict[str, Percent] = msgspec.field(default_factory=dict)
+    prod_usage_thresholds: dict[str, Percent] = msgspec.field(default_factory=dict)
     aggregated_usage: _CustomAggregated | None = None
 
     def over(self, args: LoadAwareSchedulingArgs) -> Thresholds:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import pathlib
+import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable
@@ -16,16 +18,20 @@ from unittest import mock
 
 import msgspec
 
+from koordlite.cli.scheduler_extender import load_aware
 from koordlite.fault_guard import SubjectFaults
 from koordlite.formulas.reservation.placeholder import Settings as PlaceholderSettings
 from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Source
 from koordlite.model import keys
 from koordlite.model.errors import InputError
+from koordlite.model.wire import metrics, objects
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import watches
 from koordlite.scheduler.judgement import owners
+from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
 from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.loads import Loads
 from koordlite.scheduler.numa_api import agents, prometheus
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.report import documents
@@ -33,7 +39,7 @@ from koordlite.scheduler.reserving import step
 from koordlite.scheduler.reserving.world import World
 from koordlite.scheduler.service import Service
 from tests.fuzz.frame import Entry
-from tests.scheduler.builders import Scene, bound, pod, report
+from tests.scheduler.builders import Scene, as_object, bound, pod, report
 from tests.scheduler.test_reservations import placeholder, reservation
 
 ZONE = {"cpu": "8", "memory": "32Gi", "example.com/gpu": "2"}
@@ -48,6 +54,11 @@ NOTES = {
     keys.SYSTEM_QOS: '{"cpuset":"15"}',
     keys.AMPLIFICATION_RATIO: '{"cpu":1.5}',
 }
+LOAD_NOTES = {
+    keys.RAW_ALLOCATABLE: '{"cpu":"12","memory":"60Gi"}',
+    keys.USAGE_THRESHOLDS: '{"usageThresholds":{"cpu":70},"prodUsageThresholds":{"cpu":55},"aggregatedUsage":'
+    '{"usageThresholds":{"cpu":60},"usageAggregationType":"p95","usageAggregatedDuration":"5m"}}',
+}
 ASKS = {
     keys.RESOURCE_SPEC: '{"preferredCPUBindPolicy":"FullPCPUs"}',
     keys.NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy":"SingleNUMANode"}',
@@ -59,6 +70,8 @@ ASKS = {
 STATUS = '{"cpuset":"4-5","numaNodeResources":[{"node":0,"resources":{"cpu":"2"}}]}'
 PATHS = ("/numa", "/numa/nodes/bad", "/rest/scheduling/v1/numa/nodes", "/rest/scheduling/v1/numa/violations")
 _PODS = itertools.count()
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="koordlite-fuzz-")
+_FOLDER = pathlib.Path(_TEMPORARY.name)
 
 
 class Side:
@@ -67,6 +80,8 @@ class Side:
     def __init__(self) -> None:
         self.scene = Scene(Settings(strategy="LeastNUMANodes", numa_distance=True))
         cluster = self.scene.cluster
+        args = LoadAwareSchedulingArgs(allow_customize_estimation=True, dominant_resource_weight=1)
+        loads = self.scene.extender.loads = Loads(args, wall=lambda: self.scene.clock.wall, faults=cluster.faults)
         for name in ("good", "bad"):
             self.scene.node(name, ZONE, ZONE, annotations=NOTES, distances=[[10, 21], [21, 10]])
         self.scene.put(bound(asking("there", annotations={keys.RESOURCE_STATUS: STATUS}), "bad"))
@@ -74,8 +89,9 @@ class Side:
         self.numa = NumaService(cluster, wall=time.time, not_ready=lambda: "", may_switch=True)
         self.reports = feed(watches.REPORTS, cluster.put_report, cluster.remove_report)
         self.crane = feed(watches.CRANE, cluster.put_crane, cluster.remove_crane)
-        self.pods = feed(watches.PODS, cluster.put_pod, cluster.remove_pod)
-        self.nodes = feed(watches.NODES, cluster.put_node, cluster.remove_node)
+        self.pods = feed(watches.PODS, watches.both(cluster.put_pod, loads.put_pod), cluster.remove_pod)
+        self.nodes = feed(watches.NODES, watches.both(cluster.put_node, loads.put_node), cluster.remove_node)
+        self.metrics = feed(watches.METRICS, loads.put_metric, loads.remove_metric)
         self.reservations = feed(watches.RESERVATIONS, cluster.put_reservation, cluster.remove_reservation)
 
     def judged(self) -> str:
@@ -94,10 +110,18 @@ class Side:
             cluster.remove_pod(f"ns/{made['metadata']['name']}")
         path = PATHS[next(_PODS) % len(PATHS)]
         assert self.numa.answer(path, {}, "").status == 200
+        assert loads_within_bounds(self.scene.extender.loads)
         documents.of_node(cluster, "bad")
         documents.of_all(self.scene.extender, [])
         row = cluster.row("bad")
         return row.unusable[:40] if row else "no row"
+
+
+def loads_within_bounds(loads: Loads | None) -> bool:
+    """Whatever was said of the node, it gets no more points than an idle one."""
+    assert loads is not None
+    judged = loads.judged(as_object(pod("plain")))
+    return bool(judged.terms("bad")) and all(0 <= judged.scored(name, 0) <= 100 for name in ("good", "bad"))
 
 
 def lsr(name: str) -> Any:
@@ -212,6 +236,19 @@ def _controller(data: bytes) -> str:
     return " ".join(sorted({type(action).__name__ for each in steps for action in each.actions}))
 
 
+def _load_args(data: bytes) -> str:
+    """The file of `--load-aware`, and what the extender makes of a measurement by it."""
+    (_FOLDER / "load.yaml").write_bytes(data)
+    args = load_aware(str(_FOLDER / "load.yaml"))
+    loads = Loads(args, wall=lambda: 1.8e9, faults=SubjectFaults("load"))
+    loads.put_node(msgspec.convert(NODE, objects.NodeObject))
+    loads.put_metric(msgspec.convert(METRIC, metrics.NodeMetricObject))
+    loads.put_pod(as_object(PLACED))
+    judged = loads.judged(as_object(pod("plain")))
+    assert 0 <= judged.scored("bad", 0) <= 100
+    return f"{judged.refusal('bad')} {sorted(judged.terms('bad'))}"
+
+
 def _bodies(documents: Iterable[Any]) -> list[bytes]:
     return [json.dumps(document).encode() for document in documents]
 
@@ -253,7 +290,11 @@ NODE = {
     "metadata": {
         "name": "bad",
         "labels": {keys.NUMA_TOPOLOGY_POLICY: "Restricted", keys.CPU_BIND_POLICY: "FullPCPUsOnly"},
-        "annotations": {keys.AMPLIFICATION_RATIO: '{"cpu":1.5}', keys.RESERVATION: '{"reservedCPUs":"0-1"}'},
+        "annotations": {
+            keys.AMPLIFICATION_RATIO: '{"cpu":1.5}',
+            keys.RESERVATION: '{"reservedCPUs":"0-1"}',
+            **LOAD_NOTES,
+        },
     },
     "spec": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
     "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}},
@@ -275,8 +316,37 @@ RANGE = {
     "data": {"resultType": "matrix", "result": [{"metric": {"numa_node": "0"}, "values": [[1.5, "0.3"], [2, "NaN"]]}]},
 }
 HISTORY = {"times": [1.0, 2.0], "zones": {"0": {"cpuCores": [0.5, None], "memoryUsedBytes": [1e9, 2e9]}}}
+USE = {"resources": {"cpu": "3", "memory": "8Gi"}}
+METRIC = {
+    "metadata": {"name": "bad"},
+    "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 60}},
+    "status": {
+        "updateTime": "2027-01-15T07:59:00Z",
+        "nodeMetric": {
+            "nodeUsage": USE,
+            "systemUsage": USE,
+            "aggregatedNodeUsages": [{"usage": {"p95": USE, "avg": USE}, "duration": "5m0s"}],
+        },
+        "podsMetric": [{"namespace": "ns", "name": "there", "podUsage": USE, "priority": "koord-prod"}],
+    },
+}
+LOAD_ARGS = [
+    b"kind: LoadAwareSchedulingArgs\nusageThresholds: {cpu: 70}\nprodUsageThresholds: {cpu: 55}\n"
+    b"nodeMetricExpirationSeconds: 90\nresourceWeights: {cpu: 2}\ndominantResourceWeight: 1\n",
+    b"aggregated: {usageThresholds: {cpu: 60}, usageAggregationType: p95, usageAggregatedDuration: 5m}\n"
+    b"estimatedScalingFactors: {cpu: 80}\nallowCustomizeEstimation: true\nsupportedResources: [example.com/gpu]\n",
+]
 PLACED = bound(
-    asking("bad", annotations={keys.RESOURCE_STATUS: STATUS, "topology.crane.io/topology-result": CRANE_RESULT}), "bad"
+    asking(
+        "bad",
+        annotations={
+            keys.RESOURCE_STATUS: STATUS,
+            "topology.crane.io/topology-result": CRANE_RESULT,
+            keys.LOAD_FACTORS: '{"cpu":85,"memory":70}',
+            keys.LOAD_SECONDS_SCHEDULED: "60",
+        },
+    ),
+    "bad",
 )
 
 ENTRIES = (
@@ -289,6 +359,8 @@ ENTRIES = (
     Entry(name="scheduler-crane", seeds=_bodies([CRANE]), run=bare(_object("crane"))),
     Entry(name="scheduler-nodes", seeds=_bodies([NODE]), run=bare(_object("nodes"))),
     Entry(name="scheduler-pods", seeds=_bodies([PLACED, lsr("bad")]), run=bare(_object("pods"))),
+    Entry(name="scheduler-metrics", seeds=_bodies([METRIC]), run=bare(_object("metrics"))),
+    Entry(name="load-aware-args", seeds=LOAD_ARGS, run=bare(_load_args), refusals=(InputError,)),
     Entry(name="scheduler-reservations", seeds=_bodies(RESERVED), run=bare(_object("reservations"))),
     Entry(name="reservation-controller", seeds=_bodies(RESERVED), run=bare(_controller)),
     Entry(
