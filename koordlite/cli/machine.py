@@ -31,7 +31,7 @@ from koordlite.ports import Clock, Cluster, Files
 from koordlite.report import units
 
 if TYPE_CHECKING:
-    from koordlite.sandbox import Sandbox
+    from koordlite.lab import Sandbox
 
 LOG = logging.getLogger(__name__)
 CAPACITY_TOLERANCE = 0.1
@@ -135,8 +135,8 @@ def files(args: argparse.Namespace) -> Files:
 
 
 def _emulated(args: argparse.Namespace, *, pace: float = 0.0, stop: threading.Event | None = None) -> Sandbox:
-    from koordlite.sandbox import Sandbox, shapes
-    from koordlite.sandbox.sandbox import START
+    from koordlite.lab import Sandbox, shapes
+    from koordlite.lab.sandbox import START
 
     if args.sandbox not in shapes():
         do = f"write one of: {', '.join(shapes())}"
@@ -147,9 +147,9 @@ def _emulated(args: argparse.Namespace, *, pace: float = 0.0, stop: threading.Ev
 
 def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
     # An agent on a real machine has no use for the emulated one, nor memory for it.
-    from koordlite.sandbox import demo
-    from koordlite.sandbox.chaos import Chaos
-    from koordlite.sandbox.cluster.cluster import SandboxCluster
+    from koordlite.lab import demo
+    from koordlite.lab.chaos import Chaos
+    from koordlite.lab.cluster.cluster import SandboxCluster
 
     # A scrape is by the time of this machine, so an emulated node has to keep to that as well.
     scraped = args.command == "numa-exporter"

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 import msgspec
 
 from koordlite import commandline, config
+from koordlite.lab.simulation import reading, runner
+from koordlite.lab.simulation.reading import Play
 from koordlite.model import printable
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.report import simulation as reports
 from koordlite.report.html import simulation as simulation_html
 from koordlite.report.json import simulation as simulation_json
 from koordlite.report.json.run_report import encode
-from koordlite.simulation import reading, runner
-from koordlite.simulation.reading import Play
 
 
 def simulate(args: argparse.Namespace) -> int:

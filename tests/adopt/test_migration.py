@@ -21,9 +21,9 @@ from koordlite.apply import restore
 from koordlite.cli import api_cluster
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.settings import PublishSettings
+from koordlite.lab.cluster.cluster import SandboxCluster
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
-from koordlite.sandbox.cluster.cluster import SandboxCluster
 
 CRDS = pathlib.Path(__file__).parents[2] / "manifests/crds"
 BATCH = "kubernetes.io/batch-cpu"

@@ -9,8 +9,8 @@ import pytest
 import slices
 from emulated import Emulated
 
+from koordlite.lab.machine import shapes
 from koordlite.report.tick import Tick
-from koordlite.sandbox.machine import shapes
 
 
 @pytest.fixture(params=[8, 64, 256])

@@ -13,9 +13,9 @@ from emulated import Emulated
 from koordlite import config
 from koordlite.agent import Agent
 from koordlite.host.journal.journal import Journal
+from koordlite.lab.machine import shapes
 from koordlite.model.settings import Mode
 from koordlite.report.tick import Tick
-from koordlite.sandbox.machine import shapes
 
 REFUSED = """
 apiVersion: v1

@@ -11,10 +11,10 @@ from emulated import Emulated
 
 from koordlite.apply.evictions import Evictions
 from koordlite.changes.eviction import EvictPod
+from koordlite.lab.machine.clock import SandboxClock
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import Clock, Cluster
-from koordlite.sandbox.machine.clock import SandboxClock
 
 
 @pytest.fixture(scope="module")

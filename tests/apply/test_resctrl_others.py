@@ -14,7 +14,7 @@ from hooked_files import HookedFiles
 from resctrlnode import ROOT, EmulatedMounts, Node
 
 from koordlite.host.journal.journal import Journal
-from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
+from koordlite.lab.resctrl.filesystem import EmulatedResctrl
 
 OWN = "koordlet-uid-crunch"
 HALF_CACHE = {"llc": {"schemata": {"range": [0, 50]}}}

@@ -16,10 +16,10 @@ from koordlite.changes.published import NodeResource
 from koordlite.cli import machine as machines
 from koordlite.cli import node_check, times
 from koordlite.host.journal.journal import Journal
+from koordlite.lab import Sandbox
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
-from koordlite.sandbox import Sandbox
 
 Ask = Callable[..., Any]
 SANDBOX = ("--sandbox", "small", "--cluster")
@@ -202,7 +202,7 @@ def test_ctrl_c_during_a_simulation_leaves_no_traceback() -> None:
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from koordlite.simulation import runner\n"
+        "from koordlite.lab.simulation import runner\n"
         "runner.play = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "from koordlite import cli\n"
         "sys.exit(cli.main(['simulate', *sys.argv[1:]]))"

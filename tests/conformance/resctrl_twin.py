@@ -9,11 +9,11 @@ from typing import Any
 
 from resctrl_vfs import ResctrlVFS
 
-from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.machine.rdt import EVENTS
-from koordlite.sandbox.machine.tree import Tree
-from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
-from koordlite.sandbox.resctrl.state import Caller
+from koordlite.lab.machine.processes import Processes
+from koordlite.lab.machine.rdt import EVENTS
+from koordlite.lab.machine.tree import Tree
+from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
+from koordlite.lab.resctrl.state import Caller
 from tests.conformance import recorded_machine
 
 SHOWN = ("schemata", "size", "mode", "cpus", "cpus_list", "tasks", "bit_usage", "max_threshold_occupancy")

@@ -10,11 +10,11 @@ from typing import Any
 
 from resctrl_vfs import ResctrlVFS
 
-from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.machine.rdt import RDT
-from koordlite.sandbox.machine.tree import File, Folder, Tree
-from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
-from koordlite.sandbox.resctrl.state import Caller
+from koordlite.lab.machine.processes import Processes
+from koordlite.lab.machine.rdt import RDT
+from koordlite.lab.machine.tree import File, Folder, Tree
+from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
+from koordlite.lab.resctrl.state import Caller
 from tests.conformance import recorded_machine, transcript_counters, transcript_view
 from tests.conformance.transcript_threads import Threads
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from koordlite.sandbox.resctrl.filesystem import POINT
+from koordlite.lab.resctrl.filesystem import POINT
 from tests.conformance.transcript import Player
 
 Case = tuple[str, str, Any, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from koordlite.sandbox.machine.processes import Process, Processes
+from koordlite.lab.machine.processes import Process, Processes
 
 _SYMBOL = re.compile(r"\$(?:P\.new|P\.\d+|P|C|Z|gone|init|kthreadd)")
 _OTHERS = 3368

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from resctrl_vfs import MAGIC
 
-from koordlite.sandbox.machine.tree import Tree
-from koordlite.sandbox.resctrl.filesystem import POINT
+from koordlite.lab.machine.tree import Tree
+from koordlite.lab.resctrl.filesystem import POINT
 
 if TYPE_CHECKING:
     from tests.conformance.transcript import Player

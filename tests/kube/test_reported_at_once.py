@@ -26,7 +26,7 @@ from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.settings import ClusterSettings
-from koordlite.sandbox import Sandbox
+from koordlite.lab import Sandbox
 
 # As a kubelet 1.36 answered: CPU 1 may be given out, and a pod has it; then the pod was gone.
 ALLOCATABLE = "EgEB"

@@ -19,16 +19,16 @@ from koordlite.changes.published import (
     ZonesChange,
 )
 from koordlite.changes.resctrl import ResctrlGroupChange, SchemataChange, TasksChange
+from koordlite.lab.cgroups import v1, v2
+from koordlite.lab.cgroups.trees import Cgroups, Group
+from koordlite.lab.machine import shapes
+from koordlite.lab.machine.processes import Processes
+from koordlite.lab.machine.tree import File
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup
-from koordlite.sandbox.cgroups import v1, v2
-from koordlite.sandbox.cgroups.trees import Cgroups, Group
-from koordlite.sandbox.machine import shapes
-from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.machine.tree import File
 
 TREE = ("k", "k/be", "k/be/a", "k/be/a/x", "k/be/a/y", "k/be/b", "k/be/b/x", "k/ls", "k/ls/p", "k/ls/p/x")
 MACHINE = shapes.machine("intel-2s-ht")

@@ -17,11 +17,11 @@ from koordlite.agent import Agent
 from koordlite.apply import restore
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import FileEntry
+from koordlite.lab.chaos import Chaos, Rates
+from koordlite.lab.machine.tree import Tree
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.status import AppliedStep
 from koordlite.report.tick import Tick
-from koordlite.sandbox.chaos import Chaos, Rates
-from koordlite.sandbox.machine.tree import Tree
 
 TICKS = 25
 RESERVED, EXCLUSIVE = CPUSet.parse("0"), CPUSet.parse("1")

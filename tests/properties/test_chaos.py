@@ -10,7 +10,7 @@ import slices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koordlite.sandbox.chaos import QUIET, Rates
+from koordlite.lab.chaos import QUIET, Rates
 
 Live = Callable[..., Any]
 SHAPES = ("small", "arm", "anolis")

@@ -11,6 +11,9 @@ import pytest
 import slices
 
 from koordlite.changes.eviction import EvictPod
+from koordlite.lab.simulation import reading
+from koordlite.lab.simulation.reading import Play
+from koordlite.lab.simulation.stage import Stage
 from koordlite.model.status import AppliedStep
 from koordlite.record import onefile
 from koordlite.record.reader import Record
@@ -19,9 +22,6 @@ from koordlite.record.segment import Head
 from koordlite.replay import compare
 from koordlite.replay.verify import Judge
 from koordlite.replay.what_if import Course, Other
-from koordlite.simulation import reading
-from koordlite.simulation.reading import Play
-from koordlite.simulation.stage import Stage
 
 SCENARIOS = Path(__file__).parents[2] / "configs" / "scenarios"
 SHIPPED = sorted(SCENARIOS.glob("*.yaml"))

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import koordlite.resctrl
-from koordlite.sandbox import Sandbox
+from koordlite.lab import Sandbox
 
 README = pathlib.Path(koordlite.resctrl.__file__).with_name("README.md")
 _IMPORTED = """

@@ -12,10 +12,10 @@ from emulated import Emulated
 from koordlite import config
 from koordlite.agent import Agent
 from koordlite.host.journal.journal import Journal
+from koordlite.lab.machine import shapes
+from koordlite.lab.machine.machine import LogicalCPU, Machine
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.ports import Files
-from koordlite.sandbox.machine import shapes
-from koordlite.sandbox.machine.machine import LogicalCPU, Machine
 
 ONLY_CRANE = frozenset({"craneCPUManager"})
 WITH_POOLS = frozenset({"craneCPUManager", "cpusetPools", "cpuSuppress"})

@@ -15,12 +15,12 @@ from koordlite.host import bundle
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
+from koordlite.lab import Sandbox
+from koordlite.lab.cluster.cluster import SandboxCluster
+from koordlite.lab.machine.machine import Machine
 from koordlite.model.settings import Mode
 from koordlite.ports import Files
 from koordlite.report.tick import Tick
-from koordlite.sandbox import Sandbox
-from koordlite.sandbox.cluster.cluster import SandboxCluster
-from koordlite.sandbox.machine.machine import Machine
 
 SHAPES = ("intel-2s-ht", "amd-ccd", "arm", "small")
 EFFECTIVE = "cpuset.cpus.effective"

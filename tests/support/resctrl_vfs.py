@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import errno
 
-from koordlite.sandbox.machine.tree import File, Folder, Tree, refusal
-from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
+from koordlite.lab.machine.tree import File, Folder, Tree, refusal
+from koordlite.lab.resctrl.filesystem import EmulatedResctrl
 
 MAGIC = 0x7655821
 LONGEST_NAME = 255

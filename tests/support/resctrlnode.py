@@ -14,8 +14,8 @@ from emulated import RESCTRL, Emulated
 from koordlite.agent import Agent
 from koordlite.host import bundle
 from koordlite.host.journal.journal import Journal
+from koordlite.lab.machine import shapes
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.sandbox.machine import shapes
 
 ROOT = "/sys/fs/resctrl"
 WISH = "node.koordinator.sh/resctrl"

@@ -7,8 +7,8 @@ import pytest
 import slices
 from core_operations import Player, sequence
 
-from koordlite.sandbox.machine.core_scheduling import EmulatedCoreScheduling
-from koordlite.sandbox.machine.processes import Processes
+from koordlite.lab.machine.core_scheduling import EmulatedCoreScheduling
+from koordlite.lab.machine.processes import Processes
 
 BOOT_SECONDS = 420
 

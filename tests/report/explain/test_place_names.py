@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from emulated import Emulated
 
+from koordlite.lab.machine import shapes
 from koordlite.report.explain.subject import explain
 from koordlite.report.tick import Tick
-from koordlite.sandbox.machine import shapes
 
 UID = "7f3a-11"
 

@@ -1,0 +1,151 @@
+"""Files of cgroups about disks: limits, weights, cost model, targets, and what was read.
+
+Weights and targets are kept, they change nothing here. Rules: `tg_set_limit` and `ioc_qos_write` of the kernel; the
+cgroup-v2 document, "IO Interface Files".
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+
+from koordlite.lab.cgroups.rules import Attribute, AttributeTable
+from koordlite.lab.cgroups.trees import Group
+from koordlite.lab.machine import kernel_text
+from koordlite.lab.machine.machine import DISKS
+from koordlite.lab.machine.tree import refusal
+
+READ = "rbps"
+_LIMITS = {"rbps": "read_bps", "wbps": "write_bps", "riops": "read_iops", "wiops": "write_iops"}
+_QOS = {"enable": "0", "ctrl": "auto", "rpct": "0.00", "rlat": "0", "wpct": "0.00", "wlat": "0"}
+_MODEL = {"ctrl": "auto", "model": "linear"} | dict.fromkeys(
+    ("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"), "1"
+)
+
+
+def v2() -> AttributeTable:
+    """io.max, io.weight and io.stat of groups; cost model and targets of the root."""
+    return {
+        "io.max": Attribute(_shown_limits, _set_limits, root=False),
+        "io.weight": Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False),
+        "io.stat": Attribute(lambda group: _served(group, _io_stat)),
+        **_root_files("io."),
+    }
+
+
+def v1(extended: bool) -> AttributeTable:
+    """Throttles of every kernel; weight, model and targets of Anolis."""
+    found = {f"blkio.throttle.{name}_device": Attribute(_reader(word), _writer(word)) for word, name in _LIMITS.items()}
+    found["blkio.throttle.io_service_bytes"] = Attribute(lambda group: _served(group, _service_bytes))
+    if not extended:
+        return found
+    weight = Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False)
+    return {**found, "blkio.cost.weight": weight, **_root_files("blkio.")}
+
+
+def read_limit(group: Group) -> int | None:
+    """Bytes a second that may be read from the first disk; None without a limit."""
+    held = group.disks.get(READ, {}).get(DISKS["vda"])
+    return int(held) if held else None
+
+
+def _io_stat(disk: str, amount: int) -> str:
+    return f"{disk} rbytes={amount} wbytes=0 rios={amount // 4096} wios=0\n"
+
+
+def _service_bytes(disk: str, amount: int) -> str:
+    return f"{disk} Read {amount}\n"
+
+
+def _served(group: Group, line: Callable[[str, int], str]) -> str:
+    amount = int(group.read_bytes)
+    return line(DISKS["vda"], amount) if amount else ""
+
+
+def _lines(group: Group, word: str) -> str:
+    return "".join(f"{device} {value}\n" for device, value in group.disks.get(word, {}).items())
+
+
+def _reader(word: str) -> Callable[[Group], str]:
+    return lambda group: _lines(group, word)
+
+
+def _writer(word: str) -> Callable[[Group, bytes], None]:
+    return lambda group, data: _keep(group, word, *_split(data), unlimited="0")
+
+
+def _split(data: bytes) -> tuple[str, str]:
+    """`MAJOR:MINOR VALUE`: ENODEV for a partition or no disk at all."""
+    device, _, rest = data.decode("latin-1").strip().partition(" ")
+    if device not in DISKS.values():
+        raise refusal(errno.ENODEV)
+    return device, rest.strip()
+
+
+def _keep(group: Group, word: str, device: str, value: str, *, unlimited: str) -> None:
+    held = group.disks.setdefault(word, {})
+    if value == unlimited:
+        held.pop(device, None)
+        return
+    number = kernel_text.integer(value.encode(), low=0, high=2**64 - 1)
+    if number == 0:
+        raise refusal(errno.ERANGE)
+    held[device] = str(number)
+
+
+def _shown_limits(group: Group) -> str:
+    text = ""
+    for device in DISKS.values():
+        held = {word: group.disks.get(word, {}).get(device, "max") for word in _LIMITS}
+        if set(held.values()) != {"max"}:
+            text += f"{device} {' '.join(f'{word}={value}' for word, value in held.items())}\n"
+    return text
+
+
+def _set_limits(group: Group, data: bytes) -> None:
+    device, rest = _split(data)
+    for pair in rest.split():
+        word, _, value = pair.partition("=")
+        if word not in _LIMITS:
+            raise refusal(errno.EINVAL)
+        _keep(group, word, device, value, unlimited="max")
+
+
+def _set_weight(group: Group, data: bytes) -> None:
+    device, value = _split(data)
+    *_, root = group.lineage()
+    if not any(device in root.disks.get(word, {}) for word in ("qos", "model")):
+        # The policy begins with the first line about its disk (`blkg_conf_prep`).
+        raise refusal(errno.EOPNOTSUPP)
+    if value != "default":
+        kernel_text.integer(value.encode(), low=1, high=10_000)
+    _keep(group, "weight", device, value, unlimited="default")
+
+
+def _root_files(prefix: str) -> AttributeTable:
+    return {
+        f"{prefix}cost.qos": Attribute(_reader("qos"), _cost_writer("qos", _QOS)),
+        f"{prefix}cost.model": Attribute(_reader("model"), _cost_writer("model", _MODEL)),
+    }
+
+
+def _cost_writer(word: str, first: Mapping[str, str]) -> Callable[[Group, bytes], None]:
+    def write(group: Group, data: bytes) -> None:
+        if group.parent is not None:
+            raise refusal(errno.EINVAL)
+        device, rest = _split(data)
+        given = _pairs(rest)
+        if not given.keys() <= {*first, "min", "max"}:
+            raise refusal(errno.EINVAL)
+        held = {**first, **_pairs(group.disks.get(word, {}).get(device, ""))}
+        # Numbers are the user's; `ctrl=auto` gives the kernel's own back.
+        numbers = given.keys() - {"enable", "ctrl", "model"}
+        base = {**first, "enable": held["enable"]} if given.get("ctrl") == "auto" and "enable" in first else held
+        merged = {**base, **({"ctrl": "user"} if numbers else {}), **given}
+        group.disks.setdefault(word, {})[device] = " ".join(f"{name}={value}" for name, value in merged.items())
+
+    return write
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return dict(pair.partition("=")[::2] for pair in text.split())

@@ -1,0 +1,138 @@
+"""The cluster of an emulated node: given objects, the status the sandbox's own kubelet reports, and evictions.
+
+Annotations of a pod tell what an eviction does: `sandbox.koordlite.io/refuse-evictions: "true"` refuses every one, as a
+disruption budget that is used up; `sandbox.koordlite.io/disruption-budget: NAME/2` shares a budget with the other pods
+of that name, of which two at most may be on their way out at once.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import structs
+
+from koordlite.changes.eviction import EvictPod
+from koordlite.kube.folder.published import LeavingPods
+from koordlite.lab.sandbox import Sandbox
+from koordlite.model.change import ClusterChange
+from koordlite.model.cpuset import EMPTY
+from koordlite.model.errors import EvictionRefused
+from koordlite.model.picture.kubelet import Given, Kubelet, KubeletResources, PodGiven
+from koordlite.model.wire import objects
+from koordlite.ports import Cluster, ClusterView
+
+REFUSE = "sandbox.koordlite.io/refuse-evictions"
+BUDGET = "sandbox.koordlite.io/disruption-budget"
+GRACE_SECONDS = 30.0
+"""terminationGracePeriodSeconds of a pod that does not say; it runs to its end."""
+SPENT = "Cannot evict pod as it would violate the pod's disruption budget."
+"""The API server's words."""
+
+
+class _Leaving(msgspec.Struct, frozen=True):
+    gone_at: float
+    """Monotonic seconds."""
+    deleted_at: str
+    """RFC 3339, as the pod shows it."""
+
+
+class _Evictions:
+    """Reaction of the API server and the kubelet to an eviction; `monotonic` is the emulated node's clock."""
+
+    def __init__(self, monotonic: Callable[[], float], *, grace_seconds: float = GRACE_SECONDS) -> None:
+        self._monotonic, self._grace = monotonic, grace_seconds
+        self._leaving: dict[str, _Leaving] = {}
+        self._shown = LeavingPods()
+
+    def ask(self, asked: EvictPod, pods: Sequence[objects.PodObject], *, taken_at: str) -> None:
+        """Let the pod go, EvictionRefused when its budget is used up. A pod that is gone or on its way is accepted."""
+        pod = next((each for each in pods if each.metadata.uid == asked.uid), None)
+        if pod is None or asked.uid in self._leaving:
+            return
+        if self._spent(pod, pods):
+            raise EvictionRefused(f"pod/{asked.namespace}/{asked.name}", SPENT)
+        own = pod.spec.termination_grace_period_seconds if pod.spec else None
+        grace = self._grace if own is None else max(own, 0)
+        self._leaving[asked.uid] = _Leaving(self._monotonic() + grace, taken_at)
+
+    def remaining(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
+        """The pods that are still there."""
+        now = self._monotonic()
+        gone = {uid for uid, leaving in self._leaving.items() if leaving.gone_at <= now}
+        return tuple(each for each in pods if each.metadata.uid not in gone)
+
+    def shown(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
+        """The pods with a deletion time where they are on their way out; unchanged pods keep their identity."""
+        return self._shown.marked(pods, {uid: leaving.deleted_at for uid, leaving in self._leaving.items()})
+
+    def _spent(self, pod: objects.PodObject, pods: Sequence[objects.PodObject]) -> bool:
+        notes = pod.metadata.annotations or {}
+        if notes.get(REFUSE) == "true":
+            return True
+        budget = notes.get(BUDGET)
+        if budget is None:
+            return False
+        allowed = budget.rpartition("/")[2]
+        sharing = [each for each in pods if (each.metadata.annotations or {}).get(BUDGET) == budget]
+        going = sum(each.metadata.uid in self._leaving for each in sharing)
+        # A budget that cannot be read allows nothing: an eviction too few does no harm.
+        return going >= (int(allowed) if allowed.isdecimal() else 0)
+
+
+class SandboxCluster:
+    """`ports.Cluster`: every view brings the sandbox in line with the pods of `cluster` first."""
+
+    def __init__(self, cluster: Cluster, sandbox: Sandbox, *, evicts: bool = False) -> None:
+        """`evicts`: the cluster carries evictions out itself, as an API server does, and says when a pod is gone."""
+        self._cluster, self._sandbox, self._evicts = cluster, sandbox, evicts
+        self._evictions = _Evictions(sandbox.clock.monotonic)
+
+    def view(self) -> ClusterView:
+        """The objects of the cluster, with node and pods in the status that the emulated kubelet reports."""
+        view = self._cluster.view()
+        pods = self._evictions.remaining(view.pods)
+        problems = self._sandbox.sync(pods, view.node)
+        node, wrong = self._sandbox.reported_node(view.node) if view.node else (None, ())
+        kubelet = self._sandbox.kubelet_state(view.kubelet)
+        if kubelet.cpu_manager_policy == "static":
+            # What the socket pod-resources of a real one would say.
+            kubelet = structs.replace(kubelet, resources=self._given_out(kubelet, pods))
+        return structs.replace(
+            view,
+            node=node,
+            pods=self._evictions.shown(self._sandbox.reported(pods)),
+            kubelet=kubelet,
+            problems=view.problems + problems + wrong,
+        )
+
+    def _given_out(self, kubelet: Kubelet, pods: Sequence[objects.PodObject]) -> KubeletResources:
+        own = {each.uid: each.containers for each in kubelet.pod_cpus}
+        given = (
+            PodGiven(
+                pod.metadata.namespace,
+                pod.metadata.name,
+                {
+                    container.name: Given(own.get(pod.metadata.uid, {}).get(container.name, EMPTY))
+                    for container in pod.spec.containers or ()
+                },
+                pod.metadata.uid,
+            )
+            for pod in pods
+        )
+        free = self._sandbox.kubelet.managers.cpus - kubelet.reserved_cpus
+        return KubeletResources("pod-resources", Given(free), tuple(given))
+
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
+        """Passed on."""
+        self._cluster.publish(changes)
+
+    def evict(self, pod: EvictPod) -> None:
+        """The pod goes after its grace period, unless its annotations refuse."""
+        if self._evicts:
+            self._cluster.evict(pod)
+            return
+        pods = self._evictions.remaining(self._cluster.view().pods)
+        moment = datetime.datetime.fromtimestamp(self._sandbox.clock.wall(), tz=datetime.UTC)
+        self._evictions.ask(pod, pods, taken_at=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))

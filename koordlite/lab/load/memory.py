@@ -1,0 +1,183 @@
+"""Memory of the emulated node: what workloads hold, what is reclaimed from whom, and whom the OOM killer takes.
+
+A simplified reclaim. Each workload's anonymous memory follows its demand, and a page cache of an eighth of it comes
+along. There is no swap, so that only page cache can be reclaimed. Under pressure groups above `memory.low` give first,
+then those above `memory.min`; what lies below memory.min is never taken. When nothing is left to take, the process with
+the highest badness is killed: its memory plus its oom_score_adj thousandths of the machine.
+Rules: the Linux cgroup v2 document, "Memory Interface Files", and `oom_badness` of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from koordlite.lab.cgroups.trees import UNLIMITED, Cgroups, Group
+from koordlite.lab.load.workloads import Workload
+from koordlite.lab.machine.kernel_settings import KernelSettings
+from koordlite.lab.machine.machine import Machine
+from koordlite.lab.machine.pressure import PressureFile, Waits
+
+KERNEL_MEMORY = 2**30
+"""What the kernel and the processes outside Kubernetes keep."""
+CACHE_PART = 8
+"""A container's page cache is its memory divided by this."""
+GROWTH = 4 * 2**30
+"""Bytes a workload can fill in a second."""
+RECLAIM = 8 * 2**30
+"""Bytes the kernel can reclaim in a second, while those who wait for them stall."""
+NEVER_KILLED = -1000
+
+Kill = Callable[[Sequence[Workload]], None]
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """A workload and the group its memory is charged to: the one it was started in."""
+
+    workload: Workload
+    group: Group
+
+
+class MemoryLoad:
+    """Lets memory grow, shrink and run out; `kill` ends workloads, and brings them back later as a kubelet does."""
+
+    def __init__(self, machine: Machine, cgroups: Cgroups, settings: KernelSettings, kill: Kill) -> None:
+        self._total, self._cgroups, self._settings, self._kill = machine.memory, cgroups, settings, kill
+        self.stalls = PressureFile()
+        """memory pressure of the whole node."""
+
+    def step(self, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
+        """Let `step_us` pass at `seconds` after the start."""
+        held = [Holding(each, group) for each in running if (group := self._cgroups.memory.find(each.group))]
+        waits: dict[int, float] = {}
+        for holding in held:
+            waits[id(holding.group)] = _grow(holding, seconds, step_us)
+        for group in self._limited():
+            self._keep_below(group, held, waits, step_us)
+        short = self._settings.min_free - self._free(held)
+        if short > 0:
+            self._free_memory(short, held, waits, step_us)
+        self._count_stalls(held, waits, step_us)
+
+    def _free(self, held: Sequence[Holding]) -> int:
+        """Bytes that are not held; negative for a moment before a process is killed."""
+        return self._total - KERNEL_MEMORY - sum(each.group.anon + each.group.cache for each in held)
+
+    def _limited(self) -> Iterator[Group]:
+        """Groups with a limit of their own, the lowest first."""
+        groups = list(self._cgroups.memory.root.walk())
+        return (g for g in reversed(groups) if g.memory_limit != UNLIMITED or g.memory_high != UNLIMITED)
+
+    def _keep_below(self, group: Group, held: list[Holding], waits: dict[int, float], step_us: int) -> None:
+        """memory.high takes cache and slows down; memory.max takes cache, then kills."""
+        for limit, event in ((group.memory_high, "high"), (group.memory_limit, "max")):
+            excess = _held_by(group) - limit if limit != UNLIMITED else 0
+            if excess <= 0:
+                continue
+            _count(group, event)
+            below = [each for each in held if _within(each.group, group)]
+            left = excess - _reclaim(below, excess, protected=False)
+            _wait(below, waits, 1.0 if left > 0 else excess / RECLAIM * 1e6 / step_us)
+            if left > 0 and event == "max":
+                self._out_of_memory(group, below)
+
+    def _free_memory(self, short: int, held: list[Holding], waits: dict[int, float], step_us: int) -> None:
+        """The whole node is short: reclaim, then kill."""
+        taken = _reclaim(held, short, protected=True)
+        for each in held:
+            if taken < short and _held_by(each.group) > each.group.memory_min:
+                _count(each.group, "low")
+        taken += _reclaim(held, short - taken, protected=False) if taken < short else 0
+        _wait(held, waits, min(1.0, taken / RECLAIM * 1e6 / step_us))
+        if self._free(held) < 0:
+            _wait(held, waits, 1.0)
+            self._out_of_memory(self._cgroups.memory.root, held)
+
+    def _out_of_memory(self, domain: Group, held: Sequence[Holding]) -> None:
+        """Kill the worst below `domain`, and all of its group where memory.oom.group says they die together."""
+        candidates = [each for each in held if each.workload.process.oom_score_adj != NEVER_KILLED and each.group.anon]
+        if not candidates:
+            return
+        _count(domain, "oom")
+        worst = max(candidates, key=lambda each: (self._badness(each), each.workload.process.pid))
+        together = [g for g in worst.group.lineage() if g.oom_group and _within(g, domain)]
+        dying = [each for each in held if _within(each.group, together[-1])] if together else [worst]
+        for each in dying:
+            _count(each.group, "oom_kill")
+            each.group.anon = each.group.cache = 0
+        self._kill([each.workload for each in dying])
+
+    def _badness(self, holding: Holding) -> int:
+        return holding.group.anon + holding.workload.process.oom_score_adj * self._total // 1000
+
+    def _count_stalls(self, held: Sequence[Holding], waits: dict[int, float], step_us: int) -> None:
+        found, is_waiting = Waits(), any(waits.values())
+        for each in held:
+            waiting = min(1.0, waits[id(each.group)])
+            found.note(self.stalls, waiting)
+            for group in each.group.lineage() if is_waiting or each.group.memory_stalls.total_us else ():
+                found.note(group.memory_stalls, waiting)
+        found.close(step_us)
+
+
+def fill(workload: Workload, group: Group, *, seconds: float) -> None:
+    """Give a workload at once what it wants: at its start, and when its annotation changes."""
+    wanted = workload.memory.milli(seconds) / 1000 * workload.share
+    group.anon = 0 if math.isinf(wanted) else int(wanted)
+    group.cache = group.anon // CACHE_PART
+
+
+def _grow(holding: Holding, seconds: float, step_us: int) -> float:
+    """Towards what is wanted, as fast as memory can be filled; groups above memory.high hardly grow. The part of the
+    step it had to wait."""
+    group, most = holding.group, GROWTH * step_us / 1e6
+    wanted = holding.workload.memory.milli(seconds) / 1000 * holding.workload.share
+    throttled = any(g.memory_high != UNLIMITED and _held_by(g) > g.memory_high for g in group.lineage())
+    growth = min(wanted - group.anon, most / 100 if throttled else most)
+    if growth:
+        group.anon += int(growth)
+        group.cache = max(0, group.cache + int(growth) // CACHE_PART)
+    return 1.0 if throttled and growth > 0 else 0.0
+
+
+def _reclaim(held: Sequence[Holding], wanted: int, *, protected: bool) -> int:
+    """Take page cache in proportion to what may be taken; `protected` leaves what lies below memory.low."""
+    offers = [(each.group, _takeable(each.group, protected)) for each in held]
+    together = sum(offer for _, offer in offers)
+    part = min(1.0, wanted / together) if together else 0.0
+    taken = 0
+    for group, offer in offers:
+        amount = min(offer, math.ceil(offer * part))
+        group.cache -= amount
+        taken += amount
+    return taken
+
+
+def _takeable(group: Group, protected: bool) -> int:
+    """Cache above the protection that reaches down to this group."""
+    protections = [_protection(each, protected) for each in group.lineage() if each.parent is not None]
+    # A group is protected as far as each group above it is: overcommitted protection protects less.
+    return max(0, min(group.cache, group.anon + group.cache - min(protections, default=0)))
+
+
+def _protection(group: Group, protected: bool) -> int:
+    return max(group.memory_min, group.memory_low if protected else 0)
+
+
+def _wait(held: Sequence[Holding], waits: dict[int, float], part: float) -> None:
+    for each in held:
+        waits[id(each.group)] = max(waits[id(each.group)], part)
+
+
+def _held_by(group: Group) -> int:
+    return group.anon_below + group.cache_below
+
+
+def _within(group: Group, above: Group) -> bool:
+    return any(each is above for each in group.lineage())
+
+
+def _count(group: Group, event: str) -> None:
+    group.events[event] = group.events.get(event, 0) + 1

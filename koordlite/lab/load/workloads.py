@@ -1,0 +1,241 @@
+"""The running workloads: what they want, what cpusets, quotas and weights leave them, and who is charged.
+
+All cores are equal here: hyperthreads, caches and memory bandwidth cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from koordlite.lab.cgroups.trees import UNLIMITED, Cgroups, Group
+from koordlite.lab.load import sharing
+from koordlite.lab.load.demand import NOTHING, Demand
+from koordlite.lab.machine.pressure import PressureFile, Waits
+from koordlite.lab.machine.processes import Process
+from koordlite.model.cpuset import CPUSet
+
+
+class Workload(msgspec.Struct, eq=False):
+    """One container, or a process outside Kubernetes; amounts are CPU-µs since it started."""
+
+    uid: str
+    """Of its pod; empty outside Kubernetes."""
+    name: str
+    group: str
+    """Where it was started. Which limits hold is decided by where its first thread sits now."""
+    process: Process
+    demand: Demand
+    share: float = 1.0
+    """Part of the pod's demand that is this container's."""
+    memory: Demand = NOTHING
+    """In thousandths of a byte, as CPU is in thousandths of a CPU."""
+    disk: Demand = NOTHING
+    """Bytes a second it wants to read from the first disk, in thousandths too."""
+    wanted_us: int = 0
+    used_us: int = 0
+    last: Stats | None = None
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """Demand and use of workloads: millicores in the last step, CPU-µs since the start."""
+
+    wanted_milli: float
+    used_milli: float
+    wanted_us: int
+    used_us: int
+
+    @property
+    def unmet_us(self) -> int:
+        """CPU time it wanted and never got."""
+        return self.wanted_us - self.used_us
+
+
+class Branch(msgspec.Struct, eq=False):
+    """A group with workloads in it (`leaves`, by number) or below it."""
+
+    group: Group
+    leaves: list[int] = msgspec.field(default_factory=list)
+    children: list[Branch] = msgspec.field(default_factory=list)
+    need: float = 0.0
+    """CPU-µs wanted in this step below here, within the quotas on the way up to here."""
+    wanted: float = 0.0
+    """The same before this group's own quota."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step's numbers by workload: CPU-µs wanted, CPU-µs the quotas grant, and its weight on the whole node."""
+
+    wants: list[float]
+    granted: list[float]
+    weights: list[float]
+
+
+class Workloads:
+    """All workloads of the node, and the CPU time they have used."""
+
+    def __init__(self, cgroups: Cgroups, cpus: CPUSet) -> None:
+        self._cgroups = cgroups
+        self.cpu_us: dict[int, float] = dict.fromkeys(cpus, 0.0)
+        """Busy time by CPU."""
+        self.stalls = PressureFile()
+        self._running: list[Workload] = []
+        self._seen: tuple[int, ...] = ()
+        self._tree = Branch(cgroups.cpu.root)
+        self._groups: list[Group] = []
+        self._allowed: list[CPUSet] = []
+        self._cut: tuple[sharing.Region, ...] = ()
+
+    def add(self, workload: Workload) -> None:
+        """Start it."""
+        self._running.append(workload)
+        self._seen = ()
+
+    def remove(self, workload: Workload) -> None:
+        """It has ended."""
+        self._running.remove(workload)
+        self._seen = ()
+
+    def __iter__(self) -> Iterator[Workload]:
+        return iter(self._running)
+
+    def step(self, *, seconds: float, step_us: int) -> None:
+        """Let `step_us` pass at `seconds` after the start."""
+        self._refresh()
+        wants = self._wants(seconds, step_us)
+        step = Step(wants, [0.0] * len(wants), [0.0] * len(wants))
+        _gather(self._tree, wants, step_us)
+        _grant(self._tree, self._tree.need, 1.0, step)
+        shares = sharing.share_out(capacity=step_us, wants=step.granted, weights=step.weights, cut=self._cut)
+        for cpu, busy in shares.by_cpu.items():
+            self.cpu_us[cpu] += busy
+        self._charge(wants, shares.used, step_us)
+        _count_periods(self._tree, step_us)
+
+    def _refresh(self) -> None:
+        """Read groups and cpusets again when one of them has changed."""
+        seen = tuple(hierarchy.epoch for hierarchy in self._cgroups.hierarchies)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self._tree = Branch(self._cgroups.cpu.root)
+        branches = {id(self._tree.group): self._tree}
+        first = [workload.process.tids[0] for workload in self._running]
+        self._groups = [self._cgroups.cpu.home(tid) for tid in first]
+        for number, group in enumerate(self._groups):
+            _branch(group, branches).leaves.append(number)
+        self._allowed = [self._cgroups.allowed(self._cgroups.cpuset.home(tid)) for tid in first]
+        self._cut = sharing.regions(self._allowed)
+
+    def _wants(self, seconds: float, step_us: int) -> list[float]:
+        """CPU-µs each wants in this step; at most the CPUs it may run on."""
+        wants = []
+        for workload, cpus in zip(self._running, self._allowed, strict=True):
+            milli = workload.demand.milli(seconds)
+            wanted = milli if math.isinf(milli) else milli * workload.share
+            wants.append(min(wanted, 1000.0 * len(cpus)) * step_us / 1000)
+        return wants
+
+    def _charge(self, wants: Sequence[float], used: Sequence[float], step_us: int) -> None:
+        waits, longest = Waits(), 0.0
+        for workload, home, wanted, got in zip(self._running, self._groups, wants, used, strict=True):
+            done = int(got)
+            workload.wanted_us += int(wanted)
+            workload.used_us += done
+            workload.process.used_us += done
+            workload.process.waited_us += int(wanted) - done
+            per_milli = step_us / 1000
+            workload.last = Stats(wanted / per_milli, got / per_milli, workload.wanted_us, workload.used_us)
+            waiting = 1 - got / wanted if wanted > 0 else 0.0
+            longest = max(longest, waiting)
+            for group in home.lineage():
+                group.usage_us += done
+                waits.note(group.stalls, waiting, idle=wanted <= 0)
+        waits.close(step_us)
+        # For the whole node the kernel knows no `full` of CPU: some thread always runs.
+        self.stalls.add(step_us, int(longest * step_us))
+
+
+def total(workloads: Sequence[Workload]) -> Stats:
+    """The sum over the containers of a pod."""
+    each = [workload.last for workload in workloads if workload.last]
+    return Stats(
+        sum(stats.wanted_milli for stats in each),
+        sum(stats.used_milli for stats in each),
+        sum(workload.wanted_us for workload in workloads),
+        sum(workload.used_us for workload in workloads),
+    )
+
+
+def _branch(group: Group, branches: dict[int, Branch]) -> Branch:
+    """The branch of `group`, made with all above it when it is new."""
+    branch = branches.get(id(group))
+    if branch is None:
+        branch = branches[id(group)] = Branch(group)
+        if group.parent is not None:
+            _branch(group.parent, branches).children.append(branch)
+    return branch
+
+
+def _gather(branch: Branch, wants: Sequence[float], step_us: int) -> float:
+    """Bottom-up: what is wanted, cut at each quota."""
+    branch.wanted = sum(_gather(child, wants, step_us) for child in branch.children)
+    branch.wanted += sum(wants[leaf] for leaf in branch.leaves)
+    branch.need = min(branch.wanted, _budget(branch.group, step_us))
+    return branch.need
+
+
+def _budget(group: Group, step_us: int) -> float:
+    """CPU time that the quota allows in this step, with what an earlier quiet time left for a burst."""
+    return math.inf if group.quota_us == UNLIMITED else _refill(group, step_us) + group.saved_us
+
+
+def _refill(group: Group, step_us: int) -> float:
+    return group.quota_us * step_us / group.period_us
+
+
+def _grant(branch: Branch, amount: float, weight: float, step: Step) -> None:
+    """Top-down: share out each quota by weight, and work out how much each workload weighs on the whole node."""
+    claims: list[tuple[Branch | int, float, float]] = [
+        (child, child.need, child.group.claim) for child in branch.children if child.need > 0
+    ]
+    # A workload beside groups counts as one of them, of the default weight.
+    default = branch.group.default_weight
+    claims += [(leaf, step.wants[leaf], default) for leaf in branch.leaves if step.wants[leaf] > 0]
+    needs = {number: need for number, (_, need, _) in enumerate(claims)}
+    weights = {number: each for number, (*_, each) in enumerate(claims)}
+    parts, together = sharing.fill(amount, needs, weights), sum(weights.values())
+    for number, (target, *_) in enumerate(claims):
+        share = weight * weights[number] / together
+        if isinstance(target, Branch):
+            _grant(target, parts[number], share, step)
+        else:
+            step.granted[target], step.weights[target] = parts[number], share
+
+
+def _count_burst(branch: Branch, step_us: int) -> None:
+    """nr_bursts, burst_time, and what is left over for later, at most cpu.cfs_burst_us of it."""
+    group, beyond = branch.group, branch.need - _refill(branch.group, step_us)
+    if beyond > sharing.ALMOST_NOTHING:
+        group.bursts += 1
+        group.burst_used_us += int(beyond)
+    group.saved_us = min(max(group.saved_us - beyond, 0.0), float(group.burst_us))
+
+
+def _count_periods(branch: Branch, step_us: int) -> None:
+    """nr_periods and nr_throttled of every group with a quota that wanted to run."""
+    group = branch.group
+    if group.quota_us != UNLIMITED:
+        _count_burst(branch, step_us)
+    if group.quota_us != UNLIMITED and branch.wanted > 0:
+        # A shorter step counts as one period all the same.
+        periods = max(1, round(step_us / group.period_us))
+        group.periods += periods
+        excess = branch.wanted - branch.need
+        if excess > sharing.ALMOST_NOTHING:
+            group.throttled += periods
+            group.throttled_us += int(min(excess, step_us))
+    for child in branch.children:
+        _count_periods(child, step_us)

@@ -1,0 +1,83 @@
+"""Settings of the whole kernel that an agent may write: sysctls, scheduler features, switches of the Anolis kernel.
+
+Only `vm.min_free_kbytes` changes how the emulated node behaves; the others keep what is written.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from koordlite.lab.machine import kernel_text
+from koordlite.lab.machine.machine import Machine
+from koordlite.lab.machine.tree import File, Tree, refusal
+
+MIN_FREE = "/proc/sys/vm/min_free_kbytes"
+FEATURES = "/sys/kernel/debug/sched/features"
+OLD_FEATURES = "/sys/kernel/debug/sched_features"
+"""Where kernels before 5.13 have them, the Anolis kernel among them."""
+
+_INT = 2**31 - 1
+_RANGES: Mapping[str, tuple[int, int, int]] = {
+    MIN_FREE: (0, _INT, 67_584),
+    "/proc/sys/vm/watermark_scale_factor": (1, 3000, 10),
+}
+"""Path → least, greatest and first value."""
+_EXTENDED: Mapping[str, tuple[int, int, int]] = {
+    "/proc/sys/kernel/sched_group_identity_enabled": (0, 1, 0),
+    "/proc/sys/kernel/sched_idle_saver_wmark": (0, _INT, 0),
+    "/sys/kernel/mm/memcg_reaper/reap_background": (0, 1, 0),
+    "/sys/kernel/mm/pagecache_limit/enabled": (0, 1, 0),
+}
+_FEATURES = ("GENTLE_FAIR_SLEEPERS", "START_DEBIT", "NEXT_BUDDY", "WAKEUP_PREEMPTION", "TTWU_QUEUE", "UTIL_EST")
+_EXTENDED_FEATURES = ("ID_IDLE_AVG", "ID_RESCUE_EXPELLEE", "ID_EXPELLEE_NEVER_HOT", "ID_ABSOLUTE_EXPEL")
+
+
+class KernelSettings(msgspec.Struct, eq=False):
+    """The present values, by path."""
+
+    numbers: dict[str, int]
+    features: dict[str, bool]
+
+    @property
+    def min_free(self) -> int:
+        """Bytes the kernel keeps free for itself."""
+        return self.numbers[MIN_FREE] * 1024
+
+
+def plant(tree: Tree, machine: Machine) -> KernelSettings:
+    """Put the settings of this machine's kernel into the tree."""
+    ranges = {**_RANGES, **(_EXTENDED if machine.extended else {})}
+    names = (*_FEATURES, *(_EXTENDED_FEATURES if machine.extended else ()))
+    made = KernelSettings({path: first for path, (*_, first) in ranges.items()}, dict.fromkeys(names, True))
+    for path, (low, high, _) in ranges.items():
+        tree.place(path, _number(made.numbers, path, low, high))
+    features = File(lambda: _features(made.features), lambda data: _set_feature(made.features, data))
+    tree.place(OLD_FEATURES if machine.extended else FEATURES, features)
+    return made
+
+
+def _number(numbers: dict[str, int], path: str, low: int, high: int) -> File:
+    def write(data: bytes) -> None:
+        numbers[path] = kernel_text.integer(data, low=low, high=high, outside=errno.EINVAL)
+
+    return File(_shown(numbers, path), write)
+
+
+def _shown(numbers: Mapping[str, int], path: str) -> Callable[[], str]:
+    return lambda: f"{numbers[path]}\n"
+
+
+def _features(features: Mapping[str, bool]) -> str:
+    return " ".join(name if on else f"NO_{name}" for name, on in features.items()) + "\n"
+
+
+def _set_feature(features: dict[str, bool], data: bytes) -> None:
+    """One name a write, `NO_` before it to switch it off; EINVAL for an unknown one (`sched_feat_write`)."""
+    word = data.decode("latin-1").strip()
+    name = word.removeprefix("NO_")
+    if name not in features:
+        raise refusal(errno.EINVAL)
+    features[name] = name == word

@@ -1,0 +1,381 @@
+"""The kubelet of the emulated node: makes and removes the cgroups and processes of pods, as the real one leaves them.
+
+Like the real one it sets shares and quotas from requests and limits, ignores batch resources, sets cpusets of
+containers only, and gives every pod a sandbox container of its own. A container starts on a copy of its pod's set;
+under the static policy kubelet's own set is then written over it, and where the kernel refuses that (v1, a group above
+has fewer CPUs) the container does not start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import structs
+
+from koordlite.host.cgroups import names
+from koordlite.lab.cgroups import v1
+from koordlite.lab.cgroups.trees import UNLIMITED, Cgroups, Group
+from koordlite.lab.load import memory
+from koordlite.lab.load.connections import ELSEWHERE, Connections
+from koordlite.lab.load.workloads import Workload, Workloads
+from koordlite.lab.machine.clock import BOOTED
+from koordlite.lab.machine.machine import Machine
+from koordlite.lab.machine.processes import Process, Processes
+from koordlite.lab.pods import pod_spec
+from koordlite.lab.pods.managers import Managers
+from koordlite.lab.pods.pod_spec import Behaviour, ContainerSpec
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.picture.kubelet import PodCPUs
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
+from koordlite.model.wire import objects
+from koordlite.numa.kubelet.admit import Admission
+
+SYSTEM_GROUP = "system.slice/node-daemons.service"
+RESTART_SECONDS = 10.0
+"""A container that was killed or could not be started is started again after this time, the first delay of kubelet's
+back-off."""
+
+
+class RunningPod(msgspec.Struct, eq=False):
+    """A pod that has been started."""
+
+    source: objects.PodObject
+    described: Pod
+    behaviour: Behaviour
+    group: str
+    containers: tuple[ContainerSpec, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    pause: Process | None = None
+    problems: tuple[Problem, ...] = ()
+    restarts: dict[str, int] = msgspec.field(default_factory=dict)
+    """By container name."""
+    waiting: dict[str, str] = msgspec.field(default_factory=dict)
+    """Why a container could not be started, by its name."""
+
+
+class EmulatedKubelet:
+    """Brings the cgroups and processes of the node in line with the pods bound to it."""
+
+    def __init__(
+        self, machine: Machine, cgroups: Cgroups, processes: Processes, workloads: Workloads, *, seed: int
+    ) -> None:
+        self._machine, self._cgroups, self._processes, self._workloads = machine, cgroups, processes, workloads
+        self._seed = seed
+        kubepods = "kubepods.slice" if machine.driver == "systemd" else "kubepods"
+        self.layout = names.layout(machine.cgroup_version, kubepods)
+        self._pods: dict[str, RunningPod] = {}
+        self._dead: list[tuple[float, Workload]] = []
+        self._unstarted: list[tuple[float, RunningPod, ContainerSpec]] = []
+        self._managers, self.connections = Managers(machine), Connections()
+        for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
+            self._make(group)
+        self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
+        self._set_shares(self.layout.besteffort, pod_spec.MIN_SHARES)
+        daemons = processes.spawn("node-daemons", threads=4, now=0)
+        self._daemons = Workload("", "system", SYSTEM_GROUP, daemons, pod_spec.system_demand(None, []))
+        self._start(self._daemons)
+
+    def sync(
+        self, pods: Iterable[objects.PodObject], node: objects.NodeObject | None, now: float
+    ) -> tuple[Problem, ...]:
+        """Start what is new, stop what is gone, take over changed annotations; what cannot be read comes back."""
+        problems: list[Problem] = []
+        self._daemons.demand = pod_spec.system_demand(node, problems)
+        restarted = self._managers.configure(node, problems)
+        wanted = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
+        self._managers.keep(wanted)
+        for uid in [uid for uid in self._pods if uid not in wanted]:
+            self._stop_pod(uid)
+        for uid in [uid for uid in self._pods if restarted and not self._managers.admit(wanted[uid])]:
+            self._stop_pod(uid)
+        for uid, obj in wanted.items():
+            self._sync_pod(uid, obj, now)
+            problems.extend(self._pods[uid].problems if uid in self._pods else ())
+        self._set_pool()
+        self._set_burstable_shares()
+        self._connect()
+        return tuple(problems)
+
+    @property
+    def running(self) -> Mapping[str, RunningPod]:
+        """Started pods by uid."""
+        return self._pods
+
+    @property
+    def pod_cpus(self) -> tuple[PodCPUs, ...]:
+        """CPUs that the static CPU manager gave away."""
+        return self._managers.given(
+            {uid: each.containers[0].name for uid, each in self._pods.items() if each.containers}
+        )
+
+    @property
+    def managers(self) -> Managers:
+        """The CPU and topology manager."""
+        return self._managers
+
+    def cpu_manager_state(self) -> str:
+        """The checkpoint file of the CPU manager."""
+        given = self.pod_cpus
+        state = {
+            "policyName": "static" if self._managers.static else "none",
+            "defaultCpuSet": str(self._managers.shared) if self._managers.static else "",
+            "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in given},
+            "checksum": 0,
+        }
+        return json.dumps({key: value for key, value in state.items() if value != {}}, separators=(",", ":"))
+
+    def killed(self, workloads: Sequence[Workload], now: float) -> None:
+        """The kernel has killed these containers: they come back in a while, in the groups they had.
+
+        A real kubelet gives a restarted container a new id and group; here both stay.
+        """
+        for workload in workloads:
+            self._workloads.remove(workload)
+            self._end(workload.process)
+            self._dead.append((now + RESTART_SECONDS, workload))
+
+    def restart(self, now: float) -> None:
+        """Start again what was killed, or could not be started, long enough ago, unless its pod or group is gone."""
+        retried = [(running, spec) for when, running, spec in self._unstarted if when <= now]
+        self._unstarted = [each for each in self._unstarted if each[0] > now]
+        for waiting, spec in retried:
+            if self._pods.get(waiting.described.uid) is waiting:
+                self._start_container(waiting, spec, now)
+                self._follow(waiting, now)
+        due = [workload for when, workload in self._dead if when <= now]
+        self._dead = [(when, workload) for when, workload in self._dead if when > now]
+        for workload in due:
+            running = self._pods.get(workload.uid)
+            if running is None or workload not in running.workloads or self._cgroups.cpu.find(workload.group) is None:
+                continue
+            old, container = workload.process, workload.name.rpartition("/")[2]
+            workload.process = self._processes.spawn(old.comm, threads=len(old.tids), now=now)
+            workload.process.oom_score_adj, workload.process.pod = old.oom_score_adj, old.pod
+            running.restarts[container] = running.restarts.get(container, 0) + 1
+            self._start(workload)
+
+    def end_below(self, group: str) -> None:
+        """End every process in a group and below it, then remove the group: what an OOM kill or a crash leaves."""
+        tids = self._cgroups.tids_below(group)
+        for workload in [each for each in self._workloads if set(each.process.tids) & tids]:
+            self._workloads.remove(workload)
+        for process in {self._processes.of(tid) for tid in tids}:
+            self._end(process)
+        self._cgroups.remove(group)
+
+    def _connect(self) -> None:
+        uids = {running.described.key: uid for uid, running in self._pods.items()} | {ELSEWHERE: ELSEWHERE}
+        wanted = ((uid, running.behaviour.connections) for uid, running in self._pods.items())
+        talks = {(uid, uids[name]): number for uid, each in wanted for name, number in each.items() if name in uids}
+        self.connections.set(talks)
+
+    def _sync_pod(self, uid: str, obj: objects.PodObject, now: float) -> None:
+        present = self._pods.get(uid)
+        if present is not None and present.source is obj:
+            return
+        problems: list[Problem] = []
+        described = pod_reader.from_wire(obj)
+        behaviour = pod_spec.behaviour(described, self._seed, problems)
+        self._managers.pin(uid, behaviour.static_cpus)
+        if present is None:
+            if not self._managers.admit(obj):
+                return
+            group = names.pod_group(self.layout, uid, described.kube_qos)
+            present = self._pods[uid] = RunningPod(obj, described, behaviour, group)
+            self._start_pod(present, now)
+        present.source, present.described, present.behaviour = obj, described, behaviour
+        present.problems = tuple(problems)
+        self._follow(present, now)
+
+    def _follow(self, running: RunningPod, now: float) -> None:
+        """Resources and behaviour as the pod's manifest has them now."""
+        for workload in running.workloads:
+            workload.demand, workload.disk = running.behaviour.demand, running.behaviour.disk
+        self._set_resources(running)
+        self._set_memory(running, now)
+
+    def _start_pod(self, fresh: RunningPod, now: float) -> None:
+        self._make(fresh.group)
+        fresh.pause = self._start_pause(fresh, now)
+        fresh.containers = pod_spec.containers(fresh.described)
+        for spec in fresh.containers:
+            self._start_container(fresh, spec, now)
+
+    def _start_pause(self, fresh: RunningPod, now: float) -> Process:
+        group = self._container_group(fresh.group, pod_spec.container_id(fresh.described.uid, "pause"))
+        self._make(group)
+        self._set_shares(group, pod_spec.MIN_SHARES)
+        process = self._processes.spawn("pause", threads=1, now=now)
+        process.oom_score_adj, process.pod = pod_spec.PAUSE_ADJ, fresh.described.uid
+        self._cgroups.attach(group, process.tids)
+        return process
+
+    def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> None:
+        group = self._container_group(fresh.group, spec.id)
+        self._make(group)
+        cpus = self._own_cpus(fresh, spec.name)
+        try:
+            if cpus is not None:
+                self._write_cpus(self._cpuset(group), cpus)
+        except OSError as error:
+            words = (error.strerror or "").lower()
+            fresh.waiting[spec.name] = f'failed to write "{cpus}": /sys/fs/cgroup/cpuset/{group}/cpuset.cpus: {words}'
+            self._cgroups.remove(group)
+            self._unstarted.append((now + RESTART_SECONDS, fresh, spec))
+            return
+        fresh.waiting.pop(spec.name, None)
+        wanted = fresh.behaviour.demand
+        threads = pod_spec.threads(wanted, len(self._machine.cpus))
+        process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
+        process.oom_score_adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
+        process.pod = fresh.described.uid
+        name = f"{fresh.described.key}/{spec.name}"
+        workload = Workload(fresh.described.uid, name, group, process, wanted, 1 / len(fresh.containers))
+        self._start(workload)
+        fresh.workloads = (*fresh.workloads, workload)
+
+    def _own_cpus(self, running: RunningPod, container: str) -> CPUSet | None:
+        """CPU set of a container; None leaves it on its pod's set."""
+        if running.behaviour.cpuset is not None:
+            return running.behaviour.cpuset & self._machine.cpuset
+        return self._managers.of(running.described.uid, container)
+
+    def _set_resources(self, running: RunningPod) -> None:
+        """Shares, quotas and memory of the pod and its containers, also after a resize in place."""
+        specs = pod_spec.containers(running.described)
+        best_effort = running.described.kube_qos is KubeQoS.BEST_EFFORT
+        milli = 0 if best_effort else running.described.request_milli("cpu")
+        self._set_shares(running.group, pod_spec.shares(milli))
+        self._set_quota(running.group, pod_spec.pod_quota_us(specs))
+        by_name = {workload.name.rpartition("/")[2]: workload for workload in running.workloads}
+        for spec, workload in ((spec, by_name[spec.name]) for spec in specs if spec.name in by_name):
+            self._set_shares(workload.group, spec.shares)
+            self._set_quota(workload.group, spec.quota_us)
+            self._set_memory_limit(workload.group, spec.memory_limit)
+        limits = [spec.memory_limit for spec in specs]
+        self._set_memory_limit(running.group, UNLIMITED if UNLIMITED in limits else sum(limits))
+
+    def _start(self, workload: Workload) -> None:
+        self._cgroups.attach(workload.group, workload.process.tids)
+        self._workloads.add(workload)
+
+    def _stop_pod(self, uid: str) -> None:
+        gone = self._pods.pop(uid)
+        running = set(self._workloads)
+        for workload in gone.workloads:
+            if workload in running:
+                self._workloads.remove(workload)
+                self._end(workload.process)
+        if gone.pause is not None:
+            self._end(gone.pause)
+        self._cgroups.remove(gone.group)
+
+    def _end(self, process: Process) -> None:
+        for tid in process.tids:
+            self._cgroups.detach(tid)
+        self._processes.end(process)
+
+    def _make(self, path: str) -> None:
+        """mkdir with parents. On v1 new cpusets are empty, so runc copies each from its parent."""
+        self._cgroups.make(path)
+        if self._cgroups.version == 1:
+            for group in reversed(list(self._cpuset(path).lineage())):
+                if group.parent is not None and not group.cpus:
+                    group.cpus, group.mems = group.parent.cpus, group.parent.mems
+
+    def _set_pool(self) -> None:
+        """Under the static policy every other container is kept off the exclusive CPUs."""
+        if not self._managers.static:
+            return
+        for running in self._pods.values():
+            if running.behaviour.cpuset is None:
+                self._set_cpusets(running)
+
+    def _set_cpusets(self, running: RunningPod) -> None:
+        """Write, and leave as it is what the kernel refuses: the real one logs it and tries again."""
+        for workload in running.workloads:
+            group = self._cgroups.cpuset.find(workload.group)
+            cpus = self._own_cpus(running, workload.name.rpartition("/")[2])
+            if group is not None and cpus is not None and group.cpus != cpus:
+                with contextlib.suppress(OSError):
+                    self._write_cpus(group, cpus)
+
+    def _write_cpus(self, group: Group, cpus: CPUSet) -> None:
+        """Write `cpuset.cpus` as the runtime does; OSError where the kernel refuses it."""
+        if self._cgroups.version == 1:
+            v1.nested(group, "cpus", cpus)
+        else:
+            group.cpus = cpus
+        self._cgroups.cpuset.epoch += 1
+
+    def _set_burstable_shares(self) -> None:
+        requests = (each.described for each in self._pods.values())
+        milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
+        self._set_shares(self.layout.burstable, pod_spec.shares(milli))
+
+    def _set_memory(self, running: RunningPod, now: float) -> None:
+        """Fill memory: what the pod wants is there from the start; later it grows and shrinks as memory is filled."""
+        for workload in running.workloads:
+            group = self._cgroups.memory.find(workload.group)
+            if group is not None and workload.memory != running.behaviour.memory:
+                workload.memory = running.behaviour.memory
+                memory.fill(workload, group, seconds=now - BOOTED)
+
+    def _set_memory_limit(self, path: str, limit: int) -> None:
+        group = self._cgroups.memory.find(path)
+        if group is not None:
+            group.memory_limit = limit
+
+    def _set_shares(self, path: str, shares: int) -> None:
+        group = self._cgroups.cpu.find(path)
+        if group is not None:
+            group.weight = shares if self._cgroups.version == 1 else pod_spec.weight(shares)
+
+    def _set_quota(self, path: str, quota_us: int) -> None:
+        group = self._cgroups.cpu.find(path)
+        if group is not None:
+            group.quota_us = quota_us
+
+    def _container_group(self, pod_group: str, container_id: str) -> str:
+        group = names.container_group(self.layout, pod_group, container_id)
+        if group is None:
+            raise LookupError(f"a container of {pod_group} has no id")
+        return group
+
+    def _cpuset(self, path: str) -> Group:
+        group = self._cgroups.cpuset.find(path)
+        if group is None:
+            raise LookupError(f"{path} was removed while its pod was being made")
+        return group
+
+
+def refused(obj: objects.PodObject, answer: Admission) -> objects.PodObject:
+    """The pod with the status of one that kubelet did not admit."""
+    status = structs.replace(obj.status, phase="Failed", reason=answer.reason, message=answer.message)
+    return structs.replace(obj, status=status)
+
+
+def reported(obj: objects.PodObject, running: RunningPod) -> objects.PodObject:
+    """The pod with the status a kubelet reports: its phase, QoS class and container ids."""
+    statuses = tuple(_container_status(running, spec) for spec in running.containers)
+    qos_class = str(running.described.kube_qos)
+    phase = "Pending" if running.waiting and not running.workloads else "Running"
+    status = structs.replace(obj.status, phase=phase, qos_class=qos_class, container_statuses=statuses)
+    return structs.replace(obj, status=status)
+
+
+def _container_status(running: RunningPod, spec: ContainerSpec) -> objects.ContainerStatus:
+    refusal = running.waiting.get(spec.name)
+    waiting = {"reason": "RunContainerError", "message": refusal}
+    return objects.ContainerStatus(
+        name=spec.name,
+        container_id=spec.id,
+        state={"waiting": waiting} if refusal else {"running": {}},
+        restart_count=running.restarts.get(spec.name, 0),
+    )

@@ -1,0 +1,209 @@
+"""The emulated kubelet's view of a pod: its resources as cgroup values, its behaviour from annotations."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from koordlite.lab.cgroups.trees import UNLIMITED
+from koordlite.lab.load import connections, demand
+from koordlite.lab.load.demand import Demand
+from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire import objects
+from koordlite.numa.kubelet import merge
+
+CPU = "sandbox.koordlite.io/cpu"
+MEMORY = "sandbox.koordlite.io/memory"
+DISK = "sandbox.koordlite.io/disk-read"
+STATIC_CPUS = "sandbox.koordlite.io/static-cpus"
+CPUSET = "sandbox.koordlite.io/cpuset"
+CONNECTIONS = "sandbox.koordlite.io/connections"
+"""`NAMESPACE/NAME: NUMBER, …`: TCP connections to other pods of the node; `elsewhere: NUMBER` leave it."""
+SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
+CPU_MANAGER_POLICY = "sandbox.koordlite.io/cpu-manager-policy"
+"""On the Node: `static` or `none`. Without it the policy is static while a pod has static CPUs."""
+TOPOLOGY_MANAGER_POLICY = "sandbox.koordlite.io/topology-manager-policy"
+TOPOLOGY_MANAGER_SCOPE = "sandbox.koordlite.io/topology-manager-scope"
+"""On the Node, under the static policy: kubelet's words; without them `none` and `container`."""
+
+SMALLEST_MEMORY = 64 * 2**20
+MIN_SHARES, MAX_SHARES = 2, 262_144
+GUARANTEED_ADJ, PAUSE_ADJ, BEST_EFFORT_ADJ = -997, -998, 1000
+
+T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
+
+
+class ContainerSpec(msgspec.Struct, frozen=True):
+    """One container as the runtime makes it."""
+
+    name: str
+    id: str
+    shares: int
+    quota_us: int
+    memory_request: int = 0
+    memory_limit: int = UNLIMITED
+
+
+class Behaviour(msgspec.Struct, frozen=True):
+    """Behaviour of the pod by the sandbox's annotations."""
+
+    demand: Demand
+    memory: Demand
+    """In thousandths of a byte."""
+    disk: Demand
+    static_cpus: CPUSet | None
+    cpuset: CPUSet | None
+    connections: Mapping[str, int]
+    """By `namespace/name` of the other pod."""
+
+
+def containers(described: Pod) -> tuple[ContainerSpec, ...]:
+    """The containers of the pod with their ids, shares and quotas."""
+    return tuple(
+        ContainerSpec(
+            name=each.name,
+            id=each.id or container_id(described.uid, each.name),
+            shares=shares(_milli(each.requests)),
+            quota_us=_quota_us(each.limits),
+            memory_request=_bytes(each.requests, 0),
+            memory_limit=_bytes(each.limits, UNLIMITED),
+        )
+        for each in described.containers
+    )
+
+
+def container_id(uid: str, name: str) -> str:
+    """A containerd id that is the same in every run."""
+    return f"containerd://{hashlib.sha256(f'{uid}/{name}'.encode()).hexdigest()}"
+
+
+def pod_quota_us(described: tuple[ContainerSpec, ...]) -> int:
+    """The sum of the containers' quotas; unlimited when one of them is."""
+    quotas = [each.quota_us for each in described]
+    return UNLIMITED if UNLIMITED in quotas else sum(quotas)
+
+
+def shares(milli: int) -> int:
+    """milli × 1024/1000, as kubelet's MilliCPUToShares."""
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
+
+
+def weight(cpu_shares: int) -> int:
+    """1 + (shares − 2) × 9999/262142: cpu.weight for cpu.shares, as runc converts it."""
+    return 1 + (cpu_shares - 2) * 9999 // 262_142
+
+
+def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
+    """Read the behaviour of the pod; an annotation that cannot be read is added to `problems` and its default holds."""
+    read = _Annotations(f"pod/{described.key}", described.annotations, problems)
+    wanted = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
+    memory = read.get(MEMORY, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/memory"))
+    return Behaviour(
+        demand=wanted or _default_demand(described),
+        memory=memory or demand.Constant(1000 * _default_memory(described)),
+        disk=read.get(DISK, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/disk")) or demand.NOTHING,
+        static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
+        cpuset=read.get(CPUSET, CPUSet.parse),
+        connections=read.get(CONNECTIONS, connections.parse) or {},
+    )
+
+
+def oom_score_adj(described: Pod, asked: int, memory: int) -> int:
+    """1000 for best effort, -997 for guaranteed, between them the less the more memory a container asked for.
+
+    `memory` is the machine's. Source: kubelet's GetContainerOOMScoreAdjust.
+    """
+    match described.kube_qos:
+        case KubeQoS.GUARANTEED:
+            return GUARANTEED_ADJ
+        case KubeQoS.BEST_EFFORT:
+            return BEST_EFFORT_ADJ
+    wanted = BEST_EFFORT_ADJ - 1000 * asked // memory
+    return min(max(wanted, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
+
+
+def system_demand(node: objects.NodeObject | None, problems: list[Problem]) -> Demand:
+    """CPU of the processes outside Kubernetes."""
+    return _of_node(node, problems).get(SYSTEM_CPU, demand.parse) or demand.Constant(0)
+
+
+def static_policy(node: objects.NodeObject | None, problems: list[Problem]) -> bool:
+    """Tell whether the node says that its CPU manager runs the static policy."""
+    return _of_node(node, problems).get(CPU_MANAGER_POLICY, lambda text: _one_of(text, ("static", "none"))) == "static"
+
+
+def topology_manager(node: objects.NodeObject | None, problems: list[Problem]) -> tuple[merge.Policy, merge.Scope]:
+    """Policy and scope of the topology manager."""
+    read = _of_node(node, problems)
+    policy = read.get(TOPOLOGY_MANAGER_POLICY, lambda text: _one_of(text, merge.POLICIES))
+    scope = read.get(TOPOLOGY_MANAGER_SCOPE, lambda text: _one_of(text, merge.SCOPES))
+    return policy or "none", scope or "container"
+
+
+def _one_of(text: str, words: Sequence[Word]) -> Word:
+    found = next((word for word in words if word == text), None)
+    if found is None:
+        raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
+    return found
+
+
+def _of_node(node: objects.NodeObject | None, problems: list[Problem]) -> _Annotations:
+    notes = (node.metadata.annotations or {}) if node else {}
+    return _Annotations(f"node/{node.metadata.name}" if node else "node", notes, problems)
+
+
+class _Annotations(msgspec.Struct, frozen=True):
+    owner: str
+    notes: Mapping[str, str]
+    problems: list[Problem]
+
+    def get(self, key: str, parse: Callable[[str], T]) -> T | None:
+        """The parsed annotation; None when absent or unreadable."""
+        text = self.notes.get(key)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.problems.append(Problem(self.owner, key, text, str(error), "correct it; the default holds meanwhile"))
+            return None
+
+
+def _default_demand(described: Pod) -> Demand:
+    """Half the request; everything it can get when it has none or is best effort."""
+    asked = described.request_milli("cpu")
+    return demand.Constant(asked / 2) if asked and not described.is_best_effort else demand.GREEDY
+
+
+def _default_memory(described: Pod) -> int:
+    asked = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
+    return max(asked // 2, SMALLEST_MEMORY)
+
+
+def _milli(amounts: Mapping[str, Quantity]) -> int:
+    return amounts["cpu"].milli if "cpu" in amounts else 0
+
+
+def _bytes(amounts: Mapping[str, Quantity], absent: int) -> int:
+    return amounts["memory"].value if "memory" in amounts else absent
+
+
+def _quota_us(limits: Mapping[str, Quantity]) -> int:
+    """limit × 100 ms, at least 1 ms; unlimited without a limit, as kubelet's MilliCPUToQuota."""
+    milli = _milli(limits)
+    return max(milli * 100, 1000) if milli > 0 else UNLIMITED
+
+
+def threads(wanted: Demand, cpus: int) -> int:
+    """Number of threads of a container: one for each CPU when it is greedy, else a few."""
+    return cpus if math.isinf(wanted.milli(0)) else 4

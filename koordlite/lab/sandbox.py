@@ -1,0 +1,186 @@
+"""The emulated node in one piece: its files, its clock, its pods."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from koordlite.lab import proc_tree, sys_tree
+from koordlite.lab.cgroups import v1, v2
+from koordlite.lab.cgroups.trees import Group
+from koordlite.lab.load import cache_traffic, disks, workloads
+from koordlite.lab.load.memory import MemoryLoad
+from koordlite.lab.load.workloads import Stats, Workload, Workloads
+from koordlite.lab.machine import kernel_settings, shapes
+from koordlite.lab.machine.clock import LONGEST_STEP, SandboxClock
+from koordlite.lab.machine.core_scheduling import EmulatedCoreScheduling
+from koordlite.lab.machine.machine import Machine
+from koordlite.lab.machine.processes import Processes
+from koordlite.lab.machine.tree import File, Tree
+from koordlite.lab.pods import kubelet, node_status
+from koordlite.lab.pods.kubelet import EmulatedKubelet
+from koordlite.lab.resctrl.filesystem import EmulatedResctrl
+from koordlite.model.errors import Problem
+from koordlite.model.picture.kubelet import Kubelet as KubeletState
+from koordlite.model.wire import objects
+
+START = 1_767_225_600.0
+"""2026-01-01 00:00:00 UTC: a fixed date, so that two runs write the same bytes."""
+
+FIRST_PID = 1000
+
+
+class Sandbox:
+    """A machine of one of the known shapes with its kernel files, its kubelet and its workloads.
+
+    `shape` is the name of one, or a machine of one's own; ValueError for an unknown name. `pace`, `stop` and
+    `longest_step` are the clock's.
+    """
+
+    def __init__(
+        self,
+        shape: str | Machine,
+        *,
+        start: float = START,
+        seed: int = 0,
+        pace: float = 0.0,
+        stop: threading.Event | None = None,
+        longest_step: float = LONGEST_STEP,
+    ) -> None:
+        self.machine = shapes.machine(shape) if isinstance(shape, str) else shape
+        self.files = Tree()
+        self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop, longest_step=longest_step)
+        self.processes = Processes(FIRST_PID + seed % 1000)
+        threads = len(self.machine.cpus) > len({(cpu.package, cpu.core) for cpu in self.machine.cpus})
+        self.cores = EmulatedCoreScheduling(self.processes, hyperthreads=threads)
+        build = v1.build if self.machine.cgroup_version == 1 else v2.build
+        self.cgroups = build(self.machine, self.processes)
+        self.workloads = Workloads(self.cgroups, self.machine.cpuset)
+        rdt = self.machine.rdt
+        self.resctrl = EmulatedResctrl(self.machine, rdt, self.processes, self.clock.monotonic) if rdt else None
+        self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
+        self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
+        self.cgroups.on_kill = self._kill_group
+        settings = kernel_settings.plant(self.files, self.machine)
+        self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)
+        self.each_second: Callable[[], None] | None = None
+        """Called once a simulated second. `sandbox.chaos` disturbs the node from here."""
+        self._pods: Sequence[objects.PodObject] = ()
+        self._node: objects.NodeObject | None = None
+        self._problems: tuple[Problem, ...] = ()
+        self._reported: dict[str, tuple[objects.PodObject, object, objects.PodObject]] = {}
+        self._reported_node: tuple[objects.NodeObject, tuple[objects.NodeObject, tuple[Problem, ...]]] | None = None
+        self._plant(seed)
+
+    def sync(self, pods: Sequence[objects.PodObject], node: objects.NodeObject | None = None) -> tuple[Problem, ...]:
+        """Run these pods and no others; what the sandbox's annotations got wrong comes back, with what holds instead.
+
+        Cheap when nothing changed: the same objects as last time are not read again.
+        """
+        if node is self._node and len(pods) == len(self._pods) and all(map(_same, pods, self._pods)):
+            return self._problems
+        self._pods, self._node = tuple(pods), node
+        self._problems = self.kubelet.sync(pods, node, self.clock.monotonic())
+        return self._problems
+
+    def reported(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
+        """The pods with the status their kubelet reports; unchanged pods keep their identity."""
+        return tuple(map(self._report, pods))
+
+    def kubelet_state(self, configured: KubeletState) -> KubeletState:
+        """Kubelet's configuration: as configured, and with the CPUs it gave away exclusively."""
+        managers = self.kubelet.managers
+        if not managers.static:
+            return configured
+        return KubeletState(
+            cpu_manager_policy="static",
+            cpu_manager_options=configured.cpu_manager_options,
+            topology_manager_policy=managers.policy or configured.topology_manager_policy,
+            topology_manager_scope=managers.scope or configured.topology_manager_scope,
+            reserved_cpus=managers.reserved or configured.reserved_cpus,
+            pod_cpus=self.kubelet.pod_cpus,
+        )
+
+    def node_object(self, name: str) -> objects.NodeObject:
+        """A Node as this machine's kubelet registers it."""
+        return node_status.fresh(self.machine, name)
+
+    def reported_node(self, node: objects.NodeObject) -> tuple[objects.NodeObject, tuple[Problem, ...]]:
+        """The node with this machine's CPUs and memory, and what its manifest got wrong about them.
+
+        An unchanged node keeps its identity.
+        """
+        if self._reported_node is None or self._reported_node[0] is not node:
+            self._reported_node = (node, node_status.corrected(self.machine, node))
+        return self._reported_node[1]
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass without keeping pace, whatever the stop event says."""
+        self.clock.advance(seconds)
+
+    def stats(self, uid: str) -> Stats:
+        """Demand and use of the pod; KeyError for a pod that was never started."""
+        return workloads.total(self.kubelet.running[uid].workloads)
+
+    def usage_truth(self) -> Mapping[str, Stats]:
+        """Demand and use of every workload, by `namespace/pod/container`; `system` is outside Kubernetes."""
+        return {each.name: workloads.total([each]) for each in self.workloads}
+
+    def fail(self, path: str, code: int, times: int = 1) -> None:
+        """Let the next `times` accesses of `path` fail with errno `code`."""
+        self.files.fail(path, code, times)
+
+    def vanish(self, group: str) -> None:
+        """End every process in `group` and remove it, as when a pod dies between two reads."""
+        self.kubelet.end_below(group)
+
+    def _step(self, seconds: float) -> None:
+        step_us, before = round(seconds * 1e6), self.clock.seconds
+        if self.each_second and int(before + seconds) > int(before):
+            self.each_second()
+        self.kubelet.restart(self.clock.monotonic())
+        self.workloads.step(seconds=self.clock.seconds, step_us=step_us)
+        if self._traffic:
+            self._traffic.step(step_us)
+        disks.step(self.cgroups, list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
+        self.memory.step(list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
+
+    def _kill_group(self, group: Group) -> None:
+        """A write to cgroup.kill."""
+        tids = {tid for each in group.walk() for tid in each.tids}
+        self._killed([each for each in self.workloads if each.process.pid in tids])
+
+    def _killed(self, dying: Sequence[Workload]) -> None:
+        self.kubelet.killed(dying, self.clock.monotonic())
+
+    def _report(self, obj: objects.PodObject) -> objects.PodObject:
+        uid = obj.metadata.uid
+        running, refusal = self.kubelet.running.get(uid), self.kubelet.managers.refused.get(uid)
+        if running is None and refusal is None:
+            return obj
+        state = refusal or (running and (sum(running.restarts.values()), tuple(running.waiting.items())))
+        known = self._reported.get(uid)
+        if known is None or known[0] is not obj or known[1] != state:
+            shown = kubelet.reported(obj, running) if running else obj
+            known = self._reported[uid] = (obj, state, kubelet.refused(obj, refusal) if refusal else shown)
+        return known[2]
+
+    def _plant(self, seed: int) -> None:
+        node = proc_tree.NodeParts(
+            machine=self.machine,
+            cgroups=self.cgroups,
+            processes=self.processes,
+            workloads=self.workloads,
+            memory=self.memory,
+            resctrl=self.resctrl,
+            connections=self.kubelet.connections,
+            uptime=self.clock.monotonic,
+            seed=seed,
+        )
+        proc_tree.plant(self.files, node)
+        sys_tree.plant(self.files, self.machine, self.cgroups, self.resctrl)
+        self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.cpu_manager_state))
+
+
+def _same(first: object, second: object) -> bool:
+    return first is second

@@ -1,0 +1,202 @@
+"""Numbers out of the samples of a simulation, and expectations held against them."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from koordlite.lab.cluster import scenario
+from koordlite.lab.cluster.scenario import Expectation
+from koordlite.lab.simulation.samples import Amount, Sample, growth
+from koordlite.report import threshold, units
+from koordlite.report.history import Row
+from koordlite.report.simulation import Check, Figures
+
+_GiB = 2**30
+_SERIES: Mapping[str, tuple[str, float]] = {
+    "beLimitCores": ("be_limit", 1000),
+    "beBudgetCores": ("be_budget", 1000),
+    "beCores": ("be_cpu", 1000),
+    "lsCores": ("prod_cpu", 1000),
+    "nodeCores": ("node_cpu", 1000),
+    "batchCores": ("batch_cpu", 1000),
+    "batchGiB": ("batch_memory", _GiB),
+}
+"""Measure → field of a row, and how much of it makes one."""
+_VALUES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "max": max,
+    "mean": statistics.fmean,
+    "last": lambda values: values[-1],
+}
+
+
+_SUMS: Mapping[str, Callable[[Sample], int]] = {
+    "writes": lambda sample: sample.writes,
+    "refusedWrites": lambda sample: sample.refused,
+    "foreignWrites": lambda sample: sample.foreign,
+    "evictions": lambda sample: sample.evictions,
+}
+_MILLI_SECONDS_PER_CORE_HOUR = 3.6e6
+
+
+def check(expected: Expectation, samples: Sequence[Sample], *, text: str = "", not_put_back: int = 0) -> Check:
+    """The expectation and what was found; `text` is what it is about at the end of its time."""
+    words = _words(expected)
+    if expected.is_text:
+        return Check(words, repr(text), _bare(text) == _bare(expected.equals or ""))
+    found = float(not_put_back) if expected.measure == "notPutBack" else measure(expected, samples)
+    if found is None:
+        return Check(words, "nothing was measured", False)
+    high = expected.most is None or found <= expected.most
+    return Check(words, f"{found:.6g}", high and (expected.least is None or found >= expected.least))
+
+
+def _bare(text: str) -> str:
+    """Without blanks: the kernel fills up columns with them."""
+    return text.replace(" ", "").strip()
+
+
+def measure(asked: Expectation, samples: Sequence[Sample]) -> float | None:
+    """The number that an expectation is about; None when there is no sample of it."""
+    end = float("inf") if asked.to is None else scenario.seconds(asked.to)
+    begin = scenario.seconds(asked.start)
+    chosen = [sample for sample in samples if begin <= sample.time <= end]
+    if asked.measure in _SERIES:
+        values = list(_series(asked.measure, chosen))
+        return _VALUES[asked.value](values) if values else None
+    if asked.measure in ("unmetPercent", "usedCores"):
+        return _of_pods(asked.measure, chosen, lambda key: key.startswith(asked.of))
+    return _count(asked, chosen)
+
+
+def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
+    """The numbers that runs are compared by."""
+    limits = list(_series("beLimitCores", samples))
+    batch = list(_series("batchCores", samples))
+    return {
+        "beCoreHoursUsed": _be_core_hours(samples),
+        "beCoreHoursAllowed": _be_core_hours_allowed(samples),
+        "beCoreHoursBudget": _be_core_hours_budget(samples),
+        "beOfBudgetPercent": _be_of_budget(samples),
+        "beLimitCoresMin": min(limits, default=None),
+        "beLimitCoresMean": statistics.fmean(limits) if limits else None,
+        "batchCoresMean": statistics.fmean(batch) if batch else None,
+        "unmetPercent": _of_pods("unmetPercent", samples, lambda key: key not in best_effort),
+        "aboveThresholdSeconds": _node_above(samples),
+        "wellAboveThresholdSeconds": _node_well_above(samples),
+        "lsAboveThresholdSeconds": sum(
+            seconds for row, seconds in _timed(samples) if threshold.above(row.prod_cpu, row.threshold_milli)
+        ),
+        **{name: sum(map(count, samples)) for name, count in _SUMS.items()},
+        "restarts": _restarts(samples),
+    }
+
+
+def _count(asked: Expectation, samples: Sequence[Sample]) -> float:
+    if asked.measure in _SUMS:
+        return sum(map(_SUMS[asked.measure], samples))
+    if asked.measure in _WHOLES:
+        return _WHOLES[asked.measure](samples)
+    match asked.measure:
+        case "ticksWith":
+            return sum(asked.of in sample.reasons for sample in samples)
+        case "problems":
+            return len({words for sample in samples for words in sample.problems if asked.of in words})
+    word = asked.measure.removesuffix("Seconds")
+    return sum(seconds for sample, seconds in _spans(samples) if sample.status == word)
+
+
+def _be_core_hours(samples: Sequence[Sample]) -> float:
+    return sum(seconds * (row.be_cpu or 0) for row, seconds in _timed(samples)) / _MILLI_SECONDS_PER_CORE_HOUR
+
+
+def _be_core_hours_budget(samples: Sequence[Sample]) -> float:
+    """The budget of a stretch of time is that of the tick at its beginning; a negative one is none."""
+    left = ((before.row or after.row, after.time - before.time) for before, after in _pairs_seen(samples))
+    return sum(seconds * max(0, row.be_budget or 0) for row, seconds in left if row) / _MILLI_SECONDS_PER_CORE_HOUR
+
+
+def _be_of_budget(samples: Sequence[Sample]) -> float | None:
+    budget = _be_core_hours_budget(samples)
+    return 100 * _be_core_hours(samples) / budget if budget else None
+
+
+def _be_core_hours_allowed(samples: Sequence[Sample]) -> float:
+    """The limit of a stretch of time is the one that the tick at its beginning left."""
+    stretches = ((before.row or after.row, after.time - before.time) for before, after in _pairs_seen(samples))
+    allowed = sum(seconds * (row.be_limit or 0) for row, seconds in stretches if row)
+    return allowed / _MILLI_SECONDS_PER_CORE_HOUR
+
+
+def _pairs_seen(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+    """Samples one after the other, the later of which an agent saw."""
+    return ((before, after) for before, after in itertools.pairwise(samples) if after.row)
+
+
+def _series(measure: str, samples: Sequence[Sample]) -> Iterator[float]:
+    field, unit = _SERIES[measure]
+    values = (getattr(sample.row, field) for sample in samples if sample.row)
+    return (value / unit for value in values if value is not None)
+
+
+def _spans(samples: Sequence[Sample]) -> Iterator[tuple[Sample, float]]:
+    """Each sample and the time since the one before; use is a mean over that time."""
+    for before, sample in itertools.pairwise(samples):
+        yield sample, sample.time - before.time
+
+
+def _timed(samples: Sequence[Sample]) -> Iterator[tuple[Row, float]]:
+    return ((sample.row, seconds) for sample, seconds in _spans(samples) if sample.row)
+
+
+def _node_above(samples: Sequence[Sample]) -> float:
+    return sum(s for row, s in _timed(samples) if threshold.above(row.node_cpu, row.threshold_milli))
+
+
+def _node_well_above(samples: Sequence[Sample]) -> float:
+    return sum(s for row, s in _timed(samples) if threshold.well_above(row.node_cpu, row.threshold_milli))
+
+
+def _restarts(samples: Sequence[Sample]) -> int:
+    return samples[-1].restarts - samples[0].restarts if samples else 0
+
+
+def _of_pods(measure: str, samples: Sequence[Sample], chosen: Callable[[str], bool]) -> float | None:
+    """Shares of the pods that `chosen` names: the part of what they wanted that they did not get, or cores they
+    used."""
+    wanted = used = 0
+    seen, last = False, dict[str, Amount]()
+    for number, sample in enumerate(samples):
+        for key in filter(chosen, sample.pods):
+            grown = growth(last.get(key), sample.pods[key])
+            last[key] = sample.pods[key]
+            if number:  # The first sample only says where the counting begins.
+                wanted, used, seen = wanted + grown.wanted_us, used + grown.used_us, True
+    if not seen:
+        return None
+    if measure == "usedCores":
+        return used / 1e6 / (samples[-1].time - samples[0].time)
+    return 100 * (wanted - used) / wanted if wanted else 0.0
+
+
+def _words(expected: Expectation) -> str:
+    of = f" of {expected.of}" if expected.of else ""
+    which = f"{expected.value} of " if expected.measure in _SERIES else ""
+    begin, end = scenario.seconds(expected.start), expected.to
+    when = f" from {units.clock(begin)}" if begin else ""
+    when += f" to {units.clock(scenario.seconds(end))}" if end is not None else ""
+    bounds = [f"at least {expected.least:g}" if expected.least is not None else ""]
+    bounds.append(f"at most {expected.most:g}" if expected.most is not None else "")
+    bounds.append(f"is {expected.equals!r}" if expected.equals is not None else "")
+    return f"{which}{expected.measure}{of}{when} {' and '.join(filter(None, bounds))}"
+
+
+_WHOLES: Mapping[str, Callable[[Sequence[Sample]], float]] = {
+    "restarts": _restarts,
+    "beCoreHours": _be_core_hours,
+    "aboveThresholdSeconds": _node_above,
+    "wellAboveThresholdSeconds": _node_well_above,
+}
+"""Numbers of a whole stretch of time."""

@@ -1,0 +1,92 @@
+"""Files of scenarios and of configurations to compare → what to play."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from koordlite import config
+from koordlite.config import Settings
+from koordlite.kube.folder import manifest_files
+from koordlite.lab.cluster import scenario
+from koordlite.lab.cluster.scenario import Scenario
+from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.reading import strict
+from koordlite.model.wire import objects
+
+
+class Play(msgspec.Struct, frozen=True):
+    """A scenario with the settings of the agent."""
+
+    name: str
+    scenario: Scenario
+    settings: Settings
+    manifests: Path | None = None
+    label: str = ""
+    """Which of several configurations this is."""
+
+
+def load(path: Path) -> Play:
+    """The scenario in the file; ConfigError lists every mistake in it."""
+    return parse(_text(path), str(path))
+
+
+def parse(text: str, source: str) -> Play:
+    """The scenario that `text` writes; folders in it are seen from that of `source`. ConfigError for one of nothing."""
+    shape = scenario.shape(config.shape())
+    read: Any = strict.load(text, shape, source)
+    if read == shape():
+        do = "write at least pods, manifests or events; configs/scenarios has examples"
+        raise ConfigError(Problem(source, "$", "", "the file describes no scenario: there is no work and no event", do))
+    path = Path(source)
+    manifests = path.parent / read.manifests if read.manifests else None
+    if manifests and not manifests.is_dir():
+        do = "name a folder of manifests, seen from the folder of the scenario"
+        raise ConfigError(Problem(source, "$.manifests", read.manifests, "there is no such folder", do))
+    return Play(path.stem, read, config.settings_of(read.settings), manifests)
+
+
+def variant(play: Play, path: Path) -> Play:
+    """The same with another configuration: a koordlite.yaml, or a manifest of the ConfigMap slo-controller-config."""
+    if not _is_manifest(_text(path)):
+        return msgspec.structs.replace(play, settings=config.load(path), label=path.stem)
+    found = [obj for obj in manifest_files.read(path) if isinstance(obj, objects.ConfigMapObject)]
+    if len(found) != 1:
+        do = "write one ConfigMap, or a koordlite.yaml"
+        raise ConfigError(Problem(str(path), "kind", "", f"there are {len(found)} ConfigMaps", do))
+    data = {**play.scenario.config, **(found[0].data or {})}
+    return msgspec.structs.replace(play, scenario=dataclasses.replace(play.scenario, config=data), label=path.stem)
+
+
+def without(play: Play) -> Play:
+    """The same where the agent only observes: nothing limits batch work but the kernel."""
+    observing = dataclasses.replace(play.scenario, mode="observe", expect=())
+    return msgspec.structs.replace(play, scenario=observing, label="without")
+
+
+def in_force(play: Play) -> Settings:
+    """The settings in the mode of the scenario; what is off stays off."""
+    mode = play.scenario.mode
+    if mode == "asWritten":
+        return play.settings
+    on = frozenset(name for name, section in play.settings.strategies.items() if section.mode != "off")
+    return config.with_modes(play.settings, mode, on)
+
+
+def _is_manifest(text: str) -> bool:
+    try:
+        found = list(yaml.safe_load_all(text))
+    except yaml.YAMLError:
+        return False  # The reader of koordlite.yaml says what is wrong with it.
+    return any(isinstance(each, dict) and "kind" in each for each in found)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(Problem(str(path), "$", "", str(error), "name a readable YAML file")) from error
