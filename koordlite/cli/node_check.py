@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 
 import msgspec
@@ -13,16 +14,24 @@ import msgspec
 from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
 from koordlite.config import Settings
-from koordlite.host import bundle, core_cookies, procfs, sysfs
+from koordlite.formulas.allocatable import reservation
+from koordlite.host import bundle, core_cookies, processes, procfs, sysfs
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.processes import HostProcess
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.cluster import KubeCluster
-from koordlite.model import keys
+from koordlite.model import keys, printable, times
 from koordlite.model import node as nodes
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent, InputError, KoordliteError
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.ports import Cluster, ClusterView, Files
+from koordlite.report.units import cores
 from koordlite.resctrl.filesystem import ResctrlFS
+
+WATCH_SECONDS = 0.5
+BUSIEST = 5
+"""Processes that are named; the others are counted."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -41,12 +50,14 @@ def findings(args: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
         machine = machines.machine(args, settings)
         yield from _answers(machine.host.files, settings)
         yield _cores(machine.host.cookies.missing())
-        yield from _of_cluster(lambda: machine.cluster, machine.host.files)
+        yield from _of_cluster(lambda: machine.cluster, machine.host.files, settings)
         return
     files = machines.files(args)
     yield from _answers(files, settings, own=not args.recorded)
     yield _cores(core_cookies.missing(bundle.core_scheduling(files)))
-    yield from _of_cluster(lambda: machines.cluster(args, settings, files, RealClock()), files)
+    yield from _of_cluster(
+        lambda: machines.cluster(args, settings, files, RealClock()), files, settings, own=not args.recorded
+    )
 
 
 def _answers(files: Files, settings: Settings, *, own: bool = False) -> Iterator[Finding]:
@@ -61,7 +72,9 @@ def _answers(files: Files, settings: Settings, *, own: bool = False) -> Iterator
     yield from writable(files, uid=os.geteuid() if own else 0)
 
 
-def _of_cluster(open_cluster: Callable[[], Cluster], files: Files) -> Iterator[Finding]:
+def _of_cluster(
+    open_cluster: Callable[[], Cluster], files: Files, settings: Settings, *, own: bool = False
+) -> Iterator[Finding]:
     """Ask the cluster about this machine; that it cannot be asked is an answer too."""
     try:
         cluster = open_cluster()
@@ -80,6 +93,9 @@ def _of_cluster(open_cluster: Callable[[], Cluster], files: Files) -> Iterator[F
         yield from _kubelet(view.kubelet)
         yield from (Finding("input", "no", str(problem)) for problem in view.problems)
         yield from _devices(view, cluster.api if isinstance(cluster, KubeCluster) else None)
+        if own:
+            rows = processes.watch(WATCH_SECONDS, time.sleep)
+            yield from beside_pods(rows, _reserved(view, files), settings.agent.kubepods)
     finally:
         if isinstance(cluster, KubeCluster):
             cluster.stop()
@@ -178,6 +194,46 @@ def _kubelet(kubelet: Kubelet) -> Iterator[Finding]:
     if kubelet.cpu_manager_policy == "static":
         owned = f"{len(kubelet.pod_cpus)} pods hold CPUs exclusively; kubelet's reserved CPUs: {kubelet.reserved_cpus}"
         yield Finding("other writer of cpusets", "yes", owned, "containers outside besteffort are left to kubelet")
+
+
+def _reserved(view: ClusterView, files: Files) -> CPUSet:
+    """CPUs kept for processes outside of pods, by the Node's annotation or else by kubelet."""
+    node = nodes.from_wire(view.node) if view.node is not None else None
+    try:
+        written = nodes.parse_reservation(node.annotations.get(keys.RESERVATION, ""), node.name) if node else None
+    except InputError:
+        written = None  # `check-config` names the mistake.
+    resolved = reservation.resolve(written=written, cpus=sysfs.topology(files).cpus)
+    return resolved.cpus or view.kubelet.reserved_cpus
+
+
+def beside_pods(rows: Sequence[HostProcess], reserved: CPUSet, kubepods: str) -> Iterator[Finding]:
+    """Tell who uses CPU outside of pods, and who runs on the wrong side of the reserved CPUs. `rows`: the busiest
+    first; `kubepods`: kubelet's group, by any driver."""
+    name = (kubepods or "kubepods").strip("/").removesuffix(".slice")
+    pods = [row for row in rows if row.group.lstrip("/").startswith((f"{name}/", f"{name}.slice/"))]
+    system = [row for row in rows if row not in pods]
+    used = sum(row.used_milli for row in system)
+    busy = [f"{_named(row)} {cores(row.used_milli)}" for row in system[:BUSIEST] if row.used_milli]
+    yield Finding(
+        "processes outside of pods", "yes", f"{len(system)} use {cores(used)} CPUs: {', '.join(busy) or 'all idle'}"
+    )
+    if not reserved:
+        return
+    outside = [row for row in system if row.cpus - reserved]
+    if outside:
+        detail = f"{len(outside)} of {len(system)} may leave them: {', '.join(map(_named, outside[:BUSIEST]))}"
+        do = f"AllowedCPUs={reserved} in system.slice, or CPUAffinity={reserved} in system.conf of systemd"
+        yield Finding(f"reserved CPUs {reserved}: processes outside of pods", "part", detail, do)
+    inside = [row for row in pods if row.cpus & reserved]
+    if inside:
+        detail = f"{len(inside)} may use them: {', '.join(map(_named, inside[:BUSIEST]))}"
+        do = "koordlite explain cpus names the pods; strategy cpusetPools keeps them off"
+        yield Finding(f"reserved CPUs {reserved}: processes of pods", "no", detail, do)
+
+
+def _named(row: HostProcess) -> str:
+    return f"{printable.one_line(row.name)} (pid {row.pid}, since {times.show(row.started_at)})"
 
 
 def _devices(view: ClusterView, api: Api | None) -> Iterator[Finding]:
