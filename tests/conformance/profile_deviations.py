@@ -23,20 +23,6 @@ def _unknown_namespace(given: Any, wanted: Any, found: Any) -> bool:
     return asked and given["pod"]["metadata"]["namespace"] not in known and not found["mutated"]
 
 
-def _missing_source(given: Any, wanted: Any, found: Any) -> bool:
-    """Only keys that were mapped from a missing key, and are empty there, are not in ours."""
-    ours, theirs = (pod["pod"]["metadata"] for pod in (found, wanted))
-    empty = False
-    for kind in ("labels", "annotations"):
-        have = theirs.get(kind) or {}
-        mappings = [profile["spec"].get(f"{kind.removesuffix('s')}KeysMapping") or {} for profile in given["profiles"]]
-        new = {new for mapping in mappings for old, new in mapping.items() if old not in have and not have.get(new)}
-        empty = empty or bool(new)
-        if {key: value for key, value in have.items() if key not in new} != (ours.get(kind) or {}):
-            return False
-    return empty
-
-
 def _draw_is_the_probability(given: Any, wanted: Any, found: Any) -> bool:
     percents = [int(str(p["spec"].get("probability", 100)).removesuffix("%")) for p in given["profiles"]]
     return not found["mutated"] and any(draw in percents for draw in given.get("randomDraws", ()))
@@ -57,11 +43,6 @@ DEVIATIONS = (
         _PROFILE,
         _unknown_namespace,
         "profile-namespace: a namespace whose labels are not known matches no namespaceSelector",
-    ),
-    Deviation(
-        _PROFILE,
-        _missing_source,
-        "profile-mapping: a key that the pod lacks is not copied",
     ),
     Deviation(
         _PROFILE,

@@ -85,10 +85,24 @@ def test_a_mapping_reads_every_key_before_it_writes_one():
     assert made.pod["metadata"]["labels"] == {"app": "x", "b": "x", "c": "old"}
 
 
+def test_a_key_that_the_pod_lacks_is_copied_as_an_empty_value():
+    second = profile("b", labelKeysMapping={"new": "next"}, annotationKeysMapping={"no": "noted"})
+    made = admitted(profile("a", labelKeysMapping={"no": "app", "none": "new"}, labelSuffixes={"new": "-s"}), second)
+    assert made.pod["metadata"]["labels"] == {"app": "", "new": "-s", "next": "-s"}
+    assert made.pod["metadata"]["annotations"] == {"noted": ""}
+
+
 def test_a_priority_class_without_a_policy_takes_the_policy_of_the_pod():
     pod = copy.deepcopy(POD) | {"spec": {**POD["spec"], "preemptionPolicy": "Never"}}
     made = admitted(profile(priorityClassName="koord-prod"), pod=pod)
     assert "preemptionPolicy" not in made.pod["spec"]
+
+
+def test_a_patch_that_removes_a_label_changes_no_pod_without_labels():
+    pod = {"metadata": {"name": "p", "namespace": "d"}, "spec": POD["spec"]}
+    made = admitted(profile(patch={"metadata": {"labels": {"app": None}}}), pod=copy.deepcopy(pod))
+    assert made.pod["metadata"] == pod["metadata"]
+    assert not [change for change in made.changes if change.field.startswith("metadata")]
 
 
 def test_a_patch_may_remove_a_label_and_add_to_a_container():

@@ -121,6 +121,9 @@ def test_names_are_written_as_json() -> None:
         (1.2, 1.21, False),
         (1.21, 1.2, False),
         (1.2, 1.22, True),
+        (1.2, 1.2149, False),
+        (1.21, 1.1951, False),
+        (1.2, 1.2151, True),
     ],
 )
 def test_what_is_worth_a_write(held: float | None, wanted: float | None, write: bool) -> None:

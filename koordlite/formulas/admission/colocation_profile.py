@@ -161,8 +161,8 @@ def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityCla
     metadata, spec = made.setdefault("metadata", {}), made.setdefault("spec", {})
     labels = {**(metadata.get("labels") or {}), **profile.labels}
     notes = {**(metadata.get("annotations") or {}), **profile.annotations}
-    labels |= {new: labels[old] for old, new in profile.label_keys_mapping.items() if old in labels}
-    notes |= {new: notes[old] for old, new in profile.annotation_keys_mapping.items() if old in notes}
+    labels |= {new: labels.get(old, "") for old, new in profile.label_keys_mapping.items()}
+    notes |= {new: notes.get(old, "") for old, new in profile.annotation_keys_mapping.items()}
     labels |= {key: labels[key] + suffix for key, suffix in profile.label_suffixes.items() if key in labels}
     if profile.scheduler_name:
         spec["schedulerName"] = profile.scheduler_name

@@ -32,7 +32,10 @@ def merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
             found.pop(key, None)
         elif isinstance(value, Mapping):
             held = found.get(key)
-            found[key] = merged(held if isinstance(held, Mapping) else {}, value)
+            made = merged(held if isinstance(held, Mapping) else {}, value)
+            # What only removes from an object that is not there makes none.
+            if made or not value or key in found:
+                found[key] = made
         elif isinstance(value, list) and key in _MERGE_KEYS:
             found[key] = _merged_list(found.get(key) or [], value, key)
         else:

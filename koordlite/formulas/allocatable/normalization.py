@@ -50,11 +50,13 @@ def cpu_ratio(config: CPUNormalization, machine: CPUBasicInfo) -> float:
 
 
 def differs(held: float | None, wanted: float | None) -> bool:
-    """|held − wanted| > 0.01, or only one of them is there: worth a write. Source: Koordinator `NeedSyncMeta`."""
+    """|held − wanted| > 0.01, or only one of them is there: worth a write. `wanted` counts as it would be printed.
+    Source: Koordinator `NeedSyncMeta`."""
     if held is None or wanted is None:
         return held is not wanted
+    printed = float(encode_ratio(wanted))
     # Both sums in doubles, so that 1.20 and 1.21 are one step apart and no more.
-    return held > wanted + STEP or held < wanted - STEP
+    return held > printed + STEP or held < printed - STEP
 
 
 def amplification(config: ResourceAmplification, *, cpu_normalization: float | None) -> dict[str, float]:

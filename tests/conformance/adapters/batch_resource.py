@@ -74,7 +74,7 @@ def quota_enabled(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("parseRuleForNodeMeta")
 def ratios(given: Any, expect: Any) -> tuple[Any, Any]:
     """The ratio after each text; a text that cannot be read keeps the last one. -1 is none."""
-    notes, steps = NodeNotes(), []
+    notes, steps, read = NodeNotes(), [], False
     for text in given["sequence"]:
         before, error = notes, False
         try:
@@ -83,8 +83,9 @@ def ratios(given: Any, expect: Any) -> tuple[Any, Any]:
             error = True
         notes = node_notes.parse({keys.CPU_NORMALIZATION_RATIO: text}, "node", last=notes, problems=[])
         ratio = notes.cpu_normalization
-        # Koordinator takes the first ratio for an update, also that of a Node without one.
-        updated = notes != before or (not steps and not text)
+        # Koordinator takes the first ratio that it can read for an update, also that of a Node without one.
+        updated = notes != before or not (error or read)
+        read = read or not error
         step = {"ratio": _UNRECORDED if ratio is None else ratio, "updated": updated}
         steps.append({"error": True, **step} if error else step)
     return _two_places(steps), _two_places(expect["steps"])

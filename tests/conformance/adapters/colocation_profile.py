@@ -32,7 +32,8 @@ def mutated(given: Any, expect: Any) -> tuple[Any, Any]:
         )
     except InputError:
         return {"error": True}, _numbers(expect)
-    return {"mutated": made.pod != given["pod"], "pod": amounts_as_numbers(made.pod)}, _numbers(expect)
+    before, after = amounts_as_numbers(given["pod"]), amounts_as_numbers(made.pod)
+    return {"mutated": after != before, "pod": after}, _numbers(expect)
 
 
 @adapter("colocationValidatingPod")

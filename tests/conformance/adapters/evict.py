@@ -92,7 +92,7 @@ def satisfaction(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("cpu_evict.used_threshold_release")
 def cpu_use(given: Any, expect: Any) -> tuple[Any, Any]:
     strategy = given["thresholdStrategy"]
-    upper = strategy["cpuEvictThresholdPercent"]
+    upper = strategy.get("cpuEvictThresholdPercent") or 0
     found = evict_release.by_use(
         used=int((given["nodeCPUUsageCores"] or 0) * 1000),
         capacity=shapes.node_of(given["node"]).capacity_milli,
