@@ -10,7 +10,7 @@ import msgspec
 from koordlite.formulas.cpu import burst
 from koordlite.model.cgroup_fields import MIN_SHARES, CgroupField
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.picture.groups import Cgroup
+from koordlite.model.picture.groups import Cgroup, MemoryHeld
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.snapshot import Snapshot
@@ -60,10 +60,16 @@ def whole(snapshot: Snapshot) -> CPUSet:
 
 
 def picture(snapshot: Snapshot) -> Snapshot:
-    """The same machine as kubelet alone would have it: with the values of `by_group`, and nothing of ours."""
+    """The same machine as kubelet alone would have it: with the values of `by_group`, and nothing of ours.
+
+    Its groups use no memory, so that no limit waits for what a container uses today.
+    """
     wanted, top = by_group(snapshot), snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup())
     cgroups = {group: _with(cgroup, wanted.get(group, {}), top.effective) for group, cgroup in snapshot.cgroups.items()}
-    return dataclasses.replace(snapshot, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={})
+    unused = dict.fromkeys(cgroups, MemoryHeld(total=0, file_cache=0))
+    return dataclasses.replace(
+        snapshot, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={}, memory_held=unused
+    )
 
 
 def present(cgroup: Cgroup) -> dict[CgroupField, CPUSet | int]:

@@ -102,10 +102,12 @@ class Emulated:
         batch_cpu: str = "1000",
         labels: Mapping[str, str] | None = None,
         guaranteed: bool = False,
+        limited: bool = False,
         created: str = "",
         **annotations: str,
     ) -> None:
-        """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory."""
+        """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory;
+        `limited`: its limits are its requests."""
         keys = {
             "status": "scheduling.koordinator.sh/resource-status",
             "static_cpus": "sandbox.koordlite.io/static-cpus",
@@ -116,9 +118,9 @@ class Emulated:
         names = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": notes}
         names["labels"] = ({"koordinator.sh/qosClass": qos} if qos else {}) | dict(labels or {})
         names |= {"creationTimestamp": created} if created else {}
-        resources = {"requests": wanted}
         if guaranteed:
-            resources = {"requests": wanted | {"memory": "16Mi"}, "limits": wanted | {"memory": "16Mi"}}
+            wanted |= {"memory": "16Mi"}
+        resources = {"requests": wanted} | ({"limits": wanted} if guaranteed or limited else {})
         container = {"name": "main", "resources": resources}
         spec = {"nodeName": "node-a", "containers": [container]}
         self._write(f"pod-{name}", "v1", "Pod", names, spec=spec, status={"phase": "Running"})

@@ -41,7 +41,7 @@ class Left:
         self.node.pod("web", "LS", "1", request="500m", memory="64Mi")
         pinned = json.dumps({"cpuset": "1"})
         self.node.pod("db", "LSR", "1", request="1", memory="64Mi", status=pinned)
-        self.node.pod("crunch", "BE", "greedy", memory="64Mi")
+        self.node.pod("crunch", "BE", "greedy", memory="64Mi", batch_cpu="10", limited=True)
         self.node.pod("other", "BE", "greedy")
         self.host = self.node.host()
         self.before = self.files()
