@@ -65,18 +65,19 @@ def read(
     A list that is refused with 429 or a fault of the server is asked for again, no sooner than the server wants;
     `wait` passes the seconds. `before`: what was read in the last cycle of this process, or `nothing_yet()`; objects
     that have not changed since stay the same objects, which takes a fraction of the time and no further memory.
-    `watches` know what changed since `before`: then only what they do not know is listed.
+    `watches` know what changed since `before`: then only what they do not know is listed. A kind that the server does
+    not have is asked for again after five minutes.
     """
     objects = before.successor() if before else Objects()
     listed: dict[str, str] = {}
     for kind in files.SHAPES:
-        if kind in PATHS:
+        if kind in PATHS and not (watches and watches.is_absent(kind)):
             changes = watches.changes(kind) if watches and before else None
             if changes and before:
                 objects.change(kind, before, changes.objects)
                 objects.versions[kind] = before.versions[kind] = changes.version
             else:
-                listed[kind] = _read_kind(api, objects, kind, wait)
+                listed[kind] = _read_kind(api, objects, kind, wait, absent=watches.lacks if watches else None)
     if watches:  # Not earlier: had one of the lists failed, the watches of the others would go on from what was lost.
         for kind, path in listed.items():
             if path:
@@ -103,21 +104,30 @@ def _list_patiently(api: Api, objects: Objects, kind: str, path: str, wait: Call
 
 
 def _read_kind(
-    api: Api, objects: Objects, kind: str, wait: Callable[[float], object], *, paths: Mapping[str, str] = PATHS
+    api: Api,
+    objects: Objects,
+    kind: str,
+    wait: Callable[[float], object],
+    *,
+    paths: Mapping[str, str] = PATHS,
+    absent: Callable[[str], object] | None = None,
 ) -> str:
-    """Read a list; returns its path when all of it could be read, and may be watched from there on."""
+    """Read a list; returns its path when all of it could be read, and may be watched from there on. `absent` is told
+    of a kind that the server does not have."""
     path, found = paths[kind], len(objects.problems)
     try:
         _list_patiently(api, objects, kind, path, wait)
         return path if len(objects.problems) == found else ""
     except ApiError as error:
-        absent = error.status == HTTPStatus.NOT_FOUND and kind in _CUSTOM
-        if absent and paths is PATHS and kind in OLDER:
-            return _read_kind(api, objects, kind, wait, paths=OLDER)
+        unserved = error.status == HTTPStatus.NOT_FOUND and kind in _CUSTOM
+        if unserved and paths is PATHS and kind in OLDER:
+            return _read_kind(api, objects, kind, wait, paths=OLDER, absent=absent)
         if kind in NEEDED:
             raise
         objects.by_kind[kind].clear()
-        if not absent:
+        if unserved and absent:
+            absent(kind)
+        if not unserved:
             where = f"{api.url}{path}"
             do = f"let the service account list {kind} objects; rules that need them say so"
             objects.problems.append(Problem(where, kind, "", str(error), do))

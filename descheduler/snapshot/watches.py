@@ -17,7 +17,7 @@ from descheduler.snapshot import files
 from descheduler.snapshot.pack import Packer
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
-from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.reflector import ABSENT_SECONDS, Reflector, Source
 from koordlite.kube.watch.store import Store
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.errors import UNREADABLE
@@ -163,6 +163,8 @@ class Watches:
         self._rests: dict[str, int] = {}
         """By kind, for how many more cycles it is listed."""
         self._next_rest: dict[str, int] = {}
+        self._absent_until: dict[str, float] = {}
+        """By kind that the server does not have, when it is asked for again."""
         self.reasons: dict[str, str] = {}
         """By kind, why its list was read the last time a watch could not be used; empty where one is in use."""
 
@@ -199,6 +201,14 @@ class Watches:
         pending = Pending(kind, objects.packer, max(FREE_EVENTS, int(len(objects.by_kind[kind]) * WORTH_EVENTS)))
         self._tails[kind] = Tail(self._api, path, objects.versions[kind], pending, self._monotonic)
         self._tails[kind].start()
+
+    def lacks(self, kind: str) -> None:
+        """Note that the server does not have the kind."""
+        self._absent_until[kind] = self._monotonic() + ABSENT_SECONDS
+
+    def is_absent(self, kind: str) -> bool:
+        """Tell whether the server did not have the kind when it was last asked, not long ago."""
+        return self._monotonic() < self._absent_until.get(kind, float("-inf"))
 
     def stop(self) -> None:
         """End all of them."""

@@ -76,6 +76,8 @@ class Server:
         self.lists: list[str] = []
         self.refused: set[str] = set()
         """Paths that may not be watched."""
+        self.unserved: set[str] = set()
+        """Paths of kinds that the server does not have."""
 
     def put(self, kind: str, obj: Object) -> None:
         path, meta = cluster.PATHS[kind], obj["metadata"]
@@ -106,6 +108,8 @@ class Server:
 
     def pages(self, path: str) -> Iterator[Page]:
         self.lists.append(path)
+        if path in self.unserved:
+            raise ApiError(404, "NotFound", "no such resource")
         items = [msgspec.Raw(json.dumps(obj).encode()) for _, obj in sorted(self.stored[path].items())]
         half = len(items) // 2
         yield Page(str(self.version), items[:half])
@@ -546,3 +550,24 @@ def test_a_cycle_that_failed_half_way_loses_nothing(server: Server, following: W
     again = cluster.read(server, before=first, watches=following)
     assert ("", "late") in again.by_kind["Node"]
     assert ("shop", "p55") in again.by_kind["Pod"]
+
+
+def test_a_kind_that_the_server_does_not_have_is_asked_for_again_after_five_minutes() -> None:
+    server, now, objects = Server(), 0.0, cluster.nothing_yet()
+    topologies = [path for path in server.stored if path.endswith("topologies")]
+    server.unserved.update([*topologies, cluster.PATHS["NodeMetric"]])
+    server.stored[cluster.OLDER["NodeResourceTopology"]] = {}
+    server.unserved.add(cluster.OLDER["NodeResourceTopology"])
+    followed = Watches(server, monotonic=lambda: now)
+    try:
+        for now, count in ((0.0, 5), (30.0, 0), (299.0, 0), (301.0, 5)):
+            server.lists.clear()
+            objects = cluster.read(server, before=objects, watches=followed)
+            assert sum(path in server.unserved for path in server.lists) == count, now
+        server.unserved.clear()
+        now = 602.0
+        objects = cluster.read(server, before=objects, watches=followed)
+        assert {"NodeMetric", "NodeResourceTopology"} <= {*followed.watched}
+    finally:
+        followed.stop()
+    assert objects.problems == []
