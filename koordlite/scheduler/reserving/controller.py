@@ -52,8 +52,10 @@ FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 1.0, 60.0
 """After requests about one Reservation failed; twice as long after each failure in a row."""
 TOGETHER = 4
 """So many steps are under way at once, of those that take no room another Reservation counts on."""
-RIVAL_SECONDS = 10.0
+RIVAL_SECONDS, DENIED_SECONDS = 10.0, 60.0
+"""Between two looks at the lease of Koordinator's scheduler; where it may not be read."""
 SAID_AGAIN_SECONDS = 600.0
+"""The same Event or log line about the same object is not repeated within this time."""
 
 
 class State(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ class Controller:
         self._paused: dict[str, tuple[int, float]] = {}
         """By uid of a Reservation, how many steps failed in a row, and until when no other is tried."""
         self._told: dict[tuple[str, str, str], float] = {}
-        self._rival, self._rival_at, self._error = "", float("-inf"), ""
+        self._rival, self._next_look, self._error = "", float("-inf"), ""
         self._rival_lease: dict[str, Any] | None = None
         self.said: collections.Counter[str] = collections.Counter()
         """Events by reason."""
@@ -184,12 +186,12 @@ class Controller:
             failed = self._refused[step.uid] = str(error)
         except ApiUnreachable as error:
             self._error = str(error)
-            LOG.warning("reservation %s: %s", step.name, error)
+            self._warn("API server", self._error)
             return False
         self._paused.pop(step.uid, None)
         if failed:
             self._error = f"reservation {step.name}: {failed}"
-            LOG.warning("reservation %s: %s", step.name, failed)
+            self._warn(step.uid, self._error)
             if step.uid not in self._refused and self._leads():
                 pause = min(FIRST_PAUSE_SECONDS * 2**count, LAST_PAUSE_SECONDS)
                 self._paused[step.uid] = min(count + 1, 10), self._monotonic() + pause
@@ -224,8 +226,9 @@ class Controller:
 
     def _look_for_rival(self) -> None:
         """Its pods are seen by the watch, its lease is asked for now and then."""
-        if self._monotonic() - self._rival_at >= RIVAL_SECONDS:
-            self._rival_at, self._rival_lease = self._monotonic(), self._lease()
+        if self._monotonic() >= self._next_look:
+            self._next_look = self._monotonic() + RIVAL_SECONDS
+            self._rival_lease = self._lease()
         with self.lock:
             pods = list(self.world.koord_schedulers.values())
         found = rivals.sign(pods, self._rival_lease, self._wall())
@@ -240,8 +243,10 @@ class Controller:
         try:
             found = msgspec.json.decode(self._api.request("GET", LEASE_PATH).body)
         except ApiError as error:
+            if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+                self._next_look = self._monotonic() + DENIED_SECONDS
             if error.status != HTTPStatus.NOT_FOUND:
-                LOG.warning("whether koord-scheduler runs here is judged by its pods only: %s", error)
+                self._warn(LEASE_PATH, f"whether koord-scheduler runs here is judged by its pods only: {error}")
             return None
         except (ApiUnreachable, msgspec.DecodeError):
             return None
@@ -261,14 +266,23 @@ class Controller:
     def _fault(self, name: str, error: Exception) -> None:
         self._error = self.faults.note(f"reservation {name}", error)
 
-    def _said(self, of: Step, said: Say) -> None:
-        key, now = (of.uid, said.reason, said.note), self._monotonic()
+    def _warn(self, subject: str, text: str) -> None:
+        if self._is_new(subject, "", text):
+            LOG.warning("%s", text)
+
+    def _is_new(self, subject: str, reason: str, text: str) -> bool:
+        """Note that something is said, and tell whether it was not lately."""
+        key, now = (subject, reason, text), self._monotonic()
         with self.lock:
-            if now - self._told.get(key, float("-inf")) < SAID_AGAIN_SECONDS:
-                return
-            self.said[said.reason] += 1
             self._told = {other: at for other, at in self._told.items() if now - at < SAID_AGAIN_SECONDS}
-            self._told[key] = now
+            is_new = key not in self._told
+            self._told.setdefault(key, now)
+        return is_new
+
+    def _said(self, of: Step, said: Say) -> None:
+        if not self._is_new(of.uid, said.reason, said.note):
+            return
+        self.said[said.reason] += 1
         LOG.log(logging.WARNING if said.is_warning else logging.INFO, "%s: %s", said.reason, said.note)
         about = Regarding(kind="Reservation", name=of.name, uid=of.uid, api_version=GROUP_VERSION)
         kind: EventType = "Warning" if said.is_warning else "Normal"

@@ -18,7 +18,7 @@ from apiserver import ApiServer
 
 from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.kube.client import access
-from koordlite.kube.client.access import ApiError
+from koordlite.kube.client.access import ApiError, ApiUnreachable
 from koordlite.kube.publish.event_series import Event
 from koordlite.model import keys, times
 from koordlite.scheduler.reserving import documents
@@ -307,6 +307,46 @@ def test_places_that_depend_on_no_other_are_asked_for_together(bench: Bench, mon
     bench.controller.gained()
     until(lambda: len(bench.placeholders()) == 4)
     assert not pairs.broken
+
+
+def test_while_the_server_is_away_the_log_has_one_line(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.leads = False
+    bench.reserve()
+    until(lambda: bench.controller.world.reservations)
+    tries, request = [], bench.api.request
+
+    def refused(method: str, path: str, **options: Any) -> Any:
+        if method == "POST" and path == PODS:
+            tries.append(path)
+            raise ApiUnreachable(111, "connection refused", path)
+        return request(method, path, **options)
+
+    monkeypatch.setattr(bench.api, "request", refused)
+    bench.leads = True
+    for _ in range(5):
+        bench.controller.round()
+    assert len(tries) >= 5
+    assert len([r for r in caplog.records if "connection refused" in r.message]) == 1
+    assert "connection refused" in bench.controller.state.error
+
+
+def test_a_lease_that_may_not_be_read_is_asked_for_once_a_minute_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now, asked = 0.0, []
+
+    class Denying:
+        def request(self, method: str, path: str) -> None:
+            asked.append(now)
+            raise ApiError(403, "Forbidden", "may not get leases")
+
+    controller = Controller(Denying(), Settings(), leads=lambda: True, tell=lambda event: None, monotonic=lambda: now)  # type: ignore[arg-type]
+    for now in range(0, 130, 10):  # noqa: B007
+        controller._look_for_rival()
+    assert asked == [0, 60, 120]
+    assert len([r for r in caplog.records if "judged by its pods only" in r.message]) == 1
 
 
 def test_only_the_leader_writes(bench: Bench) -> None:
