@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("koordlite.scheduler")
 CONNECTIONS = 128
 """A scheduler binds up to twenty pods at a time, each over a connection of its own."""
-API_CONNECTIONS = 40
-"""To the API server: twenty bindings at a time, a watch of each kind, and reviews."""
 IDLE_SECONDS = 120.0
 BODIES = 3
 """Bodies of the longest kind that are read and answered at one time; all that are shorter fit beside each other."""
@@ -62,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     levels, stop = start_log(args.log_level), ended_by_signals()
     front = _Channel(stop) if args.behind_front else None
     guard, certificate = _guarded(args, address) if front is None else (front.guard, None)
-    api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender", connections=API_CONNECTIONS)
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
     cluster = Cluster(_settings(args), monotonic=time.monotonic)
     loads = Loads(load_aware(args.load_aware), wall=time.time, faults=cluster.faults) if args.load_aware else None
     watches = Watches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import errno
 import inspect
@@ -369,6 +370,22 @@ def test_the_token_of_a_service_account_is_refreshed_by_the_library(
         monkeypatch.setattr(incluster_config, name, str(tmp_path / name))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
-    monkeypatch.setattr(credentials, "_client", lambda settings, user_agent, connections: settings)
+    monkeypatch.setattr(credentials, "_client", lambda settings, user_agent: settings)
     settings = credentials.load(None, None, user_agent="test")
     assert settings.refresh_api_key_hook is not None
+
+
+def test_twenty_bindings_at_once_beside_a_dozen_watches_keep_their_connections(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    together = threading.Barrier(32, timeout=20)
+
+    def answer(request: Request) -> Reply:
+        together.wait()
+        return Reply(body={})
+
+    _, api = serve(answer)
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        for _ in pool.map(lambda _: api.request("GET", "/x"), range(32)):
+            pass
+    assert "pool is full" not in caplog.text

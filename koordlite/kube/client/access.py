@@ -15,7 +15,7 @@ import msgspec
 
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
-from koordlite.kube.client.credentials import CONNECTIONS, load
+from koordlite.kube.client.credentials import load
 from koordlite.kube.client.outage import Outage
 from koordlite.kube.client.paging import Page
 from koordlite.kube.client.transport import Transport
@@ -41,22 +41,14 @@ NODE_ANSWER_BYTES = 32 << 20
 """The same about one node: thousands of pods fit in, and the memory of an agent holds it."""
 
 
-def connect(
-    kubeconfig: str | None,
-    context: str | None,
-    *,
-    user_agent: str,
-    connections: int = CONNECTIONS,
-    answer_bytes: int = ANSWER_BYTES,
-) -> Api:
+def connect(kubeconfig: str | None, context: str | None, *, user_agent: str, answer_bytes: int = ANSWER_BYTES) -> Api:
     """The API server that a kubeconfig names, or the one of the cluster this process runs in.
 
     Without `kubeconfig` and `context`: the service account of this pod, else the file named by KUBECONFIG. No request
-    is made yet. `connections` are kept open; more at a time are closed after use, with a warning. ConfigError says what
-    was tried. An answer of more than `answer_bytes` is refused. The client library is imported here, so that a run
-    without a cluster does not pay for it.
+    is made yet. ConfigError says what was tried. An answer of more than `answer_bytes` is refused. The client library
+    is imported here, so that a run without a cluster does not pay for it.
     """
-    return Api(load(kubeconfig, context, user_agent=user_agent, connections=connections), answer_bytes=answer_bytes)
+    return Api(load(kubeconfig, context, user_agent=user_agent), answer_bytes=answer_bytes)
 
 
 class Api:

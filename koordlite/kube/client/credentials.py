@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 TOKEN_SECONDS = 60.0
 """A token in a file is read again after this: whoever replaces it lets the old one be good for longer."""
-CONNECTIONS = 8
-"""Connections kept open: a watch each, and some for requests."""
+CONNECTIONS = 40
+"""Connections kept open at most: twenty bindings at a time, a watch of each kind, and reviews."""
 
 
-def load(kubeconfig: str | None, context: str | None, *, user_agent: str, connections: int = CONNECTIONS) -> Transport:
+def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Transport:
     """The server that a kubeconfig names, or the one of this pod's cluster.
 
     Tokens of a service account and of a kubeconfig's tokenFile are read again each minute, those of an exec plugin when
-    they expire. `connections` are kept open. ConfigError when there are no usable credentials.
+    they expire. ConfigError when there are no usable credentials.
     """
     library.prepare()
     from kubernetes.client.configuration import Configuration
@@ -36,7 +36,7 @@ def load(kubeconfig: str | None, context: str | None, *, user_agent: str, connec
         _from_file(settings, kubeconfig, context)
     else:
         _from_surroundings(settings)
-    return _client(settings, user_agent, connections)
+    return _client(settings, user_agent)
 
 
 def bare(
@@ -116,10 +116,10 @@ def _ask_for_token(settings: Configuration, token: Callable[[], str]) -> None:
     settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
 
 
-def _client(settings: Configuration, user_agent: str, connections: int = CONNECTIONS) -> Transport:
+def _client(settings: Configuration, user_agent: str) -> Transport:
     # The transport would sleep out a Retry-After by itself, without anybody knowing.
     settings.retries = False
-    settings.connection_pool_maxsize = connections
+    settings.connection_pool_maxsize = CONNECTIONS
     settings.keep_alive = True
     return Transport(settings, user_agent)
 
