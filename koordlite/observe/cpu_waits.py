@@ -35,10 +35,9 @@ LISTS_A_TICK = 8
 THREADS_OF_A_SURGE = 32
 """Threads that are looked at when a surge is suspected: those of the pods that use most."""
 
-Counters = Mapping[int, tuple[int, int]]
-"""By thread: ns that it ran, and that it waited."""
-_OF_GROUP = 0
-"""In place of a thread where the kernel only counts by group."""
+Counters = Mapping[int | str, tuple[int, int, int]]
+"""By thread, or by group where the kernel only counts so: ns that it ran, ns that it waited, and how often quotas have
+stopped its pod."""
 
 
 class _Point(msgspec.Struct, frozen=True):
@@ -50,10 +49,12 @@ class _Point(msgspec.Struct, frozen=True):
 class _Pod(msgspec.Struct):
     """State of a pod."""
 
+    place: PodGroups | None = None
+    limited: tuple[str, ...] = ()
+    """Its groups with a quota."""
     threads: tuple[int, ...] = ()
     listed_at: float | None = None
     counters: Counters = msgspec.field(default_factory=dict)
-    throttled: int = 0
     points: collections.deque[_Point] = msgspec.field(default_factory=collections.deque)
 
 
@@ -67,82 +68,93 @@ class CPUWaitReader:
     def read(self, now: float, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, CPUWait]:
         """The last window of each pod of `places`, by uid; `limits` are the limits of their groups. A pod that cannot
         be read, or has been seen once only, has none."""
-        pods, budget = {uid: self._pods.get(uid) or _Pod() for uid in places}, THREADS_A_TICK
+        pods, budget = self._known(places, limits), THREADS_A_TICK
         # Those that have waited longest for their turn stand first.
         for uid in sorted(pods, key=lambda uid: pods[uid].points[-1].time if pods[uid].points else -1.0):
             if budget <= 0:
                 break
-            budget -= 1 + self._sample(now, pods[uid], places[uid], limits)
-        self._pods = pods
+            budget -= 1 + self._sample(now, pods[uid], places[uid])
         return {uid: window for uid, pod in pods.items() if (window := _window(pod))}
 
-    def follow(self, now: float, places: Mapping[str, PodGroups]) -> None:
+    def follow(self, now: float, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> None:
         """Keep the threads of each pod at hand, a few pods a tick, and count nothing."""
-        pods = {uid: self._pods.get(uid) or _Pod() for uid in places}
+        pods = self._known(places, limits)
         since = {uid: -1.0 if pod.listed_at is None else pod.listed_at for uid, pod in pods.items()}
         for uid in sorted(pods, key=lambda uid: since[uid])[:LISTS_A_TICK]:
             if since[uid] < 0 or now - since[uid] >= LIST_SECONDS:
                 with contextlib.suppress(OSError, ValueError):  # It went away, or is not there yet.
                     self._choose(now, pods[uid], places[uid])
-        self._pods = pods
 
     def counters(self, uids: Iterable[str]) -> Counters:
         """The counters of threads of these pods at this moment, those of the first pods first."""
-        threads = (tid for uid in uids if uid in self._pods for tid in self._pods[uid].threads)
-        return self._counters(itertools.islice(threads, THREADS_OF_A_SURGE))
+        counters: dict[int | str, tuple[int, int, int]] = {}
+        for uid in uids:
+            left = THREADS_OF_A_SURGE - len(counters)
+            if left <= 0:
+                break
+            if uid in self._pods:
+                with contextlib.suppress(OSError, ValueError):  # It went away.
+                    counters |= self._counters(self._pods[uid], self._pods[uid].threads[:left])
+        return counters
 
-    def _sample(self, now: float, pod: _Pod, place: PodGroups, limits: Mapping[str, Cgroup]) -> int:
+    def _known(self, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, _Pod]:
+        """The pods at these places, with what is known of them so far."""
+        self._pods = {uid: self._pods.get(uid) or _Pod() for uid in places}
+        for uid, pod in self._pods.items():
+            pod.place = places[uid]
+            pod.limited = tuple(g for g in pod.place.all if g in limits and (limits[g].quota_us or -1) > 0)
+        return self._pods
+
+    def _sample(self, now: float, pod: _Pod, place: PodGroups) -> int:
         """Add a point to `pod`; how many files that took, about."""
         candidates = 0
         try:
             if pod.listed_at is None or now - pod.listed_at >= LIST_SECONDS:
                 candidates = self._choose(now, pod, place)
-            counters = self._counters(pod.threads) or self._pressure(place.group)
-            throttled = self._throttled(place, limits)
+            counters = self._counters(pod, pod.threads)
         except (OSError, ValueError):
             pod.points.clear()  # It went away, is not there yet, or holds no number: no window says so.
             return 1
         if not counters:
             pod.points.clear()
             return 1
-        ran, waited = between(pod.counters, counters) if throttled == pod.throttled else (0, 0)
+        ran, waited = between(pod.counters, counters)
         last = pod.points[-1] if pod.points else _Point(now, 0, 0)
         pod.points.append(_Point(now, last.ran_ns + ran, last.waited_ns + waited))
         while len(pod.points) > 2 and pod.points[1].time <= now - WINDOW_SECONDS:
             pod.points.popleft()
-        pod.counters, pod.throttled = counters, throttled
+        pod.counters = counters
         return candidates + len(counters)
 
     def _choose(self, now: float, pod: _Pod, place: PodGroups) -> int:
         groups = (*place.containers.values(),) or (place.group,)
         listed = itertools.islice((tid for group in groups for tid in self._cgroups.threads(group)), MOST_CANDIDATES)
         threads = sorted(set(listed) - {0})
-        counters = self._counters(threads) if len(threads) > THREADS_OF_A_POD else {}
-        busiest = sorted(threads, key=lambda tid: -counters.get(tid, (0, 0))[0])[:THREADS_OF_A_POD]
+        times = self._times(threads) if len(threads) > THREADS_OF_A_POD else {}
+        busiest = sorted(threads, key=lambda tid: -times.get(tid, (0, 0))[0])[:THREADS_OF_A_POD]
         pod.threads, pod.listed_at = tuple(busiest), now
-        return len(counters)
+        return len(times)
 
-    def _counters(self, threads: Iterable[int]) -> Counters:
+    def _times(self, threads: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Counters of the threads that are still there; empty where the kernel does not count."""
-        counters = {tid: times for tid in threads if (times := procfs.run_delay(self._files, tid))}
-        return counters if any(ran or waited for ran, waited in counters.values()) else {}
+        times = {tid: found for tid in threads if (found := procfs.run_delay(self._files, tid))}
+        return times if any(ran or waited for ran, waited in times.values()) else {}
 
-    def _pressure(self, group: str) -> Counters:
-        """Empty where there is none."""
-        if self._cgroups.layout.version == 1:
-            return {}
-        waited_us = psi.parse(self._cgroups.read_raw(group, "cpu.pressure")).some.total_us
-        return {_OF_GROUP: (self._cgroups.cpu_usage_ns(group), waited_us * 1000)}
-
-    def _throttled(self, place: PodGroups, limits: Mapping[str, Cgroup]) -> int:
-        """Number of times that quotas of the pod have stopped it so far."""
-        limited = (g for g in place.all if g in limits and (limits[g].quota_us or -1) > 0)
-        return sum(self._cgroups.throttling(group).throttled for group in limited)
+    def _counters(self, pod: _Pod, threads: Iterable[int]) -> Counters:
+        """By thread; by group where the kernel has pressure only, and empty where it has not even that."""
+        times: dict[int | str, tuple[int, int]] = {**self._times(threads)}
+        if not times and pod.place and self._cgroups.layout.version == 2:
+            group = pod.place.group
+            waited_us = psi.parse(self._cgroups.read_raw(group, "cpu.pressure")).some.total_us
+            times = {group: (self._cgroups.cpu_usage_ns(group), waited_us * 1000)}
+        stopped = sum(self._cgroups.throttling(group).throttled for group in pod.limited) if times else 0
+        return {key: (ran, waited, stopped) for key, (ran, waited) in times.items()}
 
 
 def between(first: Counters, second: Counters) -> tuple[int, int]:
-    """ns that the threads in both ran, and that they waited."""
-    both = first.keys() & second.keys()
+    """ns that the threads in both ran, and that they waited; those aside that a quota of their pod stopped meanwhile:
+    they waited for that."""
+    both = {key for key in first.keys() & second.keys() if first[key][2] == second[key][2]}
     ran, waited = (sum(max(0, second[tid][at] - first[tid][at]) for tid in both) for at in (0, 1))
     return ran, waited
 

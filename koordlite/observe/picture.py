@@ -203,7 +203,7 @@ class Observer:
             asked = {uid: place for uid, place in places.items() if uid in wanted.cpu_waits}
             return self._cpu_waits.read(now, asked, limits)
         services = {pod.uid for pod in known.pods if pod.kube_qos is not KubeQoS.BEST_EFFORT}
-        self._cpu_waits.follow(now, {uid: place for uid, place in places.items() if uid in services})
+        self._cpu_waits.follow(now, {uid: place for uid, place in places.items() if uid in services}, limits)
         return {}
 
     def service_counters(self, snapshot: Snapshot) -> Counters:

@@ -183,20 +183,20 @@ def test_pressure_among_best_effort_alone_is_no_surge(node: Emulated) -> None:
 @pytest.mark.parametrize(
     ("after", "cause"),
     [
-        pytest.param({1: (9_000_000, 0)}, "tick", id="services ran and waited for nobody"),
-        pytest.param({1: (6_000_000, 3_000_000)}, "surge", id="half as long again for waiting"),
-        pytest.param({1: (0, 0)}, "surge", id="it is not known who ran"),
+        pytest.param({1: (9_000_000, 0, 0)}, "tick", id="services ran and waited for nobody"),
+        pytest.param({1: (6_000_000, 3_000_000, 0)}, "surge", id="half as long again for waiting"),
+        pytest.param({1: (0, 0, 0)}, "surge", id="it is not known who ran"),
     ],
 )
 def test_a_surge_that_delays_no_service_takes_nothing_away(
-    node: Emulated, after: dict[int, tuple[int, int]], cause: str
+    node: Emulated, after: dict[int, tuple[int, int, int]], cause: str
 ) -> None:
     with node.journal() as journal:
         seen = node.ticks(node.agent(journal), 3)[-1].picture
     host = node.host()
     trigger = ReportsPressure(node, after=0.05)
     waker = Waker(host, sentinel=Sentinel(host.files, host.cgroups, host.clock), trigger=trigger)  # type: ignore[arg-type]
-    counters = iter([{1: (0, 0)}, {1: (0, 0)}, after])
+    counters = iter([{1: (0, 0, 0)}, {1: (0, 0, 0)}, after])
     waker.service_counters = lambda _seen: next(counters)
     waker.watch(seen, 1)
     assert waker.wait(host.clock.monotonic() + 0.1).cause == cause

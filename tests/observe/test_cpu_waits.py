@@ -153,10 +153,34 @@ def test_a_thread_that_is_gone_has_no_counters() -> None:
 def test_threads_are_followed_without_being_counted_and_counted_when_asked_for(kernel: Kernel) -> None:
     reader = watching(kernel)
     kernel.threads = {11: (10**9, 5)}
-    reader.follow(0, PLACES)
+    reader.follow(0, PLACES, LIMITS)
     assert not [path for path in kernel.reads if path.startswith("/proc/")]
     first = reader.counters(["gone", "u"])
     kernel.threads = {11: (10**9 + 70, 35), 12: (1000, 1000)}
     assert cpu_waits.between(first, reader.counters(["u"])) == (70, 30)
-    reader.follow(1, {})
+    reader.follow(1, {}, {})
     assert reader.counters(["u"]) == {}
+
+
+def test_in_a_surge_a_pod_that_its_own_quota_stopped_says_nothing(kernel: Kernel) -> None:
+    reader = watching(kernel)
+    kernel.threads = {11: (10**9, 5)}
+    reader.follow(0, PLACES, LIMITS)
+    first = reader.counters(["u"])
+    kernel.threads, kernel.throttled = {11: (10**9 + 70, 10**8)}, 1
+    assert cpu_waits.between(first, reader.counters(["u"])) == (0, 0)
+    reader.follow(1, PLACES, {POD: Cgroup(), MAIN: Cgroup()})
+    first = reader.counters(["u"])
+    kernel.threads, kernel.throttled = {11: (10**9 + 140, 10**8 + 30)}, 2
+    assert cpu_waits.between(first, reader.counters(["u"])) == (70, 30), "nobody sets it a quota"
+
+
+def test_in_a_surge_pressure_by_group_counts_where_threads_are_not_counted(kernel: Kernel) -> None:
+    reader = watching(kernel)
+    kernel.threads, kernel.counts = {11: (1, 0)}, False
+    kernel.pressure = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=1000\n"
+    reader.follow(0, PLACES, LIMITS)
+    first = reader.counters(["u"])
+    kernel.pressure, kernel.used_ns = kernel.pressure.replace(b"=1000", b"=3000"), 5_000_000
+    expected = (5_000_000, 2_000_000) if kernel.version == 2 else (0, 0)
+    assert cpu_waits.between(first, reader.counters(["u"])) == expected
