@@ -52,6 +52,27 @@ def test_the_idle_class_is_in_nobodys_way() -> None:
     assert idle.batch_cpus == pytest.approx(6.0, abs=0.15)
 
 
+def test_guided_leaves_batch_work_more_than_the_formula_and_services_no_slower() -> None:
+    plain, guided, formula = (_outcome(way) for way in ("plain", "agent:guided", "agent:cfsQuota"))
+    assert guided.batch_cpus > 1.5 * formula.batch_cpus
+    assert guided.p99 < 1.1 * plain.p99
+
+
+def test_guided_takes_away_what_makes_services_wait() -> None:
+    """With twelve threads on four CPUs that are busy for two thirds, batch work is in the way of who wakes."""
+    crowd = ServiceLoad(rate=100.0, work_us=6700.0, threads=3, is_divided=True)
+    plain, guided = (_outcome(way, 4, crowd) for way in ("plain", "agent:guided"))
+    assert guided.batch_cpus < plain.batch_cpus
+
+
+def test_waits_of_services_are_counted() -> None:
+    node = Node(1, [ServiceLoad(rate=500.0, work_us=1000.0)] * 2, Limits(frozenset({0})), batch=False, seed=3)
+    node.advance(20e6)
+    ran, waited = (sum(each[part] for each in node.waits) for part in (0, 1))
+    assert ran == pytest.approx(node.service_us)
+    assert waited > 0.3 * ran, "two services that each want half of one CPU wait for each other"
+
+
 def test_a_quota_that_is_lifted_is_no_limit() -> None:
     node = Node(2, [], Limits(frozenset({0, 1}), quota_us=50_000), batch=True, seed=1)
     node.advance(1e6)

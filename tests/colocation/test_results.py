@@ -36,10 +36,10 @@ RUN = Result(
 )
 
 
-def _run(way: str, p99_ms: float, batch_cpus: float = 0.0, seed: int = 1) -> Result:
+def _run(way: str, p99_ms: float, batch_cpus: float = 0.0, seed: int = 1, **more: object) -> Result:
     histogram = {measure.bin_of(1_000_000): 980, measure.bin_of(round(p99_ms * 1e6)): 20}
-    batch = "" if way == "alone" else "compute"
-    return dataclasses.replace(RUN, way=way, batch=batch, batch_cpus=batch_cpus, histogram=histogram, seed=seed)
+    fields = {"batch": "compute", **more} | ({"batch": ""} if way == "alone" else {})
+    return dataclasses.replace(RUN, way=way, batch_cpus=batch_cpus, histogram=histogram, seed=seed, **fields)  # type: ignore[arg-type]
 
 
 def test_percentiles_are_right_within_a_bin() -> None:
@@ -89,6 +89,46 @@ def test_goals(ours: Result, words: str, met: bool) -> None:
     others = [_run("alone", 5), _run("plain", 5.5, 1.4), _run("koordinator:cfsQuota", 6, 0.8)]
     judged = [goal.met for goal in goals.judge(results.rows([*others, ours])) if words in goal.words]
     assert judged == [met]
+
+
+@pytest.mark.parametrize(
+    ("by_second", "met"),
+    [
+        pytest.param((1.4, 0.1, 1.4, 0.1), True, id="between the bursts batch work has its budget"),
+        pytest.param((0.3, 0.1, 0.3, 0.1), False, id="bursts hold it down for good"),
+    ],
+)
+def test_the_goal_of_bursts(by_second: tuple[float, ...], met: bool) -> None:
+    bursty = [_run("agent:cfsQuota", 5, 0.75, pattern=name, batch_by_second=by_second) for name in loads.PATTERNS]
+    judged = [goal for goal in goals.judge(results.rows(bursty)) if "bursts hold batch down" in goal.words]
+    assert [goal.met for goal in judged] == [met] * 3
+    assert {goal.load.split(", ")[1] for goal in judged} == {"bursty-100ms", "bursty-1s", "bursty-10s"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "p99", "met"),
+    [
+        pytest.param("stream", 5.6, [True], id="as fast as the best other way"),
+        pytest.param("stream", 6.0, [False], id="slower than the best other way"),
+        pytest.param("compute", 6.0, [], id="arithmetic contends for no memory"),
+    ],
+)
+def test_the_goal_beside_memory_bound_work(batch: str, p99: float, met: list[bool]) -> None:
+    others = [
+        _run("plain", 7, 1.4),
+        _run("koordinator:cfsQuota", 5.5, 0.8),
+        _run("agent:cfsQuota,threshold=80", 5, 0.9),
+    ]
+    runs = [dataclasses.replace(run, batch=batch) for run in (*others, _run("agent:guided", p99, 1.3))]
+    judged = goals.judge(results.rows([_run("alone", 5), *runs]))
+    assert [goal.met for goal in judged if "memory-bound" in goal.words] == met
+
+
+def test_results_of_another_machine_belong_into_another_file() -> None:
+    here = Header(2, "6.18", "a processor", {"compute 0": 1.4})
+    assert not results.refusal(here, dataclasses.replace(here, iteration_ns={}))
+    assert "kernel 6.18 there, 6.12 here" in results.refusal(here, dataclasses.replace(here, kernel="6.12"))
+    assert "cpus 2 there, 4 here" in results.refusal(here, dataclasses.replace(here, cpus=4))
 
 
 def test_a_file_of_results_reads_as_it_was_written(tmp_path: pathlib.Path) -> None:

@@ -120,6 +120,8 @@ def _measure(options: argparse.Namespace, found: Results) -> None:
     if found.header is None:
         found.begin(results.this_machine(measure.calibrated(program)))
     assert found.header
+    if why := results.refusal(found.header, results.this_machine({})):
+        raise SystemExit(f"{options.results} cannot be continued: {why}; name another file with --results")
     done = {run.key for run in found.kept()}
     plans = [plan for plan in _plans(options) if plan.key not in done]
     _say(f"{len(plans)} runs of {sum(plan.seconds + plan.settle_seconds + 2 for plan in plans) / 60:.0f} minutes")

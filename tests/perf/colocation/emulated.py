@@ -4,7 +4,8 @@
     python -m tests.perf.colocation.emulated --validate out/colocation/results.jsonl
 
 Each CPU has one service of 100 requests a second, unless `--load` of the node is reached with fewer. Policies of
-koordlite and Koordinator are the formulas of koordlite, a round a second, without the reaction between rounds.
+koordlite and Koordinator are the formulas of koordlite, a round a second, without debt and without the reaction between
+rounds; `agent:guided` goes by what the model's services waited.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import math
 import pathlib
 import statistics
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 
-from koordlite.formulas.cpu import cpu_select, suppress
+from koordlite.formulas.cpu import contention, cpu_select, suppress
 from koordlite.model.topology import CPU
+from koordlite.strategies import cpu_suppress
 from tests.perf.colocation import loads, results, ways
 from tests.perf.colocation.model import Limits, Node, ServiceLoad
 from tests.perf.colocation.results import Results, Row
@@ -44,8 +47,8 @@ class Outcome:
     service_cpus: float
 
 
-Control = Callable[[Limits, float], Limits]
-"""From the limits so far and the CPUs services used in the last second, those of the next."""
+Control = Callable[[Node, float], Limits]
+"""From the node and the CPUs that services used in the last second, the limits of the next."""
 
 
 def simulate(
@@ -64,7 +67,7 @@ def simulate(
             batch, before = node.batch_us, node.service_us
         if second > settle:
             budgets.append(max(_budget_milli(cpus, way, last) / 1000, suppress.MIN_QUOTA_US / suppress.PERIOD_US))
-        node.limit(control(node.limits, last))
+        node.limit(control(node, last))
     taken = sorted(latency / 1000 for due, latency in node.latencies if due >= settle * SECOND)
     return Outcome(
         way.name,
@@ -87,17 +90,50 @@ def _budget_milli(cpus: int, way: Way, service_cpus: float) -> int:
 
 def _begin(way: Way, cpus: int, service_cpus: float) -> tuple[Limits, Control]:
     everything = Limits(frozenset(range(cpus)), is_idle=way.kind == "idle")
+    if way.kind == "agent" and way.word == "guided":
+        return everything, _Guided(way, cpus)
     if way.kind == "static":
         budget = cpus * way.threshold_percent / 100 - service_cpus - SYSTEM_CPUS
         period_us = float(way.settings.get("period", 100)) * 1000
         quota_us = float(way.word or max(budget, 0.02)) * period_us
-        return dataclasses.replace(everything, quota_us=quota_us, period_us=period_us), lambda limits, _: limits
+        return dataclasses.replace(everything, quota_us=quota_us, period_us=period_us), lambda node, _: node.limits
     if way.kind in ("koordinator", "agent"):
-        by_quota = way.word == "cfsQuota"
-        return everything, lambda limits, used: (_quota if by_quota else _set)(
-            limits, _budget_milli(cpus, way, used), cpus
+        follow = _quota if way.word == "cfsQuota" else _set
+        return everything, lambda node, used: follow(node.limits, _budget_milli(cpus, way, used), cpus)
+    return everything, lambda node, _: node.limits
+
+
+class _Guided:
+    """The policy `guided`: a quota that follows what services waited in the last five seconds."""
+
+    def __init__(self, way: Way, cpus: int) -> None:
+        self._way, self._cpus = way, cpus
+        self._guidance, self._batch_us = contention.Guidance(), 0.0
+        self._past: deque[tuple[float, list[tuple[float, float]]]] = deque(maxlen=6)
+
+    def __call__(self, node: Node, used: float) -> Limits:
+        now = node.now / SECOND
+        self._past.append((now, list(node.waits)))
+        since, before = self._past[0]
+        services = []
+        for number, ((ran, waited), (ran_before, waited_before)) in enumerate(zip(node.waits, before, strict=True)):
+            wanted = ran - ran_before + waited - waited_before
+            if now - since >= cpu_suppress.MIN_WINDOW_SECONDS and wanted > 0:
+                services.append(contention.Service(str(number), (waited - waited_before) / wanted, since))
+        batch_us, self._batch_us = node.batch_us - self._batch_us, node.batch_us
+        most_us = self._cpus * suppress.PERIOD_US
+        guided = contention.guided(
+            services,
+            self._guidance,
+            time=now,
+            present_milli=round(min(node.limits.quota_us, most_us) / suppress.PERIOD_US * 1000),
+            used_milli=round(batch_us / 1000),
+            floor_milli=max(_budget_milli(self._cpus, self._way, used), 20),
+            capacity_milli=self._cpus * 1000,
+            tolerance=cpu_suppress.Config().wait_percent / 100,
         )
-    return everything, lambda limits, _: limits
+        self._guidance = guided.guidance
+        return _quota(node.limits, guided.limit_milli, self._cpus)
 
 
 def _quota(limits: Limits, budget_milli: int, cpus: int) -> Limits:

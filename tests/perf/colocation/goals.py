@@ -12,6 +12,8 @@ from tests.perf.colocation.results import Row
 OF_BUDGET = 0.95
 OF_PLAIN = 0.95
 P99_TO_ALONE = 1.05
+MEMORY_BOUND = ("stream", "streams", "thrash", "stress-cache", "stress-vm")
+"""Batch work that contends for caches and memory more than for CPUs."""
 NOISE = 0.03
 """Two p99 that differ by less are equal: the same way differs by as much between two rounds of a quiet machine."""
 
@@ -31,15 +33,20 @@ def judge(table: Sequence[Row]) -> list[Goal]:
     judged = []
     for key, those in itertools.groupby(table, key=lambda row: (row.service, row.pattern, row.batch)):
         if key[2]:
-            judged += _of_load(f"{key[0]}, {key[1]}, {key[2]}", {row.way: row for row in those})
+            judged += _of_load(*key, {row.way: row for row in those})
     return judged
 
 
-def _of_load(load: str, ways: dict[str, Row]) -> Iterator[Goal]:
+def _of_load(service: str, pattern: str, batch: str, ways: dict[str, Row]) -> Iterator[Goal]:
+    load = f"{service}, {pattern}, {batch}"
     alone, plain = ways.get("alone"), ways.get("plain")
     if ours := ways.get("agent:cfsQuota"):
         figures = f"{ours.batch_cpus:.2f} of {ours.budget_cpus:.2f} CPUs: {ours.of_budget:.0%}"
         yield Goal(load, "by the formula, batch gets 95 % of its budget", figures, ours.of_budget >= OF_BUDGET)
+        if pattern.startswith("bursty"):
+            words = "by the formula, bursts hold batch down for no longer than they last"
+            figures = f"{ours.lulls_cpus:.2f} of {ours.budget_cpus:.2f} CPUs in the better half of the seconds"
+            yield Goal(load, words, figures, ours.lulls_cpus >= OF_BUDGET * ours.budget_cpus)
         yield _no_slower(
             load, "by the formula, p99 no higher than by Koordinator's", ours, ways.get("koordinator:cfsQuota")
         )
@@ -54,6 +61,10 @@ def _of_load(load: str, ways: dict[str, Row]) -> Iterator[Goal]:
         share = ours.batch_cpus / plain.batch_cpus
         figures = f"{ours.batch_cpus:.2f} of {plain.batch_cpus:.2f} CPUs: {share:.0%}"
         yield Goal(load, "guided: batch gets 95 % of what plain groups give it", figures, share >= OF_PLAIN)
+        others = [row for way, row in ways.items() if way not in ("alone", "agent:guided") and "," not in way]
+        if batch in MEMORY_BOUND and others:
+            words = "guided: beside memory-bound work p99 as good as any other way"
+            yield _no_slower(load, words, ours, min(others, key=lambda row: row.p99_ratio))
 
 
 def _no_slower(load: str, words: str, ours: Row, other: Row | None) -> Goal:

@@ -51,6 +51,7 @@ class _Thread:
     service: int
     cpu: int
     left_us: float = 0.0
+    queued_at: float | None = None
     request: _Request | None = None
 
 
@@ -92,6 +93,8 @@ class Node:
     def __init__(self, cpus: int, services: Sequence[ServiceLoad], limits: Limits, *, batch: bool, seed: int) -> None:
         self.now, self.limits, self.has_batch = 0.0, limits, batch
         self.service_us, self.batch_us = 0.0, 0.0
+        self.waits = [(0.0, 0.0) for _ in services]
+        """How long threads of each service ran, and how long they could run and did not."""
         self.latencies: list[tuple[float, float]] = []
         """When a request was due, and how long it took."""
         self._services = services
@@ -168,15 +171,18 @@ class Node:
         cpu = self._cpus[number]
         thread.cpu = number
         if cpu.thread is not None:
-            cpu.waiting.append(thread)
-            self._queued.add(number)
+            self._queue(number, thread)
             self._at(max(self.now, cpu.since + self._slice), self._rotate, number, cpu.version)
         elif not cpu.is_batch or self.limits.is_idle or self.now >= cpu.since + self._slice:
             self._run(number, thread)
         else:
-            cpu.waiting.append(thread)
-            self._queued.add(number)
+            self._queue(number, thread)
             self._at(cpu.since + self._slice, self._preempt, number, cpu.version)
+
+    def _queue(self, number: int, thread: _Thread) -> None:
+        thread.queued_at = self.now
+        self._cpus[number].waiting.append(thread)
+        self._queued.add(number)
 
     def _choose(self, previous: int) -> int:
         """The CPU a woken thread goes to."""
@@ -193,6 +199,10 @@ class Node:
         self._account(number)
         cpu.thread, cpu.is_batch, cpu.since = thread, False, self.now
         cpu.version += 1
+        if thread.queued_at is not None:
+            ran, waited = self.waits[thread.service]
+            self.waits[thread.service] = ran, waited + self.now - thread.queued_at
+            thread.queued_at = None
         thread.cpu = number
         thread.left_us += _SWITCH_US
         self._idle.discard(number)
@@ -231,7 +241,7 @@ class Node:
             self._at(cpu.since + self._slice, self._rotate, number, version)
             return
         self._account(number)
-        cpu.waiting.append(cpu.thread)
+        self._queue(number, cpu.thread)
         self._run(number, cpu.waiting.popleft())
 
     def _preempt(self, number: int, version: int) -> None:
@@ -335,6 +345,8 @@ class Node:
         cpu.charged = self.now
         if cpu.thread is not None:
             self.service_us += ran
+            before, waited = self.waits[cpu.thread.service]
+            self.waits[cpu.thread.service] = before + ran, waited
             cpu.thread.left_us -= ran
         elif cpu.is_batch:
             self.batch_us += ran

@@ -27,6 +27,17 @@ class Header:
     iteration_ns: Mapping[str, float]
 
 
+def refusal(of_file: Header, here: Header) -> str:
+    """Why results of `here` may not be added to the file; empty when they may."""
+    differences = [
+        f"{name} {theirs} there, {ours} here"
+        for name in ("cpus", "kernel", "processor")
+        for theirs, ours in ((getattr(of_file, name), getattr(here, name)),)
+        if theirs != ours
+    ]
+    return f"it has results of another machine ({'; '.join(differences)})" if differences else ""
+
+
 def this_machine(iteration_ns: Mapping[str, float]) -> Header:
     """The header of a new file."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
@@ -104,6 +115,8 @@ class Row:
     budget_cpus: float
     service_cpus: float
     agent_cpus: float
+    lulls_cpus: float
+    """What batch work got in the better half of the seconds: with a service that comes in bursts, between these."""
     histogram: Mapping[int, int]
 
     @property
@@ -155,12 +168,13 @@ def _row(batch: str, runs: Sequence[Result], alone: Mapping[tuple[object, ...], 
         budget_cpus=_mean(run.budget_cpus for run in runs),
         service_cpus=_mean(run.service_cpus for run in runs),
         agent_cpus=_mean(run.agent_cpus for run in runs),
+        lulls_cpus=_mean(_mean(sorted(run.batch_by_second)[len(run.batch_by_second) // 2 :]) for run in runs),
         histogram=histogram,
     )
 
 
 def _mean(values: Iterable[float]) -> float:
-    return statistics.fmean(values)
+    return statistics.fmean(found) if (found := list(values)) else math.nan
 
 
 def table(lines: Sequence[Row]) -> str:
