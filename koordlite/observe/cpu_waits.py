@@ -142,7 +142,7 @@ class CPUWaitReader:
 
     def _counters(self, pod: _Pod, threads: Iterable[int]) -> Counters:
         """By thread; by group where the kernel has pressure only, and empty where it has not even that."""
-        times: dict[int | str, tuple[int, int]] = {**self._times(threads)}
+        times: Mapping[int, tuple[int, int]] | Mapping[str, tuple[int, int]] = self._times(threads)
         if not times and pod.place and self._cgroups.layout.version == 2:
             group = pod.place.group
             waited_us = psi.parse(self._cgroups.read_raw(group, "cpu.pressure")).some.total_us
