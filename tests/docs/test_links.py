@@ -1,10 +1,10 @@
-"""Links between documents lead somewhere, and the tree of the design names what is there."""
+"""Links between documents lead somewhere."""
 
 from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,8 +14,6 @@ _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _SECTION = re.compile(r'docs/(\w+\.md)(?:, "([^"]+)")?')
-
-Blocks = Callable[[pathlib.Path, str], list[tuple[int, str]]]
 
 
 def anchors(page: pathlib.Path) -> set[str]:
@@ -61,30 +59,3 @@ def test_pages_that_the_code_names_exist_with_the_section_it_names(root: pathlib
 def _is_there(page: pathlib.Path, section: str) -> bool:
     anchor = re.sub(r"[^\w\- ]", "", section.lower()).replace(" ", "-")
     return page.exists() and (not anchor or anchor in anchors(page))
-
-
-def test_the_tree_names_only_what_exists(root: pathlib.Path, blocks: Blocks) -> None:
-    named = list(_tree(blocks(root / "docs" / "design.md", "text")))
-    assert len(named) > 50
-    assert [path for path in named if not (root / path).exists()] == []
-
-
-def test_the_tree_names_every_package(root: pathlib.Path, blocks: Blocks) -> None:
-    named = {pathlib.PurePath(path) for path in _tree(blocks(root / "docs" / "design.md", "text"))}
-    packages = {
-        path.parent.relative_to(root) for top in ("koordlite", "descheduler") for path in (root / top).rglob("*.py")
-    }
-    assert sorted(map(str, packages - named)) == []
-
-
-def _tree(texts: list[tuple[int, str]]) -> Iterator[str]:
-    """Paths of the block that begins with `koordlite/`: four blanks a level, several modules a line without `.py`."""
-    tree = next(text for _, text in texts if text.startswith("koordlite/"))
-    folders: list[str] = []
-    for line in tree.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 4
-        names = re.split(r"\s{2,}", line.strip(), maxsplit=1)[0].split()
-        for name in names:
-            yield "".join(folders[:depth]) + (name if "/" in name or "." in name else f"{name}.py")
-        if names[0].endswith("/"):
-            folders[depth:] = [names[0]]

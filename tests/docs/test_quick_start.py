@@ -15,7 +15,7 @@ from descheduler import cli as descheduler_cli
 from koordlite import cli
 
 ROOT = pathlib.Path(__file__).parents[2]
-_RUN = re.compile(r"^```sh run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_RUN = re.compile(r"^<!-- run -->\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = tuple(
     tuple(block.splitlines()) for block in _RUN.findall((ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8"))
 )
