@@ -18,7 +18,7 @@ SET_UP := command -v $(PYTHON) >/dev/null || { \
 # Tests start some hundred processes, each of which would compile the packages.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-long lint lint-types lint-style lint-imports fuzz perf man site chart wheel sbom image clean colocation
+.PHONY: run test test-all test-long lint lint-types lint-style lint-imports fuzz perf man site pictures chart wheel sbom image clean colocation
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -78,11 +78,15 @@ man: $(READY)
 site: $(VENV)-site/.ready
 	@echo "building the documentation"
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-site/bin/mkdocs build --strict --quiet
-	@echo "wrote out/site/index.html"
+	@echo "wrote out/site/index.html: open it, or serve it with: python3 -m http.server -d out/site"
 
 $(VENV)-site/.ready: docs/requirements.txt
 	@$(SET_UP) $(VENV)-site docs/requirements.txt
 	@touch $@
+
+# The pictures in docs/images. Needs Chromium; which of them is stale, tests/docs/test_pictures.py says.
+pictures: $(READY)
+	@scripts/pictures $(BIN)
 
 # A Helm chart made of the kustomize overlays. Needs kubectl.
 chart: $(READY)

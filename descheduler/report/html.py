@@ -39,7 +39,7 @@ def groups(plan: EvictionPlan, listed: Sequence[Outcome]) -> Markup | None:
     """One table to open for each; None where nothing was found. Groups with pods in `listed` lead to them."""
     if not plan.outcomes:
         return None
-    note = "A name shows its pods in the lists below; one without a link has none there."
+    note = "Click a name to see its pods below."
     return page.section("By namespace, owner and node", [_group_table(plan, what, listed) for what in _BY], note=note)
 
 

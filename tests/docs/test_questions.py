@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -16,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 
+import pictured
 import pytest
 
 from descheduler import cli as descheduler_cli
@@ -87,6 +89,13 @@ def test_there_are_five_with_at_most_two_commands_each() -> None:
     assert len(QUESTIONS) == 5
     assert all(1 <= len(commands) <= 2 for commands in QUESTIONS.values())
     assert sorted(line for commands in QUESTIONS.values() for line in commands) == sorted(WORDS)
+
+
+def test_the_picture_of_top_has_its_labels(agent: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    # Before `restore`, the last of the commands below, pauses the agent.
+    assert cli.main(["top", "--once", "--url", agent["KOORDLITE_URL"]]) == 0
+    shown = json.loads(pictured.SHOWN.read_text())["live.png"]
+    assert pictured.top(capsys.readouterr().out) == shown, "stale: run `make pictures` and commit docs/images"
 
 
 @pytest.mark.parametrize("line", [line for commands in QUESTIONS.values() for line in commands])
