@@ -47,6 +47,7 @@ def test_an_empty_file_only_observes() -> None:
     assert settings == config.default()
     assert {name for name, section in settings.strategies.items() if section.mode != "observe"} == {
         "coreSched",
+        "cpuContention",
         "craneCPUManager",
         "numaAffinity",
     }

@@ -26,7 +26,8 @@ _SUMMARY = ("node", "resource", "unit", "pod_uid", "pod_name", "pod_namespace", 
 _CONTAINER = ("node", "container_id", "container_name", "pod_uid", "pod_name", "pod_namespace")
 _CPI = (*_CONTAINER, "cpi_field")
 _STALL = ("psi_resource_type", "psi_precision", "psi_degree", "cpu_full_supported")
-_POD_PSI = ("node", "pod_uid", "pod_name", "pod_namespace", *_STALL)
+_POD = ("node", "pod_uid", "pod_name", "pod_namespace")
+_POD_PSI = (*_POD, *_STALL)
 _CONTAINER_PSI = (*_CONTAINER, *_STALL)
 _BURST = ("node", "pod_namespace", "pod_name", "container_id", "container_name")
 _OOM = ("node", "pod_name", "pod_namespace", "pod_uid", "container_name")
@@ -46,6 +47,9 @@ def families(snapshot: Snapshot, node: str, *, longer_psi: bool = False) -> Iter
     yield gauge("koordlet_pod_psi", meaning, _POD_PSI, _pods_waiting(snapshot, node, means))
     meaning = "Percent of the last 10, 60 or 300 s that the container waited"
     yield gauge("koordlet_container_psi", meaning, _CONTAINER_PSI, _containers_waiting(snapshot, node, means))
+    meaning = "Part of the time a pod's threads want a CPU that they wait for one, throttling by its own limit left out"
+    waits = ((_owner(pod, node), wait.share) for pod in snapshot.pods if (wait := snapshot.cpu_waits.get(pod.uid)))
+    yield gauge("koordlite_cpu_contention_ratio", meaning, _POD, waits)
     meaning = "Cycles and instructions of a container in a window of some seconds"
     yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(snapshot, node))
     for name, field in (("burst", "cpu.burst"), ("quota", "cpu.quota")):
@@ -75,7 +79,11 @@ def _summary(
 def _pods_waiting(snapshot: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
     for pod in snapshot.pods:
         found = snapshot.pressure.get(snapshot.places[pod.uid].group, {}) if pod.uid in snapshot.places else {}
-        yield from _waiting([node, pod.uid, pod.name, pod.namespace], found, means)
+        yield from _waiting(_owner(pod, node), found, means)
+
+
+def _owner(pod: Pod, node: str) -> list[str]:
+    return [node, pod.uid, pod.name, pod.namespace]
 
 
 def _containers_waiting(snapshot: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:

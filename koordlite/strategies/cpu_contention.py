@@ -1,0 +1,165 @@
+"""Say which services wait for a CPU because of others, and because of whom. Waits by a pod's own limit do not count.
+
+Pressure (PSI) of a pod rises as much when its own quota stops it as when others take its CPUs. Here the run delay of
+its threads is taken, and intervals in which its quota stopped it are left out. It writes nothing: what helps is another
+place, another limit, or less best effort.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from koordlite.model import cpuset
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import Decision
+from koordlite.model.memory import Memory
+from koordlite.model.picture.usage import CPUWait
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Mode, StrategySettings, bounded
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot, recalled
+
+NAME = "cpuContention"
+NEW_CONTAINERS = "none"
+MIN_WINDOW_SECONDS = 3.0
+"""A shorter window says more of one burst than of the pod."""
+MIN_ACTIVITY = 0.002
+"""Part of a CPU that a pod has to want before its waits count: of less, single waits decide."""
+CULPRITS = 3
+"""Pods that are named."""
+MIN_EXCESS_MILLI = 50
+"""Use above the request from which a pod is named."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `cpuContention`."""
+
+    mode: Mode = "off"
+    wait_percent: float = bounded(10.0, ge=0.1, le=100)
+    """Part of the time that a pod's threads want a CPU from which waiting for one is contention."""
+    sustained_seconds: float = bounded(30.0, ge=0, le=3600)
+    """For how long it has to last before the pod is named."""
+
+
+class ContentionMemory(Memory, frozen=True, kw_only=True):
+    """Start of each pod's contention."""
+
+    since: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """By uid, by `Snapshot.time`."""
+
+
+def cpu_waits(_slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
+    """Every pod but best effort, which waits by design."""
+    return (pod.uid for pod in pods if _is_service(pod))
+
+
+def throttling(_slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
+    """Those of them that their own limit may stop."""
+    return (pod.uid for pod in pods if _is_service(pod) and any(c.limits.get("cpu") for c in pod.containers))
+
+
+def _is_service(pod: Pod) -> bool:
+    return pod.active and pod.kube_qos is not KubeQoS.BEST_EFFORT
+
+
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for each service that has a group, and one for the node, which says how many wait."""
+    before = recalled(snapshot, NAME, ContentionMemory).since
+    pods = [pod for pod in snapshot.pods if _is_service(pod) and pod.uid in snapshot.places]
+    since: dict[str, float] = {}
+    contended = 0
+    for pod in pods:
+        wait = snapshot.cpu_waits.get(pod.uid)
+        if wait is not None and _counts(wait) and wait.share * 100 > config.wait_percent:
+            since[pod.uid] = min(before.get(pod.uid, wait.since), snapshot.time)
+        decision = _decided(snapshot, config, pod, wait, since.get(pod.uid))
+        contended += decision.reason == "PodContended"
+        yield decision
+    reason = "PodsContended" if contended else "NoPodContended"
+    yield Decision(
+        "node", "hold", reason, {"contended": contended, "services": len(pods)}, remember=ContentionMemory(since=since)
+    )
+
+
+def _counts(wait: CPUWait) -> bool:
+    seconds = wait.until - wait.since
+    return seconds >= MIN_WINDOW_SECONDS and wait.ran_us + wait.waited_us >= seconds * 1e6 * MIN_ACTIVITY
+
+
+def _decided(snapshot: Snapshot, config: Config, pod: Pod, wait: CPUWait | None, since: float | None) -> Decision:
+    subject = f"pod/{pod.key}"
+    if wait is None:
+        return Decision(subject, "skip", "WaitsUnknown")
+    use = snapshot.usage.pods.get(pod.uid)
+    evidence: dict[str, int | float | str] = {
+        "waited_percent": round(wait.share * 100, 1),
+        "wait_percent": config.wait_percent,
+        "throttled_percent": round(_throttled(snapshot, pod) * 100),
+        "used_milli": use.cpu if use else 0,
+        "request_milli": pod.request_milli(),
+    }
+    if since is None:
+        reason = "ThrottledByOwnLimit" if evidence["throttled_percent"] else "PodNotContended"
+        return Decision(subject, "hold", reason, evidence)
+    evidence["for_seconds"] = round(snapshot.time - since)
+    if snapshot.time - since < config.sustained_seconds:
+        return Decision(subject, "hold", "ContentionBegins", evidence)
+    if use is not None and use.cpu > pod.request_milli():
+        # The scheduler promised it no more than its request: the others are within their right.
+        return Decision(subject, "hold", "WaitsAboveRequest", evidence)
+    culprits = ", ".join(f"{name} +{milli / 1000:.1f}" for name, milli in culprits_of(snapshot, pod))
+    return Decision(subject, "hold", "PodContended", {**evidence, "culprits": culprits or "none above its request"})
+
+
+def _throttled(snapshot: Snapshot, pod: Pod) -> float:
+    """Part of its periods in which the worst container of the pod was stopped by its own limit."""
+    groups = snapshot.places[pod.uid].all
+    return max((snapshot.usage.throttled.get(group, 0.0) for group in groups), default=0.0)
+
+
+def culprits_of(snapshot: Snapshot, pod: Pod) -> list[tuple[str, int]]:
+    """The pods that use most above what they requested on CPUs of `pod`, with that excess in millicores."""
+    cpus = _cpus(snapshot, pod)
+    excess = []
+    for other in snapshot.pods:
+        use = snapshot.usage.pods.get(other.uid)
+        if other.uid == pod.uid or use is None or not _cpus(snapshot, other) & cpus:
+            continue
+        above = use.cpu - other.request_milli()
+        if above >= MIN_EXCESS_MILLI:
+            excess.append((other.key, above))
+    return sorted(excess, key=lambda row: (-row[1], row[0]))[:CULPRITS]
+
+
+def _cpus(snapshot: Snapshot, pod: Pod) -> CPUSet:
+    """CPUs that containers of the pod may use; all of the machine's where their groups do not say."""
+    place = snapshot.places.get(pod.uid)
+    groups = [snapshot.cgroups.get(group) for group in place.containers.values()] if place else []
+    sets = [group.effective for group in groups if group is not None and group.effective]
+    return cpuset.union(sets) if sets else snapshot.topology.cpuset
+
+
+SENTENCES = {
+    "PodContended": (
+        "its threads wait {waited_percent} of the time they want a CPU, for {for_seconds} now, though it uses "
+        "{used_milli} of the {request_milli} it requested; above their requests on its CPUs: {culprits}"
+    ),
+    "WaitsAboveRequest": (
+        "its threads wait {waited_percent} of the time they want a CPU; it uses {used_milli}, more than the "
+        "{request_milli} it requested"
+    ),
+    "ContentionBegins": "its threads wait {waited_percent} of the time they want a CPU, since {for_seconds}",
+    "ThrottledByOwnLimit": (
+        "its own limit stops it in {throttled_percent} of its periods; beside that its threads wait {waited_percent} "
+        "of the time they want a CPU"
+    ),
+    "PodNotContended": "its threads wait {waited_percent} of the time they want a CPU",
+    "WaitsUnknown": "the kernel has not said yet how long its threads wait for a CPU",
+    "PodsContended": "{contended} of {services} services wait for CPUs that others use above their requests",
+    "NoPodContended": "none of {services} services waits for a CPU because of others",
+}
