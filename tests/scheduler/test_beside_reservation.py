@@ -15,11 +15,21 @@ from descheduler.plugins import reserved_cpus
 from descheduler.snapshot import assemble, files
 from koordlite.model import keys
 from koordlite.model.wire import objects
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.pods import shape_of
+from koordlite.scheduler.reserving.world import World
 from tests.scheduler.builders import Scene, as_object
+from tests.scheduler.test_reservations import put as put_reservation
+from tests.scheduler.test_reservations import reservation, stand_in
 from tests.support.handles import said
 
 NOW = "2026-01-01T12:00:00Z"
+CPUS = {
+    keys.CPU_TOPOLOGY: json.dumps(
+        {"detail": [{"id": n, "core": n // 2, "socket": 0, "node": n // 16} for n in range(32)]}
+    )
+}
+HALF = {"cpu": "16", "memory": "32Gi"}
 RESOURCES = ({"cpu": "4"}, {"cpu": "2500m", "memory": "8Gi"}, {"memory": "20Gi"}, {})
 
 
@@ -113,6 +123,87 @@ def test_no_pod_is_placed_that_the_descheduler_would_move(seed: int) -> None:
         found = _findings([*nodes.values(), *pods.values()])
         assert not found, (step, found)
     assert len(pods) > 5
+
+
+@pytest.mark.sliced
+@pytest.mark.parametrize("seed", range(slices.amount(200, 20)))
+def test_none_either_with_cpus_of_their_own_and_reservations(seed: int) -> None:
+    """The same on nodes that report their CPUs, with pods that get CPUs of their own, best-effort pods, nodes that keep
+    back CPUs by list or only as ids, and Reservations whose placeholders make way for their owners."""
+    random, scene = Random(seed), Scene()
+    kept: tuple[Any, ...] = ({"reservedCPUs": "0-3"}, {"resources": {"cpu": "5", "memory": "9Gi"}}, {})
+    kept += ({"reservedCPUs": "0-5", "applyPolicy": "ReservedCPUsOnly"},)
+    objects_: dict[str, Any] = {}
+    waiting: list[str] = []
+    for name in ("a", "b", "c"):
+        amplified = {keys.AMPLIFICATION_RATIO: json.dumps({"cpu": random.choice([1.5, 2.0])})}
+        objects_[name] = node(name, random.choice(kept), cpu="32", **(amplified if random.random() < 0.6 else {}))
+        put(scene, objects_[name])
+        scene.report(name, HALF, HALF, policy="none", annotations=CPUS)
+
+    def place(asked: dict[str, Any]) -> bool:
+        rows = {name: scene.cluster.row(name) for name in ("a", "b", "c")}
+        passed, _ = scene.filter(asked, *(name for name, row in rows.items() if row and _fits(asked, row)))
+        chosen = random.choice(passed) if passed else ""
+        if not chosen or scene.bind(asked, chosen):
+            return False
+        asked["metadata"]["annotations"] = {**asked["metadata"]["annotations"], **scene.api.bound[-1][2]}
+        asked["spec"]["nodeName"], asked["status"] = chosen, {"phase": "Running", "startTime": NOW}
+        scene.cluster.put_pod(as_object(asked))
+        objects_[asked["metadata"]["name"]] = asked
+        return True
+
+    for step in range(30):
+        name, cpu = f"p{step}", random.choice(["1", "2", "4", "8"])
+        labels = random.choice([{}, {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod"}, {keys.QOS_CLASS: "BE"}])
+        asked = pod(name, cpu, random.choice(["1Gi", "6Gi"]), **labels)
+        if (kind := random.random()) < 0.2:
+            asked = stand_in(pod(f"reservation-uid-r{step}-0", cpu, **labels), f"r{step}")
+            if place(asked):
+                where = asked["spec"]["nodeName"]
+                status = {"allocatable": {"cpu": cpu, "memory": "1Gi"}}
+                put_reservation(scene, reservation(f"r{step}", where, cpu, status=status))
+                waiting.append(f"r{step}")
+        elif kind < 0.4 and waiting:
+            held = waiting.pop(random.randrange(len(waiting)))
+            stand = objects_.pop(f"reservation-uid-{held}-0")
+            cpu = stand["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            own = pod(name, cpu, **{**stand["metadata"]["labels"], "app": held})
+            own["metadata"]["labels"].pop(keys.RESERVATION_UID)
+            scene.cluster.remove_pod(f"ns/reservation-uid-{held}-0")
+            row = scene.cluster.row(stand["spec"]["nodeName"])
+            assert place(own) or (row and not row.limits), "what the placeholder held is there for its owner"
+            scene.cluster.remove_reservation(held)
+        else:
+            place(asked)
+        found = _findings(list(objects_.values()))
+        assert not found, (step, asked["metadata"], found)
+    assert sum(each["kind"] == "Pod" for each in objects_.values()) > 5
+
+
+def test_a_node_that_keeps_much_back_is_rated_by_the_rest() -> None:
+    """16 CPUs on each NUMA node and 32 in all, of which 28 are kept back: 4 are left, and 2 of 4 is half."""
+    scene = Scene()
+    for name, reservation_ in (("a", None), ("b", {"resources": {"cpu": "28"}})):
+        put(scene, node(name, reservation_))
+        scene.report(name, HALF, HALF)
+    asked = pod("asked", "2", "16Gi")
+    shape, rows = shape_of(as_object(asked)), {name: scene.cluster.row(name) for name in ("a", "b")}
+    # (14/16 + 16/32) / 2 and (2/4 + 16/32) / 2
+    points = {name: judge.points(shape, row, scene.cluster.settings) for name, row in rows.items() if row}
+    assert points == {"a": 68, "b": 50}
+    assert scene.filter(asked, "a", "b")[0] == ["a", "b"]
+    assert dict(scene.extender.prioritize(as_object(asked), ["a", "b"])) == {"a": 10, "b": 0}
+
+
+def test_the_controller_sees_no_room_where_the_extender_sees_none() -> None:
+    world = World()
+    world.put_node(msgspec.convert(node("a", {"resources": {"cpu": "4"}}), objects.NodeObject))
+    where = world.capacity("a")
+    assert where is not None
+    assert (where.allocatable["cpu"], where.allocatable["memory"]) == (28_000, 64 * 2**30)
+    world.put_node(msgspec.convert(node("a", "{"), objects.NodeObject))
+    assert (again := world.capacity("a")) and again.allocatable["cpu"] == 28_000, "what it said before holds"
 
 
 def _fits(asked: dict[str, Any], row: Any) -> bool:

@@ -31,7 +31,7 @@ CLOSEST = ask.Settings(prefer_closest=True)
 """With the policy `numadistance`."""
 
 
-def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
+def concerns(shape: PodShape, row: Row, settings: Settings | None = None) -> bool:
     """Tell whether pod or node ask for it, on a node whose agent reports its CPUs.
 
     A node's own NUMA policy counts when its label says it; kubelet's policy makes kubelet decide, and is not ours to
@@ -46,6 +46,14 @@ def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
         return True
     labels = row.node.labels if row.node else {}
     return asked is not None and (keys.NUMA_TOPOLOGY_POLICY in labels or keys.CPU_BIND_POLICY in labels)
+
+
+def gives_cpus(shape: PodShape, row: Row) -> bool:
+    """Tell whether a pod of this shape gets CPUs of its own on the node."""
+    if row.is_plain or row.unusable or not concerns(shape, row):
+        return False
+    asked = asked_by(shape)
+    return not isinstance(asked, Refusal | None) and schedule.is_bound(asked, state_of(row)) is True
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
@@ -131,6 +139,9 @@ def _state(row: Row) -> NodeState:
     for one in row.reservations.placed:
         if one.uid != row.reservations.taking:
             add_resources(requested, one.holding.available)
+    # What the node keeps back is nobody's, for the score as well.
+    trimmed = {name: Quantity(row.limits.get(name, each.nano), each.format) for name, each in node.allocatable.items()}
+    node = msgspec.structs.replace(node, allocatable=trimmed)
     state = NodeState.of(node, topology, held, requested)
     return msgspec.structs.replace(state, reservations=_met(row, reserved)) if reserved else state
 

@@ -9,7 +9,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.numa.kubelet import amounts
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
-from koordlite.scheduler.judgement import distance
+from koordlite.scheduler.judgement import beside_reservation, distance
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.reports import Report
@@ -132,8 +132,18 @@ def _by_amounts(shape: PodShape, row: Row, settings: Settings) -> int:
     asked = shape.extra.get(report.scope)
     if asked is None:
         asked = shape.extra[report.scope] = nrt_score.weighted(shape.request.of_scope(report.scope), settings.weights)
-    units = row.extra.get("units") or row.once("units", lambda: nrt_score.whole_units(row.zones))
+    units = row.extra.get("units") or row.once("units", lambda: nrt_score.whole_units(_free(row)))
     return nrt_score.mean_score(asked, units, strategy)
+
+
+def _free(row: Row) -> nrt.Zones:
+    """Amounts by NUMA node, none above what the node has beside its own reservation."""
+    most = beside_reservation.room(row)
+    if not most:
+        return row.zones
+    return {
+        node: {name: min(nano, most.get(name, nano)) for name, nano in zone.items()} for node, zone in row.zones.items()
+    }
 
 
 def shortage(shape: PodShape, row: Row) -> Iterator[str]:

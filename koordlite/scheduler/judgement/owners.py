@@ -20,7 +20,9 @@ from koordlite.formulas.reservation.capacity import NodeCapacity, Wanted
 from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model import keys
 from koordlite.model.errors import InputError
+from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import ResourceNames
+from koordlite.scheduler.judgement import beside_reservation
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.reserved import Placed
@@ -51,7 +53,14 @@ def refusal(shape: PodShape, row: Row) -> str:
     one = known.taken
     if not known.placed:
         return capacity.NONE_MEETS if wanted.must_reserve else ""
-    return "; ".join(capacity.refusals(wanted, _capacity(row), [one.holding] if one is not None else []))
+    where = _capacity(row)
+    if ratio := beside_reservation.amplification(row) - 1:
+        # CPUs of its own count amplified: so much less is left for it, and more of what a reservation has of them.
+        own = beside_reservation.request(shape, row).get("cpu", 0) - shape.total.get("cpu", 0)
+        back = _cpu(one.holding.available) * ratio if one is not None and _has_cpus(one, row) else 0
+        left = where.allocatable.get("cpu", 0) + int(back) - own // 10**6
+        where = msgspec.structs.replace(where, allocatable={**where.allocatable, "cpu": left})
+    return "; ".join(capacity.refusals(wanted, where, [one.holding] if one is not None else []))
 
 
 def verdict(shape: PodShape, row: Row) -> Verdict:
@@ -188,9 +197,13 @@ def _capacity(row: Row) -> NodeCapacity:
 def _counted(row: Row) -> NodeCapacity:
     known = row.reservations
     real, _ = row.without_placeholders
-    requested = _total(pod.shape.pod.requests for pod in real)
+    requested = _total(
+        {name: Quantity(nano) for name, nano in amounts.items()} for amounts in beside_reservation.requests(row, real)
+    )
     requested.update(_total(one.holding.allocatable for one in known.placed))
     requested.subtract(_total(one.holding.allocated for one in known.placed if one.uid != known.taking))
+    if ratio := beside_reservation.amplification(row) - 1:
+        requested["cpu"] += int(ratio * sum(_cpu(one.holding.available) for one in known.placed if _has_cpus(one, row)))
     taken = known.taken
     return NodeCapacity(
         allocatable=_whole({**row.allocatable, **row.limits}),
@@ -199,6 +212,15 @@ def _counted(row: Row) -> NodeCapacity:
         pods=len(real) + len(known.placed),
         matched=1 if taken is not None else 0,
     )
+
+
+def _has_cpus(one: Placed, row: Row) -> bool:
+    """Tell whether it holds CPUs, by its annotation or that of a placeholder."""
+    return bool(one.own.cpus) or any(pod.stands_for == one.uid and beside_reservation.has_cpus(pod) for pod in row.pods)
+
+
+def _cpu(amounts: capacity.Amounts) -> int:
+    return capacity.whole(amounts).get("cpu", 0)
 
 
 def _total(parts: Iterable[capacity.Amounts]) -> collections.Counter[str]:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from koordlite.formulas.allocatable import node_room
 from koordlite.formulas.reservation import capacity, hand_over, placeholder
 from koordlite.formulas.reservation.capacity import NodeCapacity
 from koordlite.model import keys, times
+from koordlite.model.errors import InputError
+from koordlite.model.node import parse_reservation
 from koordlite.model.pod import resizing
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
@@ -81,6 +84,8 @@ class World:
         """Not bound, no placeholder, not ended."""
         self.koord_schedulers: dict[str, str] = {}
         """Pods of Koordinator's scheduler that run, by uid."""
+        self._limits: dict[str, dict[str, int]] = {}
+        """Most that pods may request beside what the node keeps back, by node, in nano-units."""
         self._namespaces: dict[str, str] = {}
         """Where the placeholders of a Reservation are, by its uid."""
         self._uids: dict[str, str] = {}
@@ -126,11 +131,17 @@ class World:
 
     def put_node(self, obj: NodeObject) -> None:
         """A Node came or changed."""
-        self.nodes[obj.metadata.name] = obj
+        name, notes = obj.metadata.name, obj.metadata.annotations or {}
+        self.nodes[name] = obj
+        with contextlib.suppress(InputError):  # Named by the judgement of nodes; what it said before holds.
+            written = parse_reservation(notes.get(keys.RESERVATION, ""), f"node/{name}")
+            allocatable = parse_resources(obj.status.allocatable, "", "", [])
+            self._limits[name] = node_room.limits(allocatable, written)
 
     def remove_node(self, name: str) -> None:
         """A Node is gone."""
         self.nodes.pop(name, None)
+        self._limits.pop(name, None)
 
     def put_pod(self, obj: PodObject) -> bool:
         """A Pod came or changed. Whether that may matter to a Reservation."""
@@ -224,8 +235,8 @@ class World:
         return self._takers.values()
 
     def capacity(self, node: str, mine: int = 0) -> NodeCapacity | None:
-        """Resources of a node and requests of its pods, of which `mine` are placeholders of one Reservation; None when
-        it is unknown."""
+        """Resources of a node beside what it keeps back, and requests of its pods, of which `mine` are placeholders of
+        one Reservation; None when it is unknown."""
         found = self.nodes.get(node)
         if found is None:
             return None
@@ -234,8 +245,10 @@ class World:
             for pod in self._on_node.get(node, {}).values():
                 add_resources(total, pod.requests)
             self._sums[node] = total
+        allocatable = parse_resources(found.status.allocatable, "", "", [])
+        limits = {resource: Quantity(nano) for resource, nano in self._limits.get(node, {}).items()}
         return NodeCapacity(
-            allocatable=capacity.whole(parse_resources(found.status.allocatable, "", "", [])),
+            allocatable=capacity.whole({**allocatable, **limits}),
             requested=capacity.whole(self._sums[node]),
             pods=len(self._on_node.get(node, {})),
             matched=mine,
