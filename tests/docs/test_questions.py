@@ -68,7 +68,8 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         config.write_text(f"agent: {{stateDir: {config.parent}}}\n")
         # Now, as `restore`, one of the commands, pauses the agent.
         top = [sys.executable, "-m", "koordlite", "top", "--once", "--url", found[0]]
-        shown = subprocess.run(top, capture_output=True, text=True, check=True, timeout=60, env=environment).stdout
+        wide = {**environment, "COLUMNS": "116"}
+        shown = subprocess.run(top, capture_output=True, text=True, check=True, timeout=60, env=wide).stdout
         yield {**environment, "KOORDLITE_URL": found[0], "KOORDLITE_CONFIG": str(config), "TOP": shown}
         process.send_signal(signal.SIGTERM)
 

@@ -21,7 +21,7 @@ def top(text: str) -> list[str]:
     """Labels of the live view, without its figures."""
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|[⠀-⣿]", "", text).splitlines()
     labels = (re.match(r"(?!Script)(resctrl|[A-Za-z][A-Za-z, ]*?)(?: {2,}| \(| \d)", line) for line in lines)
-    table = [" ".join(line.split()) for line in lines if line.startswith("pod ")]
+    table = [" ".join(line.split()[:7]) for line in lines if line.startswith("pod ")]
     # The line that begins with the node's name is the first one.
     return list(dict.fromkeys(label[1] for label in labels if label and label[1] != "pod")) + table
 
