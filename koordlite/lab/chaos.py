@@ -54,7 +54,12 @@ class Chaos:
         """Let a group vanish and the second writer write, or not: once between two ticks."""
         chance = self._random
         if chance.random() < self._rates.vanish:
-            self._vanish()
+            # A container or a whole pod, never a group of a QoS class.
+            groups = list(self._pod_groups())
+            if groups:
+                group = self._random.choice(groups)
+                self.events.append(f"vanish {group}")
+                self._sandbox.vanish(group)
         if chance.random() < self._rates.hostile:
             self._write_hostile()
 
@@ -82,14 +87,6 @@ class Chaos:
         self.events.append(f"{verb} {path}: {errno.errorcode[code]}")
         return code
 
-    def _vanish(self) -> None:
-        """A container or a whole pod, never a group of a QoS class."""
-        groups = list(self._pod_groups())
-        if groups:
-            group = self._random.choice(groups)
-            self.events.append(f"vanish {group}")
-            self._sandbox.vanish(group)
-
     def _pod_groups(self) -> Iterator[str]:
         for pod in self._sandbox.kubelet.running.values():
             groups = (pod.group, *(workload.group for workload in pod.workloads))
@@ -98,16 +95,17 @@ class Chaos:
     def _write_hostile(self) -> None:
         """One write to a set or quota of kubelet's groups; what the kernel refuses does not happen."""
         with self.quiet():
-            paths = [p for p in self._sandbox.files.paths(CGROUP_ROOT) if self._is_target(p)]
+            paths = [
+                p
+                for p in self._sandbox.files.paths(CGROUP_ROOT)
+                if (p.rpartition("/")[2] in _TARGETS and f"/{self._sandbox.kubelet.layout.besteffort}" in p)
+            ]
             path = self._random.choice(sorted(paths))
             text = self._text(path)
             with contextlib.suppress(OSError):
                 self._sandbox.files.write(path, text)
                 self.hostile[path] = self._sandbox.files.read(path)
                 self.events.append(f"hostile {path} = {text.decode()}")
-
-    def _is_target(self, path: str) -> bool:
-        return path.rpartition("/")[2] in _TARGETS and f"/{self._sandbox.kubelet.layout.besteffort}" in path
 
     def _text(self, path: str) -> bytes:
         if not path.endswith("cpuset.cpus"):

@@ -44,7 +44,7 @@ def plant(tree: Tree, node: NodeParts) -> None:
         "stat": File(lambda: _stat(node)),
         "meminfo": File(lambda: _meminfo(node)),
         "uptime": File(lambda: f"{node.uptime():.2f} 0.00\n"),
-        "cpuinfo": constant(_cpuinfo(node.machine)),
+        "cpuinfo": constant("\n".join(_cpu_block(node.machine, cpu) for cpu in node.machine.cpus)),
         "cmdline": constant("BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet\n"),
         "filesystems": constant(
             "nodev\tproc\nnodev\tcgroup\nnodev\tcgroup2\n" + ("nodev\tresctrl\n" if node.resctrl else "")
@@ -110,10 +110,6 @@ def _meminfo(node: NodeParts) -> str:
     )
 
 
-def _cpuinfo(machine: Machine) -> str:
-    return "\n".join(_cpu_block(machine, cpu) for cpu in machine.cpus)
-
-
 def _cpu_block(machine: Machine, cpu: LogicalCPU) -> str:
     if machine.vendor == "ARM":
         return f"processor\t: {cpu.id}\nFeatures\t: {machine.flags}\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
@@ -138,7 +134,7 @@ def _thread_files(node: NodeParts, process: Process, tid: int) -> dict[str, Entr
         "cmdline": constant(f"{process.comm}\0"),
         "oom_score_adj": File(lambda: f"{process.oom_score_adj}\n", lambda data: _set_oom_score_adj(process, data)),
         "comm": constant(f"{process.comm}\n"),
-        "cpu_resctrl_groups": File(lambda: _resctrl_lines(node, tid)),
+        "cpu_resctrl_groups": File(lambda: node.resctrl.proc_text(tid) if node.resctrl else "res:\nmon:\n"),
         "stat": File(lambda: _thread_stat(process, tid)),
         "schedstat": File(lambda: _schedstat(process)),
         "status": File(lambda: _status(node, process, tid)),
@@ -159,10 +155,6 @@ def _cgroup_lines(node: NodeParts, tid: int) -> str:
     """`ID:CONTROLLERS:PATH`, one line a hierarchy; v2 has number 0 and names no controllers."""
     numbered = enumerate(node.cgroups.hierarchies, start=0 if node.cgroups.version == 2 else 1)
     return "".join(f"{number}:{each.point}:/{each.home(tid).path}\n" for number, each in numbered)
-
-
-def _resctrl_lines(node: NodeParts, tid: int) -> str:
-    return node.resctrl.proc_text(tid) if node.resctrl else "res:\nmon:\n"
 
 
 def _thread_stat(process: Process, tid: int) -> str:

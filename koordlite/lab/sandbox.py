@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from koordlite.lab import proc_tree, sys_tree
 from koordlite.lab.cgroups import v1, v2
 from koordlite.lab.cgroups.trees import Group
-from koordlite.lab.load import cache_traffic, disks, workloads
+from koordlite.lab.load import cache_traffic, workloads
 from koordlite.lab.load.memory import MemoryLoad
 from koordlite.lab.load.workloads import Stats, Workload, Workloads
 from koordlite.lab.machine import kernel_settings, shapes
@@ -17,7 +17,7 @@ from koordlite.lab.machine.core_scheduling import EmulatedCoreScheduling
 from koordlite.lab.machine.machine import Machine
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.tree import File, Tree
-from koordlite.lab.pods import kubelet, node_status
+from koordlite.lab.pods import kubelet
 from koordlite.lab.pods.kubelet import EmulatedKubelet
 from koordlite.lab.resctrl.filesystem import EmulatedResctrl
 from koordlite.model.errors import Problem
@@ -77,7 +77,11 @@ class Sandbox:
 
         Cheap when nothing changed: the same objects as last time are not read again.
         """
-        if node is self._node and len(pods) == len(self._pods) and all(map(_same, pods, self._pods)):
+        if (
+            node is self._node
+            and len(pods) == len(self._pods)
+            and all(map(lambda first, second: first is second, pods, self._pods))
+        ):
             return self._problems
         self._pods, self._node = tuple(pods), node
         self._problems = self.kubelet.sync(pods, node, self.clock.monotonic())
@@ -103,7 +107,7 @@ class Sandbox:
 
     def node_object(self, name: str) -> objects.NodeObject:
         """A Node as this machine's kubelet registers it."""
-        return node_status.fresh(self.machine, name)
+        return kubelet.fresh(self.machine, name)
 
     def reported_node(self, node: objects.NodeObject) -> tuple[objects.NodeObject, tuple[Problem, ...]]:
         """The node with this machine's CPUs and memory, and what its manifest got wrong about them.
@@ -111,7 +115,7 @@ class Sandbox:
         An unchanged node keeps its identity.
         """
         if self._reported_node is None or self._reported_node[0] is not node:
-            self._reported_node = (node, node_status.corrected(self.machine, node))
+            self._reported_node = (node, kubelet.corrected(self.machine, node))
         return self._reported_node[1]
 
     def advance(self, seconds: float) -> None:
@@ -142,7 +146,7 @@ class Sandbox:
         self.workloads.step(seconds=self.clock.seconds, step_us=step_us)
         if self._traffic:
             self._traffic.step(step_us)
-        disks.step(self.cgroups, list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
+        workloads.step(self.cgroups, list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
         self.memory.step(list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
 
     def _kill_group(self, group: Group) -> None:
@@ -180,7 +184,3 @@ class Sandbox:
         proc_tree.plant(self.files, node)
         sys_tree.plant(self.files, self.machine, self.cgroups, self.resctrl)
         self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.cpu_manager_state))
-
-
-def _same(first: object, second: object) -> bool:
-    return first is second

@@ -6,8 +6,8 @@ import errno
 import re
 from collections.abc import Iterator
 
-from koordlite.lab.resctrl.counters import OCCUPANCY, CounterKey, Counters
 from koordlite.lab.resctrl.filesystem import EmulatedResctrl
+from koordlite.lab.resctrl.rmids import OCCUPANCY, CounterKey, Counters
 
 _LEVEL = re.compile(r"chunks of RMID k set to (\d+)\+k")
 _MOVED = re.compile(r"counters moved by (\d+)\+k chunks")

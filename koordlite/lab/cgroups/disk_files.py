@@ -28,7 +28,11 @@ def v2() -> AttributeTable:
     return {
         "io.max": Attribute(_shown_limits, _set_limits, root=False),
         "io.weight": Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False),
-        "io.stat": Attribute(lambda group: _served(group, _io_stat)),
+        "io.stat": Attribute(
+            lambda group: _served(
+                group, lambda disk, amount: f"{disk} rbytes={amount} wbytes=0 rios={amount // 4096} wios=0\n"
+            )
+        ),
         **_root_files("io."),
     }
 
@@ -36,7 +40,9 @@ def v2() -> AttributeTable:
 def v1(extended: bool) -> AttributeTable:
     """Throttles of every kernel; weight, model and targets of Anolis."""
     found = {f"blkio.throttle.{name}_device": Attribute(_reader(word), _writer(word)) for word, name in _LIMITS.items()}
-    found["blkio.throttle.io_service_bytes"] = Attribute(lambda group: _served(group, _service_bytes))
+    found["blkio.throttle.io_service_bytes"] = Attribute(
+        lambda group: _served(group, lambda disk, amount: f"{disk} Read {amount}\n")
+    )
     if not extended:
         return found
     weight = Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False)
@@ -47,14 +53,6 @@ def read_limit(group: Group) -> int | None:
     """Bytes a second that may be read from the first disk; None without a limit."""
     held = group.disks.get(READ, {}).get(DISKS["vda"])
     return int(held) if held else None
-
-
-def _io_stat(disk: str, amount: int) -> str:
-    return f"{disk} rbytes={amount} wbytes=0 rios={amount // 4096} wios=0\n"
-
-
-def _service_bytes(disk: str, amount: int) -> str:
-    return f"{disk} Read {amount}\n"
 
 
 def _served(group: Group, line: Callable[[str, int], str]) -> str:

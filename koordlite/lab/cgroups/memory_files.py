@@ -7,7 +7,7 @@ states, since no kernel that has them could be tried.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from koordlite.lab.cgroups import rules
 from koordlite.lab.cgroups.rules import Attribute, AttributeTable
@@ -73,11 +73,7 @@ def _amount_file(field: str) -> Attribute:
     def write(group: Group, data: bytes) -> None:
         setattr(group, field, amount(data))
 
-    return Attribute(_reader(field), write, root=False)
-
-
-def _reader(field: str) -> Callable[[Group], str]:
-    return lambda group: shown(getattr(group, field))
+    return Attribute(lambda group: shown(getattr(group, field)), write, root=False)
 
 
 def amount(data: bytes) -> int:

@@ -23,7 +23,12 @@ NO_LIMIT = 2**63 // rules.PAGE * rules.PAGE - rules.PAGE
 
 def build(machine: Machine, processes: Processes) -> Cgroups:
     """The hierarchies of a fresh machine; the root cpuset has every CPU."""
-    tables = {"cpu,cpuacct": _cpu, "cpuset": _cpuset, "memory": _memory, "blkio": _blkio}
+    tables = {
+        "cpu,cpuacct": _cpu,
+        "cpuset": _cpuset,
+        "memory": _memory,
+        "blkio": lambda _, machine: disk_files.v1(machine.extended),
+    }
     hierarchies = tuple(
         Hierarchy(
             point=point, controllers=controllers, weight=1024, files=_furnisher(machine, processes, tables[point])
@@ -170,10 +175,6 @@ def _memory(_: Hierarchy, machine: Machine) -> AttributeTable:
         "memory.stat": Attribute(_memory_stat),
         "memory.use_hierarchy": Attribute(lambda _: "1\n"),
     }
-
-
-def _blkio(_: Hierarchy, machine: Machine) -> AttributeTable:
-    return disk_files.v1(machine.extended)
 
 
 def _limit(group: Group) -> str:

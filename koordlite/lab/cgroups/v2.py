@@ -35,7 +35,13 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
             "cgroup.kill": Attribute(_write_only, kill, root=False),
             **_cpu(),
             **_cpuset(hierarchy, machine),
-            **_memory(machine),
+
+                "memory.current": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n", root=False),
+                **memory_files.maximum(),
+                **memory_files.protection(),
+                "memory.stat": Attribute(_memory_stat),
+                "memory.numa_stat": Attribute(_numa_stat(machine))
+            ,
             **disk_files.v2(),
             **(_extensions() if machine.extended else {}),
         }
@@ -84,7 +90,11 @@ def _cpu() -> AttributeTable:
     return {
         "cpu.max": Attribute(_cpu_max, _set_cpu_max, root=False),
         "cpu.max.burst": Attribute(lambda group: f"{group.burst_us}\n", _set_burst, root=False),
-        "cpu.weight": Attribute(_weight, _set_weight, root=False),
+        "cpu.weight": Attribute(
+            lambda group: "0\n" if group.idle else f"{group.weight}\n",
+            lambda group, data: rules.set_weight(group, kernel_text.integer(data, low=1, high=10_000)),
+            root=False,
+        ),
         "cpu.idle": Attribute(lambda group: f"{group.idle}\n", rules.set_idle, root=False),
         "cpu.stat": Attribute(_cpu_stat),
         "cpu.pressure": Attribute(lambda group: group.stalls.text()),
@@ -114,15 +124,6 @@ def _set_cpu_max(group: Group, data: bytes) -> None:
 def _set_burst(group: Group, data: bytes) -> None:
     burst = kernel_text.integer(data, low=0, outside=errno.EINVAL)
     rules.set_bandwidth(group, quota_us=group.quota_us, period_us=group.period_us, burst_us=burst)
-
-
-def _weight(group: Group) -> str:
-    """An idle group weighs 3 of 1024 shares, which is less than the weight 1."""
-    return "0\n" if group.idle else f"{group.weight}\n"
-
-
-def _set_weight(group: Group, data: bytes) -> None:
-    rules.set_weight(group, kernel_text.integer(data, low=1, high=10_000))
 
 
 def _cpu_stat(group: Group) -> str:
@@ -158,16 +159,6 @@ def _cpuset(hierarchy: Hierarchy, machine: Machine) -> AttributeTable:
 
 def _effective(field: str, everything: CPUSet) -> Callable[[Group], str]:
     return lambda group: rules.shown_list(effective(group, field, everything))
-
-
-def _memory(machine: Machine) -> AttributeTable:
-    return {
-        "memory.current": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n", root=False),
-        **memory_files.maximum(),
-        **memory_files.protection(),
-        "memory.stat": Attribute(_memory_stat),
-        "memory.numa_stat": Attribute(_numa_stat(machine)),
-    }
 
 
 def _extensions() -> AttributeTable:

@@ -59,10 +59,6 @@ def _demand(text: str) -> None:
         demand.parse(text)
 
 
-def _known_machine(name: str) -> None:
-    shapes.machine(name)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """The Node object, in short."""
@@ -174,7 +170,7 @@ class Scenario:
 
     about: str = ""
     """One or two sentences for people."""
-    machine: str = dataclasses.field(default="small", metadata={"check": _known_machine})
+    machine: str = dataclasses.field(default="small", metadata={"check": shapes.machine})
     duration: str = _timed("10m")
     step_seconds: float = bounded(0.5, ge=0.02, le=1)
     """How much time passes on the machine at once."""

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from koordlite.lab.cgroups.trees import Cgroups
 from koordlite.lab.load.workloads import Workload, Workloads
 from koordlite.lab.machine.machine import Machine
-from koordlite.lab.resctrl.counters import OCCUPANCY, Counters
 from koordlite.lab.resctrl.filesystem import EmulatedResctrl
+from koordlite.lab.resctrl.rmids import OCCUPANCY, Counters
 from koordlite.lab.resctrl.state import RDTGroup
 
 BYTES_PER_BUSY_US = 2_000

@@ -101,16 +101,19 @@ class MemoryLoad:
         if not candidates:
             return
         _count(domain, "oom")
-        worst = max(candidates, key=lambda each: (self._badness(each), each.workload.process.pid))
+        worst = max(
+            candidates,
+            key=lambda each: (
+                each.group.anon + each.workload.process.oom_score_adj * self._total // 1000,
+                each.workload.process.pid,
+            ),
+        )
         together = [g for g in worst.group.lineage() if g.oom_group and _within(g, domain)]
         dying = [each for each in held if _within(each.group, together[-1])] if together else [worst]
         for each in dying:
             _count(each.group, "oom_kill")
             each.group.anon = each.group.cache = 0
         self._kill([each.workload for each in dying])
-
-    def _badness(self, holding: Holding) -> int:
-        return holding.group.anon + holding.workload.process.oom_score_adj * self._total // 1000
 
     def _count_stalls(self, held: Sequence[Holding], waits: dict[int, float], step_us: int) -> None:
         found, is_waiting = Waits(), any(waits.values())
@@ -157,13 +160,11 @@ def _reclaim(held: Sequence[Holding], wanted: int, *, protected: bool) -> int:
 
 def _takeable(group: Group, protected: bool) -> int:
     """Cache above the protection that reaches down to this group."""
-    protections = [_protection(each, protected) for each in group.lineage() if each.parent is not None]
+    protections = [
+        max(each.memory_min, each.memory_low if protected else 0) for each in group.lineage() if each.parent is not None
+    ]
     # A group is protected as far as each group above it is: overcommitted protection protects less.
     return max(0, min(group.cache, group.anon + group.cache - min(protections, default=0)))
-
-
-def _protection(group: Group, protected: bool) -> int:
-    return max(group.memory_min, group.memory_low if protected else 0)
 
 
 def _wait(held: Sequence[Holding], waits: dict[int, float], part: float) -> None:

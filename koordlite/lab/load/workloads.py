@@ -6,16 +6,108 @@ All cores are equal here: hyperthreads, caches and memory bandwidth cost nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from koordlite.lab.cgroups import disk_files
 from koordlite.lab.cgroups.trees import UNLIMITED, Cgroups, Group
-from koordlite.lab.load import sharing
 from koordlite.lab.load.demand import NOTHING, Demand
+from koordlite.lab.machine.machine import DISK_SPEED
 from koordlite.lab.machine.pressure import PressureFile, Waits
 from koordlite.lab.machine.processes import Process
 from koordlite.model.cpuset import CPUSet
+
+ALMOST_NOTHING = 1e-9
+
+
+class Region(msgspec.Struct, frozen=True):
+    """CPUs that exactly these claimants may use."""
+
+    cpus: tuple[int, ...]
+    claimants: tuple[int, ...]
+
+
+def regions(allowed: Sequence[CPUSet]) -> tuple[Region, ...]:
+    """The machine cut into regions: `allowed[i]` are the CPUs of claimant i. Fewest claimants first."""
+    claimants: dict[int, list[int]] = {}
+    for claimant, cpus in enumerate(allowed):
+        for cpu in cpus:
+            claimants.setdefault(cpu, []).append(claimant)
+    cut: dict[tuple[int, ...], list[int]] = {}
+    for cpu in sorted(claimants):
+        cut.setdefault(tuple(claimants[cpu]), []).append(cpu)
+    found = (Region(tuple(cpus), who) for who, cpus in cut.items())
+    return tuple(sorted(found, key=lambda region: (len(region.claimants), region.cpus)))
+
+
+def fill(amount: float, wants: Mapping[int, float], weights: Mapping[int, float]) -> dict[int, float]:
+    """Weighted max-min: `amount` shared in proportion to the weights, no claimant above its want.
+
+    What a satisfied claimant leaves goes to the others.
+    """
+    given: dict[int, float] = {}
+    order = sorted(wants, key=lambda claimant: (wants[claimant] / weights[claimant], claimant))
+    weight = sum(weights[claimant] for claimant in order)
+    for claimant in order:
+        part = amount * weights[claimant] / weight if weight > 0 else 0.0
+        given[claimant] = max(0.0, min(wants[claimant], part))
+        amount -= given[claimant]
+        weight -= weights[claimant]
+    return given
+
+
+class SharedTime(msgspec.Struct, frozen=True):
+    """The outcome of one step, in the unit of the wants."""
+
+    used: tuple[float, ...]
+    """By claimant."""
+    by_cpu: Mapping[int, float]
+    """Work done on each CPU that did any."""
+
+
+def share_out(
+    *, capacity: float, wants: Sequence[float], weights: Sequence[float], cut: Sequence[Region]
+) -> SharedTime:
+    """Meet the wants on the CPUs of `cut`, each of which can do `capacity` of work."""
+    left = list(wants)
+    by_cpu: dict[int, float] = {}
+    for region in cut:
+        hungry = {who: left[who] for who in region.claimants if left[who] > ALMOST_NOTHING}
+        if not hungry:
+            continue
+        given = fill(capacity * len(region.cpus), hungry, {who: weights[who] for who in hungry})
+        for who, part in given.items():
+            left[who] -= part
+        even = sum(given.values()) / len(region.cpus)
+        by_cpu.update(dict.fromkeys(region.cpus, even))
+    return SharedTime(tuple(want - rest for want, rest in zip(wants, left, strict=True)), by_cpu)
+
+
+def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
+    """Let containers read for `step_us` at `seconds` after the start."""
+    budgets: dict[int, float] = {}
+    allowed: list[tuple[Group, float]] = []
+    for workload in running:
+        wanted = workload.disk.milli(seconds) / 1000 * workload.share * step_us / 1e6
+        group = cgroups.io.find(workload.group) if wanted else None
+        if group is not None:
+            allowed.append((group, _within_limits(group, wanted, budgets, step_us)))
+    total = sum(amount for _, amount in allowed)
+    part = min(1.0, DISK_SPEED * step_us / 1e6 / total) if total else 0.0
+    for group, amount in allowed:
+        for each in group.lineage():
+            each.read_bytes += amount * part
+
+
+def _within_limits(group: Group, wanted: float, budgets: dict[int, float], step_us: int) -> float:
+    """Rest of the limits on the way up in this step; it is taken off them."""
+    limited = [(each, limit) for each in group.lineage() if (limit := disk_files.read_limit(each)) is not None]
+    left = [budgets.setdefault(id(each), limit * step_us / 1e6) for each, limit in limited]
+    allowed = min(wanted, *left) if left else wanted
+    for each, _ in limited:
+        budgets[id(each)] -= allowed
+    return allowed
 
 
 class Workload(msgspec.Struct, eq=False):
@@ -86,7 +178,7 @@ class Workloads:
         self._tree = Branch(cgroups.cpu.root)
         self._groups: list[Group] = []
         self._allowed: list[CPUSet] = []
-        self._cut: tuple[sharing.Region, ...] = ()
+        self._cut: tuple[Region, ...] = ()
 
     def add(self, workload: Workload) -> None:
         """Start it."""
@@ -108,7 +200,7 @@ class Workloads:
         step = Step(wants, [0.0] * len(wants), [0.0] * len(wants))
         _gather(self._tree, wants, step_us)
         _grant(self._tree, self._tree.need, 1.0, step)
-        shares = sharing.share_out(capacity=step_us, wants=step.granted, weights=step.weights, cut=self._cut)
+        shares = share_out(capacity=step_us, wants=step.granted, weights=step.weights, cut=self._cut)
         for cpu, busy in shares.by_cpu.items():
             self.cpu_us[cpu] += busy
         self._charge(wants, shares.used, step_us)
@@ -127,7 +219,7 @@ class Workloads:
         for number, group in enumerate(self._groups):
             _branch(group, branches).leaves.append(number)
         self._allowed = [self._cgroups.allowed(self._cgroups.cpuset.home(tid)) for tid in first]
-        self._cut = sharing.regions(self._allowed)
+        self._cut = regions(self._allowed)
 
     def _wants(self, seconds: float, step_us: int) -> list[float]:
         """CPU-µs each wants in this step; at most the CPUs it may run on."""
@@ -183,13 +275,11 @@ def _gather(branch: Branch, wants: Sequence[float], step_us: int) -> float:
     """Bottom-up: what is wanted, cut at each quota."""
     branch.wanted = sum(_gather(child, wants, step_us) for child in branch.children)
     branch.wanted += sum(wants[leaf] for leaf in branch.leaves)
-    branch.need = min(branch.wanted, _budget(branch.group, step_us))
+    branch.need = min(
+        branch.wanted,
+        math.inf if branch.group.quota_us == UNLIMITED else _refill(branch.group, step_us) + branch.group.saved_us,
+    )
     return branch.need
-
-
-def _budget(group: Group, step_us: int) -> float:
-    """CPU time that the quota allows in this step, with what an earlier quiet time left for a burst."""
-    return math.inf if group.quota_us == UNLIMITED else _refill(group, step_us) + group.saved_us
 
 
 def _refill(group: Group, step_us: int) -> float:
@@ -206,7 +296,7 @@ def _grant(branch: Branch, amount: float, weight: float, step: Step) -> None:
     claims += [(leaf, step.wants[leaf], default) for leaf in branch.leaves if step.wants[leaf] > 0]
     needs = {number: need for number, (_, need, _) in enumerate(claims)}
     weights = {number: each for number, (*_, each) in enumerate(claims)}
-    parts, together = sharing.fill(amount, needs, weights), sum(weights.values())
+    parts, together = fill(amount, needs, weights), sum(weights.values())
     for number, (target, *_) in enumerate(claims):
         share = weight * weights[number] / together
         if isinstance(target, Branch):
@@ -218,7 +308,7 @@ def _grant(branch: Branch, amount: float, weight: float, step: Step) -> None:
 def _count_burst(branch: Branch, step_us: int) -> None:
     """nr_bursts, burst_time, and what is left over for later, at most cpu.cfs_burst_us of it."""
     group, beyond = branch.group, branch.need - _refill(branch.group, step_us)
-    if beyond > sharing.ALMOST_NOTHING:
+    if beyond > ALMOST_NOTHING:
         group.bursts += 1
         group.burst_used_us += int(beyond)
     group.saved_us = min(max(group.saved_us - beyond, 0.0), float(group.burst_us))
@@ -234,7 +324,7 @@ def _count_periods(branch: Branch, step_us: int) -> None:
         periods = max(1, round(step_us / group.period_us))
         group.periods += periods
         excess = branch.wanted - branch.need
-        if excess > sharing.ALMOST_NOTHING:
+        if excess > ALMOST_NOTHING:
             group.throttled += periods
             group.throttled_us += int(min(excess, step_us))
     for child in branch.children:

@@ -18,10 +18,6 @@ _SPREAD = 0x9E37_79B9_7F4A_7C15
 """Odd, so that no two cookies have one number; numbers of the kernel look like chance as well."""
 
 
-def _numbers() -> Iterator[int]:
-    return (number * _SPREAD % (1 << 64) for number in itertools.count(1))
-
-
 class EmulatedCoreScheduling:
     """`ports.CoreScheduling` of the emulated node."""
 
@@ -54,7 +50,9 @@ class EmulatedCoreScheduling:
         again once its last thread has ended or has another."""
         self._cookies = {tid: cookie for tid, cookie in self._cookies.items() if cookie and self._processes.find(tid)}
         held = {*self._cookies.values(), *(helper.held for helper in self._helpers)}
-        return next(number for number in _numbers() if number not in held)
+        return next(
+            number for number in (number * _SPREAD % (1 << 64) for number in itertools.count(1)) if number not in held
+        )
 
     def put(self, tid: int, cookie: int, *, whole_process: bool) -> None:
         """Give a thread, or its process, a cookie."""

@@ -6,7 +6,7 @@ Only `vm.min_free_kbytes` changes how the emulated node behaves; the others keep
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -54,7 +54,10 @@ def plant(tree: Tree, machine: Machine) -> KernelSettings:
     made = KernelSettings({path: first for path, (*_, first) in ranges.items()}, dict.fromkeys(names, True))
     for path, (low, high, _) in ranges.items():
         tree.place(path, _number(made.numbers, path, low, high))
-    features = File(lambda: _features(made.features), lambda data: _set_feature(made.features, data))
+    features = File(
+        lambda: " ".join(name if on else f"NO_{name}" for name, on in made.features.items()) + "\n",
+        lambda data: _set_feature(made.features, data),
+    )
     tree.place(OLD_FEATURES if machine.extended else FEATURES, features)
     return made
 
@@ -63,15 +66,7 @@ def _number(numbers: dict[str, int], path: str, low: int, high: int) -> File:
     def write(data: bytes) -> None:
         numbers[path] = kernel_text.integer(data, low=low, high=high, outside=errno.EINVAL)
 
-    return File(_shown(numbers, path), write)
-
-
-def _shown(numbers: Mapping[str, int], path: str) -> Callable[[], str]:
-    return lambda: f"{numbers[path]}\n"
-
-
-def _features(features: Mapping[str, bool]) -> str:
-    return " ".join(name if on else f"NO_{name}" for name, on in features.items()) + "\n"
+    return File(lambda: f"{numbers[path]}\n", write)
 
 
 def _set_feature(features: dict[str, bool], data: bytes) -> None:

@@ -25,14 +25,11 @@ class PressureLine(msgspec.Struct, eq=False):
         self._window_us += elapsed_us
         self._stalled_us += stalled_us
         if self._window_us >= UPDATE_US:
-            self._fold()
-
-    def _fold(self) -> None:
-        percent = 100.0 * self._stalled_us / self._window_us
-        for index, seconds in enumerate(WINDOWS_SECONDS):
-            keep = math.exp(-self._window_us / 1e6 / seconds)
-            self.averages[index] = self.averages[index] * keep + percent * (1 - keep)
-        self._window_us = self._stalled_us = 0
+            percent = 100.0 * self._stalled_us / self._window_us
+            for index, seconds in enumerate(WINDOWS_SECONDS):
+                keep = math.exp(-self._window_us / 1e6 / seconds)
+                self.averages[index] = self.averages[index] * keep + percent * (1 - keep)
+            self._window_us = self._stalled_us = 0
 
     def text(self, name: str) -> str:
         """The line of this name."""

@@ -111,7 +111,10 @@ class Tree:
         """Names in a folder; those of folders end with `/`."""
         self._trip("list", path)
         folder = self._folder(path)
-        names = [f"{name}/" if self._is_folder(entry) else name for name, entry in folder.entries.items()]
+        names = [
+            f"{name}/" if isinstance(self._find(entry.target) if isinstance(entry, Link) else entry, Folder) else name
+            for name, entry in folder.entries.items()
+        ]
         return names + [f"{name}/" for name in folder.folders()]
 
     def mkdir(self, path: str) -> None:
@@ -192,9 +195,6 @@ class Tree:
         if fault.times <= 0:
             del self._faults[path]
         raise OSError(fault.code, os.strerror(fault.code), path)
-
-    def _is_folder(self, entry: Entry) -> bool:
-        return isinstance(self._find(entry.target) if isinstance(entry, Link) else entry, Folder)
 
     def _find(self, path: str) -> Entry:
         return self._walk(_parts(path), path)

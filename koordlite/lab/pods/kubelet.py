@@ -27,14 +27,73 @@ from koordlite.lab.machine.processes import Process, Processes
 from koordlite.lab.pods import pod_spec
 from koordlite.lab.pods.managers import Managers
 from koordlite.lab.pods.pod_spec import Behaviour, ContainerSpec
+from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet.admit import Admission
+
+PODS = 110
+EVICTION_MEMORY = 100 * 2**20
+"""kubelet's default hard eviction threshold, which allocatable leaves out."""
+
+Amounts = dict[str, str | int | float]
+
+
+def fresh(machine: Machine, name: str) -> objects.NodeObject:
+    """A Node as this machine's kubelet registers it."""
+    capacity: Amounts = {**_native(machine), "pods": str(PODS)}
+    allocatable = {**capacity, "memory": f"{(machine.memory - EVICTION_MEMORY) // 1024}Ki"}
+    return objects.NodeObject(
+        metadata=objects.ObjectMeta(name=name, uid=f"node-{name}"),
+        status=objects.NodeStatus(capacity=capacity, allocatable=allocatable),
+    )
+
+
+def corrected(machine: Machine, written: objects.NodeObject) -> tuple[objects.NodeObject, tuple[Problem, ...]]:
+    """`written` with the machine's CPUs and memory, keeping what it holds back from them; and what was wrong.
+
+    The same object when it was right. A manifest without a status is not wrong.
+    """
+    described = nodes.from_wire(written)
+    native = {name: Quantity.parse(text) for name, text in _native(machine).items()}
+    wrong = {
+        name: described.capacity.get(name) for name, amount in native.items() if described.capacity.get(name) != amount
+    }
+    if not wrong:
+        return written, ()
+    base = fresh(machine, written.metadata.name).status
+    capacity: Amounts = {**(base.capacity or {}), **(written.status.capacity or {}), **_native(machine)}
+    allocatable: Amounts = {**(base.allocatable or {}), **(written.status.allocatable or {})}
+    allocatable |= _less_reserved(native, described)
+    problems = tuple(_problem(written, name, given, native[name]) for name, given in wrong.items() if given)
+    status = structs.replace(written.status, capacity=capacity, allocatable=allocatable)
+    return structs.replace(written, status=status), problems
+
+
+def _native(machine: Machine) -> Amounts:
+    return {"cpu": str(len(machine.cpus)), "memory": f"{machine.memory // 1024}Ki"}
+
+
+def _less_reserved(native: Mapping[str, Quantity], described: nodes.Node) -> Amounts:
+    """The machine's amounts less what the manifest's allocatable leaves out of its capacity."""
+    return {
+        name: str(Quantity(max(0, amount.nano - capacity.nano + allocatable.nano), amount.format))
+        for name, amount in native.items()
+        if (capacity := described.capacity.get(name)) and (allocatable := described.allocatable.get(name))
+    }
+
+
+def _problem(written: objects.NodeObject, name: str, given: Quantity, real: Quantity) -> Problem:
+    why = f"the emulated machine has {real}"
+    do = "fix the manifest or take another shape; the machine's amount counts"
+    return Problem(f"node/{written.metadata.name}", f"status.capacity.{name}", str(given), why, do)
+
 
 SYSTEM_GROUP = "system.slice/node-daemons.service"
 RESTART_SECONDS = 10.0
@@ -98,7 +157,9 @@ class EmulatedKubelet:
             self._sync_pod(uid, obj, now)
             problems.extend(self._pods[uid].problems if uid in self._pods else ())
         self._set_pool()
-        self._set_burstable_shares()
+        requests = (each.described for each in self._pods.values())
+        milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
+        self._set_shares(self.layout.burstable, pod_spec.shares(milli))
         self._connect()
         return tuple(problems)
 
@@ -188,7 +249,11 @@ class EmulatedKubelet:
                 return
             group = names.pod_group(self.layout, uid, described.kube_qos)
             present = self._pods[uid] = RunningPod(obj, described, behaviour, group)
-            self._start_pod(present, now)
+            self._make(present.group)
+            present.pause = self._start_pause(present, now)
+            present.containers = pod_spec.containers(present.described)
+            for spec in present.containers:
+                self._start_container(present, spec, now)
         present.source, present.described, present.behaviour = obj, described, behaviour
         present.problems = tuple(problems)
         self._follow(present, now)
@@ -199,13 +264,6 @@ class EmulatedKubelet:
             workload.demand, workload.disk = running.behaviour.demand, running.behaviour.disk
         self._set_resources(running)
         self._set_memory(running, now)
-
-    def _start_pod(self, fresh: RunningPod, now: float) -> None:
-        self._make(fresh.group)
-        fresh.pause = self._start_pause(fresh, now)
-        fresh.containers = pod_spec.containers(fresh.described)
-        for spec in fresh.containers:
-            self._start_container(fresh, spec, now)
 
     def _start_pause(self, fresh: RunningPod, now: float) -> Process:
         group = self._container_group(fresh.group, pod_spec.container_id(fresh.described.uid, "pause"))
@@ -313,11 +371,6 @@ class EmulatedKubelet:
         else:
             group.cpus = cpus
         self._cgroups.cpuset.epoch += 1
-
-    def _set_burstable_shares(self) -> None:
-        requests = (each.described for each in self._pods.values())
-        milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
-        self._set_shares(self.layout.burstable, pod_spec.shares(milli))
 
     def _set_memory(self, running: RunningPod, now: float) -> None:
         """Fill memory: what the pod wants is there from the start; later it grows and shrinks as memory is filled."""

@@ -6,7 +6,8 @@ import errno
 from collections.abc import Callable, Iterable
 
 from koordlite.lab.machine.tree import Entry, File, Folder, refusal
-from koordlite.lab.resctrl import counters, cpus, modes, rules, tasks
+from koordlite.lab.resctrl import cpus, modes, rules, tasks
+from koordlite.lab.resctrl.rmids import total
 from koordlite.lab.resctrl.rules import Target
 from koordlite.lab.resctrl.schema import Schema
 from koordlite.lab.resctrl.state import RDTGroup, State
@@ -28,8 +29,15 @@ def of_group(state: State, group: RDTGroup) -> dict[str, Entry]:
     files: dict[str, Entry] = {name: _file(state, group, *pair) for name, pair in _PLAIN.items()}
     if group.parent is None:
         files["mode"] = _file(state, group, lambda _, group: f"{group.mode}\n", modes.write)
-        files["schemata"] = _file(state, group, _schemata, _write_schemata)
-        files["size"] = _file(state, group, _sizes)
+        files["schemata"] = _file(
+            state,
+            group,
+            lambda state, group: state.columns.schemata(state.schemas.values(), group.closid),
+            _write_schemata,
+        )
+        files["size"] = _file(
+            state, group, lambda state, group: state.columns.sizes(state.schemas.values(), group.closid, state.layout)
+        )
     if state.options and "debug" in state.options:
         if group.parent is None:
             files["ctrl_hw_id"] = _file(state, group, lambda _, group: f"{group.closid}\n")
@@ -91,14 +99,6 @@ def _check_alive(group: RDTGroup) -> None:
         raise refusal(errno.ENODEV)
 
 
-def _schemata(state: State, group: RDTGroup) -> str:
-    return state.columns.schemata(state.schemas.values(), group.closid)
-
-
-def _sizes(state: State, group: RDTGroup) -> str:
-    return state.columns.sizes(state.schemas.values(), group.closid, state.layout)
-
-
 def _write_schemata(state: State, group: RDTGroup, data: bytes) -> None:
     """All or nothing: what is wanted is read and checked before anything is set."""
     if not data.endswith(b"\n"):
@@ -151,10 +151,10 @@ def _counter(cache_id: int, parts: list[int], event: str) -> Reader:
         if state.rmids is None:
             return "Unavailable\n"
         members = [group, *group.monitors.values()]
-        rmids = [state.rmids.hardware(cache_id, member.rmid)[part] for member in members for part in parts]
+        numbers = [state.rmids.hardware(cache_id, member.rmid)[part] for member in members for part in parts]
         try:
-            places = [(cache_id, rmid, event) for rmid in rmids]
-            return f"{counters.total(state.rmids.counters, places)}\n"
+            places = [(cache_id, rmid, event) for rmid in numbers]
+            return f"{total(state.rmids.counters, places)}\n"
         except OSError as error:
             # A sum over NUMA nodes that fails is Unavailable, whatever the hardware answered.
             return "Error\n" if error.errno == errno.EIO and len(parts) == 1 else "Unavailable\n"

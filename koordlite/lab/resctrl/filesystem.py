@@ -14,7 +14,7 @@ from koordlite.lab.machine.rdt import RDT
 from koordlite.lab.machine.tree import Folder, refusal
 from koordlite.lab.resctrl import cpus, schema
 from koordlite.lab.resctrl import groups as resctrl_groups
-from koordlite.lab.resctrl.counters import Counters
+from koordlite.lab.resctrl.rmids import Counters
 from koordlite.lab.resctrl.schema import Schema
 from koordlite.lab.resctrl.state import Caller, RDTGroup, State
 

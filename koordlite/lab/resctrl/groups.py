@@ -83,7 +83,11 @@ class Groups:
             group.rmid = self._rmid()
         else:
             group.rmid = self._rmid()
-            self._take_closid(group)
+            try:
+                group.closid = self._closid()
+            except OSError:
+                self._free_rmid(group)
+                raise
         self._initialize(group)
         self._state.controls[name] = group
         self._top.entries[name] = self._new_folder(group)
@@ -121,13 +125,6 @@ class Groups:
         if not free:
             raise self._state.status.refusal(errno.ENOSPC, "Out of CLOSIDs")
         return min(free)
-
-    def _take_closid(self, group: RDTGroup) -> None:
-        try:
-            group.closid = self._closid()
-        except OSError:
-            self._free_rmid(group)
-            raise
 
     def _initialize(self, group: RDTGroup) -> None:
         """First values of a new group, resource by resource; its RMID goes back when there is no space."""

@@ -28,7 +28,12 @@ def write(state: State, group: RDTGroup, data: bytes) -> None:
         if wanted not in (SHAREABLE, EXCLUSIVE):
             raise Rejected("Unknown or unsupported mode")
         if wanted == EXCLUSIVE:
-            _check_alone(state, group)
+            caches = [schema for schema in state.schemas.values() if schema.cache]
+            if not caches:
+                raise Rejected("Cannot be exclusive without CAT/CDP")
+            for schema in caches:
+                if any(_shares(state, group, schema, i, bits) for i, bits in schema.values(group.closid).items()):
+                    raise Rejected("Schemata overlaps")
         group.mode = wanted
 
 
@@ -65,15 +70,6 @@ def _why_not_locked(state: State, group: RDTGroup) -> str:
         return "CDP enabled"
     # Only some old Intel models can do it, and those are not emulated.
     return "Pseudo-locking not supported"
-
-
-def _check_alone(state: State, group: RDTGroup) -> None:
-    caches = [schema for schema in state.schemas.values() if schema.cache]
-    if not caches:
-        raise Rejected("Cannot be exclusive without CAT/CDP")
-    for schema in caches:
-        if any(_shares(state, group, schema, i, bits) for i, bits in schema.values(group.closid).items()):
-            raise Rejected("Schemata overlaps")
 
 
 def _shares(state: State, group: RDTGroup, schema: Schema, cache_id: int, bits: int) -> bool:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from koordlite.lab.cluster import scenario
 from koordlite.lab.simulation import measures
+from koordlite.lab.simulation.measures import Recorder
 from koordlite.lab.simulation.reading import Play
-from koordlite.lab.simulation.samples import Recorder
 from koordlite.lab.simulation.stage import Stage
 from koordlite.report.history import History
 from koordlite.report.simulation import Check, Happening, Simulated
-from koordlite.report.tick import Tick
 
 _ALMOST_NOTHING = 1e-6
 
@@ -70,26 +69,18 @@ class _Run:
             self._note(now, self._stage.happen(self._due.pop(0)))
         tick = self._stage.agent.tick() if self._stage.agent else None
         if tick:
-            self._history.add(_reproducible(tick, now))
+            self._history.add(dataclasses.replace(tick, time=now, tick_seconds=0.0))
         self._recorder.take(tick)
-        self._look_for_texts(now)
-
-    def _note(self, now: float, words: Iterator[str]) -> None:
-        self._happenings += [Happening(now, each) for each in words]
-
-    def _look_for_texts(self, now: float) -> None:
-        """The last sample before the end of an expectation's time counts."""
+        # The last sample before the end of an expectation's time counts.
         measures = {"file": self._stage.read, "cpus": self._stage.cpus}
         for number, expected in enumerate(self._play.scenario.expect):
             if expected.is_text and (expected.to is None or now <= scenario.seconds(expected.to)):
                 self._texts[number] = measures[expected.measure](expected.of)
 
+    def _note(self, now: float, words: Iterator[str]) -> None:
+        self._happenings += [Happening(now, each) for each in words]
+
     def _checks(self, not_put_back: int) -> Iterator[Check]:
         for number, expected in enumerate(self._play.scenario.expect):
             text = self._texts.get(number, "")
             yield measures.check(expected, self._recorder.samples, text=text, not_put_back=not_put_back)
-
-
-def _reproducible(tick: Tick, now: float) -> Tick:
-    """The tick at the scenario's time, and without what it cost: that is different each time."""
-    return dataclasses.replace(tick, time=now, tick_seconds=0.0)

@@ -11,7 +11,7 @@ from koordlite.host import bundle, pause_file, procfs
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.lab import Sandbox
-from koordlite.lab.cluster import scenario, scenario_objects
+from koordlite.lab.cluster import scenario, scenario_cluster
 from koordlite.lab.cluster.cluster import SandboxCluster
 from koordlite.lab.cluster.scenario import Event
 from koordlite.lab.cluster.scenario_cluster import ScenarioCluster
@@ -38,11 +38,11 @@ class Stage:
         first = self._first_view(play)
         if first.node is None or first.problems:
             raise InputError(first.problems)
-        self._cluster = ScenarioCluster(first, scenario_objects.node(written.node, first.node))
+        self._cluster = ScenarioCluster(first, scenario_cluster.node(written.node, first.node))
         self._node_name = first.node.metadata.name
         self._cluster.configure(written.config)
         for pod in written.pods:
-            self._cluster.run(scenario_objects.pods(pod, self._node_name))
+            self._cluster.run(scenario_cluster.pods(pod, self._node_name))
         self._joined = SandboxCluster(self._cluster, self.sandbox)
         self._joined.view()  # Its kubelet makes the groups that are read next.
         kubepods = self.settings.agent.kubepods
@@ -112,7 +112,7 @@ class Stage:
 
     def _objects(self, event: Event) -> Iterator[str]:
         for written in event.pods:
-            self._cluster.run(scenario_objects.pods(written, self._node_name))
+            self._cluster.run(scenario_cluster.pods(written, self._node_name))
             many = f" × {written.count}" if written.count > 1 else ""
             yield f"pod {written.namespace}/{written.name}{many} ({written.qos or 'no class'}) arrives"
         for beginning in event.remove:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.lab.load import sharing
+from koordlite.lab.load import workloads
 from koordlite.model.cpuset import CPUSet
 
 
@@ -22,12 +22,12 @@ from koordlite.model.cpuset import CPUSet
     ],
 )
 def test_fill(amount: float, wants: list[float], weights: list[float], given_out: list[float]) -> None:
-    got = sharing.fill(amount, dict(enumerate(wants)), dict(enumerate(weights)))
+    got = workloads.fill(amount, dict(enumerate(wants)), dict(enumerate(weights)))
     assert [got[number] for number in range(len(wants))] == pytest.approx(given_out)
 
 
 def test_regions_put_the_pinned_first() -> None:
-    cut = sharing.regions([CPUSet([0, 1, 2]), CPUSet([2]), CPUSet([0, 1, 2, 3])])
+    cut = workloads.regions([CPUSet([0, 1, 2]), CPUSet([2]), CPUSet([0, 1, 2, 3])])
     assert [(region.cpus, region.claimants) for region in cut] == [
         ((3,), (2,)),
         ((0, 1), (0, 2)),
@@ -36,8 +36,8 @@ def test_regions_put_the_pinned_first() -> None:
 
 
 def test_a_pinned_claimant_uses_its_own_cpus_before_it_competes() -> None:
-    cut = sharing.regions([CPUSet([0, 1]), CPUSet([1])])
-    shares = sharing.share_out(capacity=100, wants=[100, 100], weights=[1, 1], cut=cut)
+    cut = workloads.regions([CPUSet([0, 1]), CPUSet([1])])
+    shares = workloads.share_out(capacity=100, wants=[100, 100], weights=[1, 1], cut=cut)
     assert shares.used == (100, 100)
 
 
@@ -48,7 +48,7 @@ CLAIM = st.tuples(SETS, st.floats(0, 2000), st.floats(0.001, 1000))
 @given(st.lists(CLAIM, max_size=8))
 def test_work_is_conserved(claims: list[tuple[CPUSet, float, float]]) -> None:
     allowed, wants, weights = ([claim[part] for claim in claims] for part in range(3))
-    shares = sharing.share_out(capacity=100, wants=wants, weights=weights, cut=sharing.regions(allowed))
+    shares = workloads.share_out(capacity=100, wants=wants, weights=weights, cut=workloads.regions(allowed))
     assert sum(shares.used) == pytest.approx(sum(shares.by_cpu.values()), abs=1e-6), "work done is work charged"
     for (cpus, want, _), used in zip(claims, shares.used, strict=True):
         assert -1e-6 <= used <= want + 1e-6, "nobody gets more than he wants"
@@ -61,7 +61,7 @@ def test_work_is_conserved(claims: list[tuple[CPUSet, float, float]]) -> None:
 @given(st.lists(CLAIM, max_size=8))
 def test_no_cpu_idles_while_a_claimant_that_may_use_it_wants_more(claims: list[tuple[CPUSet, float, float]]) -> None:
     allowed, wants, weights = ([claim[part] for claim in claims] for part in range(3))
-    shares = sharing.share_out(capacity=100, wants=wants, weights=weights, cut=sharing.regions(allowed))
+    shares = workloads.share_out(capacity=100, wants=wants, weights=weights, cut=workloads.regions(allowed))
     for (cpus, want, _), used in zip(claims, shares.used, strict=True):
         if want - used > 1e-3:
             assert all(shares.by_cpu.get(cpu, 0) > 100 - 1e-3 for cpu in cpus)

@@ -9,8 +9,8 @@ import pytest
 
 from koordlite.lab import Sandbox
 from koordlite.lab.machine.rdt import Monitoring
-from koordlite.lab.resctrl.counters import Counters
 from koordlite.lab.resctrl.filesystem import POINT
+from koordlite.lab.resctrl.rmids import Counters
 from koordlite.model.wire import objects
 
 MakePod = Callable[..., objects.PodObject]

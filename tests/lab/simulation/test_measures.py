@@ -8,7 +8,7 @@ import pytest
 
 from koordlite.lab.cluster.scenario import Expectation
 from koordlite.lab.simulation import measures
-from koordlite.lab.simulation.samples import Amount, Sample
+from koordlite.lab.simulation.measures import Amount, Sample
 from koordlite.report.history import Row
 
 NOTHING: dict[str, Any] = dict.fromkeys(Row.__struct_fields__)
