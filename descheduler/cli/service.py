@@ -297,8 +297,7 @@ def _served(
 
 
 def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoints, api: Api | None) -> Server:
-    from koordlite.http.cluster_review import by_cluster
-    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.guard import Guard, by_cluster, is_loopback
     from koordlite.http.server import Server
 
     certificate, exposed = _certificate(args), not is_loopback(address)

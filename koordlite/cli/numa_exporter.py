@@ -5,24 +5,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from koordlite import threads
 from koordlite.cli import machine as machines
 from koordlite.cli.serving import Listener, News
 from koordlite.clock import ended_by_signals
 from koordlite.config import NumaExporter, Settings
 from koordlite.host import sysfs
-from koordlite.http.answers import Answer, Plain
+from koordlite.http.answers import Router, encoded
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.topology import Topology
 from koordlite.ports import Files
@@ -32,14 +30,12 @@ from koordlite.threads import Worker
 if TYPE_CHECKING:
     from koordlite.http.server import Server
     from koordlite.model.picture.usage import NumaCounters
-    from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.web.numa_history import NumaHistory
 
 LOG = logging.getLogger(__name__)
 PORT = 9201
 _ALONE_SECONDS = 5.0
 """Between two pictures of the exporter alone; the counters of the kernel are read with each scrape."""
-_WAIT_SECONDS = 3600.0
 _JOIN_SECONDS = 5.0
 
 
@@ -107,7 +103,9 @@ def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Liste
     topology, history, stop = _last_good(lambda: sysfs.topology(files)), NumaHistory(), threading.Event()
     metrics = NumaMetrics(read, topology, node=node)
     metrics.other_names = settings.other_names
-    server = _server(settings.listen, _Pages(metrics, lambda: history.document(metrics.node)))
+    # /history is for the page of the cluster.
+    pages = {"/history": lambda request: encoded(history.document(metrics.node))}
+    server = _server(settings.listen, Router(pages, registry=metrics.registry))
     server.start()
 
     def sample() -> None:
@@ -155,37 +153,7 @@ def _last_good(read: Callable[[], Topology]) -> Callable[[], Topology]:
     return topology
 
 
-class _Pages:
-    """Answers of the exporter."""
-
-    def __init__(self, metrics: NumaMetrics, history: Callable[[], Mapping[str, Any]]) -> None:
-        self._metrics, self._history = metrics, history
-
-    def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
-        """/metrics, /history for the page of the cluster, and /healthz for probes."""
-        from prometheus_client import exposition
-
-        if path == "/healthz":
-            why = threads.unhealthy()
-            return Plain(503, why) if why else Plain(200, "ok")
-        if path == "/readyz":
-            why = threads.not_ready()
-            return Plain(503, why) if why else Plain(200, "ok")
-        if path == "/history":
-            return _Body(200, "application/json", json.dumps(self._history()).encode())
-        if path != "/metrics":
-            return Plain(404, "the NUMA exporter answers /metrics, /history and /healthz")
-        encode, content_type = exposition.choose_encoder(accept)
-        return _Body(200, content_type, encode(self._metrics.registry))
-
-
-class _Body(msgspec.Struct, frozen=True):
-    status: int
-    content_type: str
-    body: bytes
-
-
-def _server(listen: str, pages: _Pages) -> Server:
+def _server(listen: str, pages: Router) -> Server:
     from koordlite.http.server import Server
 
     address, _, port = listen.rpartition(":")

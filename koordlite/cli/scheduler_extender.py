@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         LOG.info("listening on %s", server.url)
         if front is not None:
             front.say(server.port)
-        stack.enter_context(health(args, api, service.health))
+        stack.enter_context(health(args, api, service.probes))
         stack.enter_context(numa_api.served(args, api, cluster, extender.not_ready, token))
         watches.start()
         stack.callback(watches.stop)
@@ -119,7 +119,7 @@ def _run_front(args: argparse.Namespace) -> int:
         server.start()
         stack.callback(server.close)
         LOG.info("listening on %s", server.url)
-        stack.enter_context(health(args, api, front.health))
+        stack.enter_context(health(args, api, front.probes))
         stop.wait()
     return 0
 
@@ -258,8 +258,7 @@ def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
     if not args.health_listen:
         yield
         return
-    from koordlite.http.cluster_review import by_cluster
-    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.guard import Guard, by_cluster, is_loopback
     from koordlite.http.server import Server
 
     address, port = listen_address(args.health_listen, "--health-listen")

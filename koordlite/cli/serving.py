@@ -68,7 +68,7 @@ def _server(
             http.address,
             http.port,
             endpoints.answer,
-            change=endpoints.change,
+            change=endpoints.put,
             guard=_guard(http, token, machine.remote),
             certificate=_certificate(http),
         )
@@ -126,8 +126,7 @@ def _token(folder: str) -> Iterator[str]:
 
 
 def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
-    from koordlite.http.cluster_review import by_cluster
-    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.guard import Guard, by_cluster, is_loopback
 
     exposed = not is_loopback(http.address)
     if exposed and not http.tls_cert_file:

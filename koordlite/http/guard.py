@@ -13,12 +13,30 @@ import hmac
 import ipaddress
 import urllib.parse
 from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
-from koordlite.http.answers import Plain
+from koordlite.http.answers import HEALTH, Answer, plain
 
-OPEN = frozenset({"/healthz", "/livez", "/readyz"})
-Review = Callable[[str, str, str, str], Plain | None]
+if TYPE_CHECKING:
+    from koordlite.kube.client.access import Api
+
+Review = Callable[[str, str, str, str], Answer | None]
 """Token, verb (`get`, `put`), path and the client's address to a refusal, or None for yes."""
+
+
+def by_cluster(api: Api, audience: str = "") -> Review:
+    """Ask the API server about each token. Permissions are for the first part of a path: /explain for all below it.
+    `audience` is what tokens must be bound to; empty: the API server."""
+    from koordlite.kube.client.reviews import Reviewer  # For servers that have an API server to ask.
+
+    reviewer = Reviewer(api, audience=audience)
+    status = {"unknown": 401, "forbidden": 403, "unanswered": 503, "busy": 429}
+
+    def review(token: str, verb: str, path: str, address: str) -> Answer | None:
+        verdict = reviewer.verdict(token, verb, "/" + path.lstrip("/").partition("/")[0], address)
+        return None if verdict.standing == "allowed" else plain(status[verdict.standing], verdict.why)
+
+    return review
 
 
 class Guard:
@@ -51,15 +69,15 @@ class Guard:
         hosts: Iterable[str] = (),
         client: str | None = None,
         address: str = "",
-    ) -> Plain | None:
+    ) -> Answer | None:
         """The refusal of this request; None when it may be answered. `authorization` is the header or empty; `hosts`
         are the Host headers: none comes from no browser. `client` is the common name of a verified certificate,
         `address` where the connection comes from."""
-        if verb == "get" and path in OPEN:
+        if verb == "get" and path in HEALTH:
             return None
         strange = [] if self._exposed else [host for host in hosts if not _names_this_machine(host)]
         if strange:
-            return Plain(421, f"Host {strange[0]!r} is not this machine; ask for 127.0.0.1, [::1] or localhost")
+            return plain(421, f"Host {strange[0]!r} is not this machine; ask for 127.0.0.1, [::1] or localhost")
         if verb == "get" and self._open_to_read:
             return None
         if self._certified(client) and verb in ("get", "post"):
@@ -71,12 +89,12 @@ class Guard:
     def _certified(self, client: str | None) -> bool:
         return client is not None and self._clients is not None and (not self._clients or client in self._clients)
 
-    def _not_posted(self, client: str | None) -> Plain:
+    def _not_posted(self, client: str | None) -> Answer:
         if client is None:
-            return Plain(401, "a client certificate is needed")
-        return Plain(403, f"the client certificate of {client!r} is verified and may not ask here")
+            return plain(401, "a client certificate is needed")
+        return plain(403, f"the client certificate of {client!r} is verified and may not ask here")
 
-    def _judged(self, verb: str, path: str, authorization: str, address: str) -> Plain | None:
+    def _judged(self, verb: str, path: str, authorization: str, address: str) -> Answer | None:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -88,11 +106,11 @@ class Guard:
             return self._unknown("this is not the local token, and there is no API server to ask about others")
         return self._review(token, verb, path, address)
 
-    def _unknown(self, why: str) -> Plain:
-        known = [*(["the one in the agent's token file"] if self._local else [])]
-        known += ["that of a service account of the cluster"] if self._review else []
-        accepted = f"; accepted: {', or '.join(known)}" if known else "; none is accepted here"
-        return Plain(401, why + accepted, {"WWW-Authenticate": 'Bearer realm="koordlite"'})
+    def _unknown(self, why: str) -> Answer:
+        kinds = ["the one in the agent's token file"] if self._local else []
+        kinds += ["that of a service account of the cluster"] if self._review else []
+        accepted = f"; accepted: {', or '.join(kinds)}" if kinds else "; none is accepted here"
+        return plain(401, why + accepted, {"WWW-Authenticate": 'Bearer realm="koordlite"'})
 
 
 def _names_this_machine(host: str) -> bool:

@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from koordlite.http.answers import Answer, Plain
+from koordlite.http.answers import HEALTH, Answer, plain
 from koordlite.http.certificate import Certificate, SelfSigned
 from koordlite.http.connections import CONNECTIONS, STRANGERS, Connection, Connections, Limits
-from koordlite.http.guard import OPEN, Guard
+from koordlite.http.guard import Guard
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.threads import Worker
 
@@ -203,7 +203,7 @@ class _Request(BaseHTTPRequestHandler):
         """Nothing is removed here; the same for every other word that is HTTP's."""
         self.close_connection = True
         allowed = self.hooks.allowed
-        self._send(Plain(405, f"{self.command} is not done here, only {allowed}", {"Allow": allowed}), with_body=True)
+        self._send(plain(405, f"{self.command} is not done here, only {allowed}", {"Allow": allowed}), with_body=True)
 
     do_PATCH = do_OPTIONS = do_DELETE
 
@@ -230,7 +230,7 @@ class _Request(BaseHTTPRequestHandler):
             url = urllib.parse.urlsplit(self.path)
             fields = urllib.parse.parse_qsl(url.query, keep_blank_values=True, max_num_fields=QUERY_FIELDS)
         except ValueError as error:
-            return Plain(400, f"this is no address: {error}")
+            return plain(400, f"this is no address: {error}")
         accept = self.headers.get("Accept", "")
         return self._refusal("get", url.path) or self._made(lambda: self.hooks.ask(url.path, dict(fields), accept))
 
@@ -238,15 +238,15 @@ class _Request(BaseHTTPRequestHandler):
         """Check the caller before the body is read."""
         path = self.path.partition("?")[0]
         if carry_out is None:
-            return self._unread(Plain(405, "nothing can be changed here", {"Allow": self.hooks.allowed}))
+            return self._unread(plain(405, "nothing can be changed here", {"Allow": self.hooks.allowed}))
         if refused := self._refusal(verb, path):
             return self._unread(refused)
         body = self._body()
-        if isinstance(body, Plain):
+        if isinstance(body, Answer):
             return self._unread(body)
         return self._made(lambda: carry_out(path, body))
 
-    def _unread(self, answer: Plain) -> Plain:
+    def _unread(self, answer: Answer) -> Answer:
         """An answer without having read the body. A short one is taken off the line, or its client, which is still
         sending, would not get to read the answer."""
         self.close_connection = True
@@ -262,12 +262,12 @@ class _Request(BaseHTTPRequestHandler):
             return answer()
         except Exception as error:
             LOG.error("%s %s failed", self.command, ascii(self.path[:200]), exc_info=error)
-            return Plain(500, f"a fault of the program itself: {type(error).__name__}; its log says more")
+            return plain(500, f"a fault of the program itself: {type(error).__name__}; its log says more")
 
-    def _refusal(self, verb: str, path: str) -> Plain | None:
-        if self.server.connection.only_health and not (verb == "get" and path in OPEN):
+    def _refusal(self, verb: str, path: str) -> Answer | None:
+        if self.server.connection.only_health and not (verb == "get" and path in HEALTH):
             self.close_connection = True
-            return Plain(503, "too many connections: only health is answered now; close some, or ask again later")
+            return plain(503, "too many connections: only health is answered now; close some, or ask again later")
         hosts = self.headers.get_all("Host", [])
         token = self.headers.get("Authorization", "")
         address = self.server.connection.address
@@ -284,25 +284,25 @@ class _Request(BaseHTTPRequestHandler):
     def _claims_body(self) -> bool:
         return self.headers.get("Content-Length", "0").strip() != "0" or "Transfer-Encoding" in self.headers
 
-    def _body(self) -> bytes | Plain:
+    def _body(self) -> bytes | Answer:
         """The content, or why it is not read. Two lengths could be read in two ways by two programs: neither holds."""
         lengths = self.headers.get_all("Content-Length", [])
         if "Transfer-Encoding" in self.headers or len(lengths) != 1:
-            return Plain(411, "say once how long the content is, with Content-Length")
+            return plain(411, "say once how long the content is, with Content-Length")
         text = lengths[0].strip()
         if not (text.isascii() and text.isdigit()):
-            return Plain(400, "Content-Length is no number")
+            return plain(400, "Content-Length is no number")
         most = self.server.connections.limits.body_bytes
         if len(text) > len(str(most)) or int(text) > most:
-            return Plain(413, f"more than {most} bytes")
+            return plain(413, f"more than {most} bytes")
         if not self.server.connections.count_body(self.server.connection, int(text)):
-            return Plain(503, "too many requests with a body at one time; ask again", {"Retry-After": "1"})
+            return plain(503, "too many requests with a body at one time; ask again", {"Retry-After": "1"})
         if self.headers.get("Expect", "").lower() == "100-continue":
             self.send_response_only(100)
             self.end_headers()
             self.wfile.flush()
         body = self.rfile.read(int(text))
-        return body if len(body) == int(text) else Plain(400, "the content is shorter than Content-Length says")
+        return body if len(body) == int(text) else plain(400, "the content is shorter than Content-Length says")
 
     def _send(self, answer: Answer, *, with_body: bool) -> None:
         self.server.connections.answers(self.server.connection)
@@ -313,7 +313,7 @@ class _Request(BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         if self.close_connection:
             self.send_header("Connection", "close")
-        for name, text in getattr(answer, "headers", {}).items():
+        for name, text in answer.headers.items():
             self.send_header(name, text)
         self.end_headers()
         if with_body:

@@ -22,9 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from koordlite import threads
-from koordlite.http import answers
-from koordlite.http.answers import Plain
-from koordlite.report.json.answer import Answer
+from koordlite.http.answers import HEALTH, Answer, Router, plain, well
 from koordlite.threads import WITHIN_SECONDS, Worker
 
 LOG = logging.getLogger(__name__)
@@ -187,10 +185,11 @@ class Replica:
             self._port, self.is_ready = 0, False
 
 
-class Front:
+class Front(Router):
     """Starts the replicas, keeps them alive, and passes questions on."""
 
     def __init__(self, commands: Sequence[Sequence[str]], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__({"/readyz": lambda request: self._well()})
         self.replicas = [Replica(number, command) for number, command in enumerate(commands)]
         self._monotonic = monotonic
         self._active = 0
@@ -210,7 +209,7 @@ class Front:
         for keeper in self._keepers:
             keeper.join()
 
-    def post(self, path: str, body: bytes) -> answers.Answer:
+    def post(self, path: str, body: bytes) -> Answer:
         """A verb of the scheduler."""
         end = self._monotonic() + ANSWER_SECONDS
         for replica in self._ready():
@@ -221,29 +220,23 @@ class Front:
                 if replica.is_ready:
                     replica.probe(self._monotonic())
                 if self._monotonic() >= end:
-                    return Plain(HTTPStatus.GATEWAY_TIMEOUT, "the extender does not answer in time")
+                    return plain(HTTPStatus.GATEWAY_TIMEOUT, "the extender does not answer in time")
                 continue
             self._active = replica.number
             return answer
-        return Plain(HTTPStatus.SERVICE_UNAVAILABLE, "no extender is ready")
+        return plain(HTTPStatus.SERVICE_UNAVAILABLE, "no extender is ready")
 
-    def put(self, path: str, body: bytes) -> answers.Answer:
+    def put(self, path: str, body: bytes) -> Answer:
         """A changed setting, at every replica."""
         given = [found for replica in self._ready() if (found := self._asked(replica, "PUT", path, body))]
         return next((each for each in given if each.status != HTTPStatus.OK), given[0]) if given else _NOBODY
 
-    def answer(self, path: str, query: Mapping[str, str], accept: str) -> answers.Answer:
+    def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
         """Answer people and probes: by the replica that the scheduler is answered by, else of one that knows."""
-        if path in ("/healthz", "/livez"):
-            why = threads.unhealthy()
-            return Plain(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else Plain(HTTPStatus.OK, "ok")
-        if path == "/readyz":
-            why = threads.not_ready()
-            if why or not any(each.is_ready for each in self.replicas):
-                return Plain(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else _NOBODY
-            return Plain(HTTPStatus.OK, "ready")
+        if path in HEALTH:
+            return super().answer(path, query, accept)
         target = f"{urllib.parse.quote(path)}?{urllib.parse.urlencode(query)}" if query else urllib.parse.quote(path)
-        answer: answers.Answer = _NOBODY
+        answer: Answer = _NOBODY
         for replica in self._ready():
             found = self._asked(replica, "GET", target, b"", accept)
             if found is not None and (found.status != HTTPStatus.NOT_FOUND or answer is _NOBODY):
@@ -252,11 +245,9 @@ class Front:
                 break
         return self._with_own_metrics(answer) if path == "/metrics" else answer
 
-    def health(self, path: str, query: Mapping[str, str], accept: str) -> answers.Answer:
-        """The part of `answer` that others than people and schedulers need."""
-        if path in ("/healthz", "/livez", "/readyz", "/metrics"):
-            return self.answer(path, query, accept)
-        return Plain(HTTPStatus.NOT_FOUND, "here are only /healthz, /livez, /readyz and /metrics")
+    def _well(self) -> Answer:
+        why = threads.not_ready()
+        return well(why, "ready") if why or any(each.is_ready for each in self.replicas) else _NOBODY
 
     def _ready(self) -> list[Replica]:
         """Replicas that are ready, beginning with the one that answered last: what it reserved is there."""
@@ -272,7 +263,7 @@ class Front:
             LOG.info("%s of extender %d: %s", path, replica.number, error)
             return None
 
-    def _with_own_metrics(self, answer: answers.Answer) -> answers.Answer:
+    def _with_own_metrics(self, answer: Answer) -> Answer:
         rows = []
         for metric, about, kind, value in _METRICS:
             rows += [f"# HELP {metric} {about}", f"# TYPE {metric} {kind}"]
@@ -319,4 +310,4 @@ _METRICS: tuple[tuple[str, str, str, Callable[[Replica], int]], ...] = (
         lambda each: max(0, each.restarts),
     ),
 )
-_NOBODY = Plain(HTTPStatus.SERVICE_UNAVAILABLE, "no extender is ready")
+_NOBODY = plain(HTTPStatus.SERVICE_UNAVAILABLE, "no extender is ready")

@@ -7,27 +7,19 @@ which the scheduler shows as it is; with `ignorable: true` it goes on without us
 from __future__ import annotations
 
 import gc
-import json
 import time
-from collections.abc import Callable, Mapping
-from http import HTTPStatus
+from collections.abc import Callable
 from typing import Any
 
-from prometheus_client import generate_latest
-
-from koordlite import threads
-from koordlite.model import printable
+from koordlite.http.answers import JSON, Answer, Request, Router, encoded, plain
+from koordlite.http.answers import page as html
 from koordlite.model.errors import InputError
-from koordlite.report.json.answer import Answer
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import protocol
 from koordlite.scheduler.extender import Extender, NotReady, Victims
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, page, texts
 from koordlite.scheduler.report.metrics import ExtenderMetrics
-
-_TEXT, _JSON, _HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def settle_memory() -> None:
@@ -40,7 +32,7 @@ def settle_memory() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-class Service:
+class Service(Router):
     """Answers from many threads. `watches`: their states, for the page."""
 
     def __init__(
@@ -52,71 +44,42 @@ class Service:
         promises: Promises | None = None,
     ) -> None:
         self.metrics = ExtenderMetrics(extender, promises)
-        self._extender, self._levels, self._watches = extender, levels, watches
+        self._extender, self._watches = extender, watches
+        pages = {
+            "/": lambda request: html(page.front(self._state())),
+            "/debug/state": lambda request: encoded(self._state()),
+            "/explain/": self._explained,
+            "/state/": self._node,
+        }
+        super().__init__(pages, ready=extender.not_ready, registry=self.metrics.registry, levels=levels)
         self._verbs: dict[str, Callable[[bytes], tuple[bytes, str]]] = {
             "/filter": self._filter,
             "/prioritize": self._prioritize,
             "/preempt": self._preempt,
             "/bind": self._bind,
         }
-        self._pages: dict[str, Callable[[], Answer]] = {
-            "/": self._front,
-            "/debug/state": lambda: _json(self._state()),
-            "/loglevel": lambda: _json(levels.document()),
-            "/metrics": lambda: Answer(HTTPStatus.OK, _METRICS, generate_latest(self.metrics.registry)),
-            "/healthz": lambda: _well(threads.unhealthy()),
-            "/livez": lambda: _well(threads.unhealthy()),
-            "/readyz": self._ready,
-        }
 
     def post(self, path: str, body: bytes) -> Answer:
         """A verb. `koordlite.http.Change`."""
         ask = self._verbs.get(path)
         if ask is None:
-            return _plain(HTTPStatus.NOT_FOUND, f"there is no verb {path}; there are {', '.join(self._verbs)}")
+            return plain(404, f"there is no verb {path}; there are {', '.join(self._verbs)}")
         started = time.perf_counter()
         answer, result = self._answered(ask, body)
         self.metrics.observe(path.lstrip("/"), result, time.perf_counter() - started)
         return answer
 
-    def put(self, path: str, body: bytes) -> Answer:
-        """A changed setting. `koordlite.http.Change`."""
-        if path != "/loglevel":
-            return _plain(HTTPStatus.NOT_FOUND, "nothing is changed here; there is /loglevel")
-        try:
-            self._levels.put(body)
-        except ValueError as error:
-            return _plain(HTTPStatus.BAD_REQUEST, str(error))
-        return _json(self._levels.document())
-
-    def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
-        """`koordlite.http.Ask`."""
-        first, _, rest = path.strip("/").partition("/")
-        if first in ("explain", "state") and rest:
-            return self._explained(rest, query, accept) if first == "explain" else self._node(rest, accept)
-        page_of = self._pages.get(path)
-        if page_of is not None:
-            return page_of()
-        known = ", ".join([*self._pages, "/explain/NAMESPACE/POD", "/state/NODE"])
-        return _plain(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
-
-    def health(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
-        """The part of `answer` that others than people and schedulers need: health and metrics."""
-        if path in ("/healthz", "/livez", "/readyz", "/metrics"):
-            return self.answer(path, query, accept)
-        return _plain(HTTPStatus.NOT_FOUND, "here are only /healthz, /livez, /readyz and /metrics")
-
     def _answered(self, ask: Callable[[bytes], tuple[bytes, str]], body: bytes) -> tuple[Answer, str]:
         try:
             found, result = ask(body)
         except InputError as error:
-            return _plain(HTTPStatus.BAD_REQUEST, str(error)), "bad_request"
+            return plain(400, str(error)), "bad_request"
         except NotReady as error:
-            return Answer(HTTPStatus.OK, _JSON, protocol.error_answer(str(error))), "error"
+            return Answer(200, JSON, protocol.error_answer(str(error))), "error"
         except Exception as error:  # noqa: BLE001 - the next question may be another one
             why = self._extender.cluster.faults.note("the whole question", error)
-            return Answer(HTTPStatus.OK, _JSON, protocol.error_answer(why)), "error"
-        return Answer(HTTPStatus.OK, _JSON, found), result
+            return Answer(200, JSON, protocol.error_answer(why)), "error"
+        return Answer(200, JSON, found), result
 
     def _filter(self, body: bytes) -> tuple[bytes, str]:
         arguments = protocol.read(protocol.Arguments, body, "filter")
@@ -139,28 +102,23 @@ class Service:
         error = self._extender.bind(asked.namespace, asked.name, asked.uid, asked.node)
         return (protocol.error_answer(error), "error") if error else (b"{}", "ok")
 
-    def _ready(self) -> Answer:
-        return _well(self._extender.not_ready() or threads.not_ready(), "ready")
-
-    def _front(self) -> Answer:
-        shown = page.front(self._state())
-        return Answer(HTTPStatus.OK, _HTML, shown.text.encode(), shown.headers)
-
     def _state(self) -> dict[str, Any]:
         return documents.of_all(self._extender, self._watches())
 
-    def _explained(self, key: str, query: Mapping[str, str], accept: str) -> Answer:
-        found = documents.of_pod(self._extender, key)
-        if found is None:
+    def _explained(self, request: Request) -> Answer:
+        key = request.rest.strip("/")
+        attempt = documents.of_pod(self._extender, key)
+        if attempt is None:
             why = f"no scheduler has asked about pod {key} since this extender started, or it is too long ago"
-            return _plain(HTTPStatus.NOT_FOUND, why)
-        return _shown(f"pod {key}", found, texts.pod(found, every="all" in query), accept)
+            return plain(404, why)
+        return _shown(f"pod {key}", attempt, texts.pod(attempt, every="all" in request.query), request.accept)
 
-    def _node(self, name: str, accept: str) -> Answer:
-        found = documents.of_node(self._extender.cluster, name)
-        if found is None:
-            return _plain(HTTPStatus.NOT_FOUND, f"node {name} is unknown here")
-        return _shown(f"node {name}", found, texts.node(found), accept)
+    def _node(self, request: Request) -> Answer:
+        name = request.rest.strip("/")
+        node = documents.of_node(self._extender.cluster, name)
+        if node is None:
+            return plain(404, f"node {name} is unknown here")
+        return _shown(f"node {name}", node, texts.node(node), request.accept)
 
 
 def _given(arguments: protocol.PreemptionArguments) -> dict[str, Victims]:
@@ -176,21 +134,6 @@ def _given(arguments: protocol.PreemptionArguments) -> dict[str, Victims]:
     }
 
 
-def _shown(title: str, found: dict[str, Any], lines: Any, accept: str) -> Answer:
+def _shown(title: str, document: dict[str, Any], lines: Any, accept: str) -> Answer:
     """JSON for programs, a page for browsers."""
-    if "text/html" not in accept:
-        return _json(found)
-    shown = page.lines(title, lines)
-    return Answer(HTTPStatus.OK, _HTML, shown.text.encode(), shown.headers)
-
-
-def _json(found: Any) -> Answer:
-    return Answer(HTTPStatus.OK, _JSON, json.dumps(found).encode())
-
-
-def _well(why_not: str, words: str = "ok") -> Answer:
-    return _plain(HTTPStatus.SERVICE_UNAVAILABLE, why_not) if why_not else _plain(HTTPStatus.OK, words)
-
-
-def _plain(status: HTTPStatus, words: str) -> Answer:
-    return Answer(status, _TEXT, f"{printable.lines(words)}\n".encode(errors="replace"))
+    return html(page.lines(title, lines)) if "text/html" in accept else encoded(document)

@@ -9,12 +9,11 @@ import pytest
 from apibench import until
 from chromium import Browser
 
-from koordlite.http.answers import Plain
+from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Server
 from koordlite.report.html import filter as filters
 from koordlite.report.html import page
 from koordlite.report.html.page import Markup, el
-from koordlite.report.json.answer import Answer
 
 pytestmark = pytest.mark.xdist_group("browser")
 AT = "document.querySelector('h1').textContent"
@@ -40,10 +39,10 @@ class Changing:
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> Any:
         if path != "/":
-            return Plain(404, "nothing")
+            return plain(404, "nothing")
         self.asked += 1
         if self.status != 200:
-            return Plain(self.status, "not now", {"Connection": "close"})
+            return plain(self.status, "not now", {"Connection": "close"})
         every = self.refresh_seconds
         made = page.strict(page.page(f"at {self.asked}", *self.body(), refresh_seconds=every, script=filters.SCRIPT))
         # A server that is closed here still serves the connections that it has; a process that ended would not.

@@ -8,7 +8,7 @@ import pytest
 from apibench import until
 from chromium import Browser, has_axe
 
-from koordlite.http.answers import Answer, Plain
+from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Ask, Server
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.scheduler.numa_api.agents import Agents
@@ -114,7 +114,7 @@ def test_what_is_empty_out_of_date_or_forbidden_is_a_page_of_its_own(chromium: B
     assert "older than 300 s" in chromium.value("document.body.innerText")
     assert chromium.value("document.querySelectorAll('.good').length") == 0, "nothing is praised that is not known"
     assert chromium.inaccessible() == []
-    guard = RestGuard(exposed=True, review=lambda token, verb, path, address: Plain(403, "may not"))
+    guard = RestGuard(exposed=True, review=lambda token, verb, path, address: plain(403, "may not"))
     server = Server("127.0.0.1", 0, service().answer, guard=guard)
     server.start()
     try:

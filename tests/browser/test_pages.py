@@ -18,12 +18,12 @@ from descheduler.snapshot import assemble, files
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.cli import parser
+from koordlite.http.answers import Answer
 from koordlite.http.server import Ask
 from koordlite.report.history import History
 from koordlite.report.html import agent_page as agent_page_module
 from koordlite.report.html import filter as filters
 from koordlite.report.html import page
-from koordlite.report.json.answer import Answer
 from koordlite.report.past import Past
 from koordlite.report.web.endpoints import Endpoints
 

@@ -14,7 +14,7 @@ import pytest
 from self_signed import certificate
 
 from koordlite.http import connections as limits
-from koordlite.http.answers import Answer, Plain
+from koordlite.http.answers import Answer, plain
 from koordlite.http.certificate import Certificate
 from koordlite.http.connections import ADDRESS_CONNECTIONS, CONNECTIONS, PROBES, Connections, Limits
 from koordlite.http.guard import Guard
@@ -27,7 +27,7 @@ Listening = Server | types.SimpleNamespace
 
 
 def ask(path: str, _query: Mapping[str, str], _accept: str) -> Answer:
-    return Plain(200, "ok" if path == "/healthz" else SECRET)
+    return plain(200, "ok" if path == "/healthz" else SECRET)
 
 
 @pytest.fixture

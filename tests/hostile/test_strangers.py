@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from self_signed import certificate
 
-from koordlite.http.answers import Answer, Plain
+from koordlite.http.answers import Answer, plain
 from koordlite.http.certificate import Certificate
 from koordlite.http.connections import ADDRESS_STRANGERS, STRANGERS, Connections, Limits
 from koordlite.http.guard import Guard
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 def ask(_path: str, _query: Mapping[str, str], _accept: str) -> Answer:
-    return Plain(200, "ok")
+    return plain(200, "ok")
 
 
 class Certified:
@@ -51,7 +51,7 @@ class Certified:
 
     def _post(self, _path: str, body: bytes) -> Answer:
         self.taken.append(len(body))
-        return Plain(200, "judged")
+        return plain(200, "judged")
 
     def ask(self) -> int:
         """A question of the scheduler."""
@@ -104,7 +104,7 @@ def test_a_body_without_a_certificate_is_never_read(certified: Certified) -> Non
 
 
 def test_whoever_may_not_ask_is_told_so_before_the_body_is_read() -> None:
-    server = Server("127.0.0.1", 0, ask, post=lambda path, body: Plain(200, ""), guard=Guard(exposed=True))
+    server = Server("127.0.0.1", 0, ask, post=lambda path, body: plain(200, ""), guard=Guard(exposed=True))
     server.start()
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=5) as made:
@@ -116,7 +116,7 @@ def test_whoever_may_not_ask_is_told_so_before_the_body_is_read() -> None:
 
 
 def test_a_client_that_waits_to_be_told_is_told_once_it_may(certified: Certified) -> None:
-    server = Server("127.0.0.1", 0, ask, post=lambda path, body: Plain(200, body.decode()), guard=Guard(exposed=False))
+    server = Server("127.0.0.1", 0, ask, post=lambda path, body: plain(200, body.decode()), guard=Guard(exposed=False))
     server.start()
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=5) as made:

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.http.answers import Plain
+from koordlite.http.answers import Answer, plain
 from koordlite.http.guard import Guard, is_loopback
 
 
-def vouches(token: str, verb: str, path: str, address: str) -> Plain | None:
+def vouches(token: str, verb: str, path: str, address: str) -> Answer | None:
     """A cluster that knows one token, which may read metrics only."""
     if token != "scraper":
-        return Plain(401, "unknown")
-    return None if (verb, path) == ("get", "/metrics") else Plain(403, "not that")
+        return plain(401, "unknown")
+    return None if (verb, path) == ("get", "/metrics") else plain(403, "not that")
 
 
 LOCAL = Guard(exposed=False, local_token="root")
@@ -55,7 +55,8 @@ def test_who_may_ask(guard: Guard, verb: str, path: str, header: str, status: in
 def test_a_refusal_says_which_tokens_are_accepted() -> None:
     found = EXPOSED.refusal("get", "/state", "")
     assert found is not None
-    assert found.text.startswith("a bearer token is needed; accepted: the one in the agent's token file, or that of a")
+    why = found.body.decode()
+    assert why.startswith("a bearer token is needed; accepted: the one in the agent's token file, or that of a")
     assert found.headers["WWW-Authenticate"].startswith("Bearer")
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from self_signed import certificate
 
-from koordlite.http.answers import Answer, Plain
+from koordlite.http.answers import Answer, plain
 from koordlite.http.certificate import CHECK_SECONDS, Certificate
 from koordlite.http.connections import BODY_BYTES
 from koordlite.http.guard import Guard
@@ -32,11 +32,11 @@ class Echo:
     changes: list[tuple[str, bytes]] = dataclasses.field(default_factory=list)
 
     def ask(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
-        return Plain(200, f"{path} {dict(query)} {accept}")
+        return plain(200, f"{path} {dict(query)} {accept}")
 
     def change(self, path: str, body: bytes) -> Answer:
         self.changes.append((path, body))
-        return Plain(200, "done")
+        return plain(200, "done")
 
 
 @pytest.fixture(scope="module")

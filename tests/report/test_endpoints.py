@@ -12,10 +12,10 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from realnode.waiting import until
 
+from koordlite.http.answers import Answer
 from koordlite.http.server import Server
 from koordlite.model.errors import ConfigError
 from koordlite.report.history import History
-from koordlite.report.json.answer import Answer
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
@@ -123,8 +123,8 @@ def test_state_status_and_explain_are_the_last_tick(agent: Agent, ticks: tuple[T
         pytest.param("/explain", 400, "say what about", id="explain needs a subject"),
         pytest.param("/explain?subject=%3Cx%3E", 404, "nothing was decided about '<x>'", id="an unknown subject"),
         pytest.param("/explain?subject=", 400, "say what about", id="an empty subject"),
-        pytest.param("/etc/passwd", 404, "no such page; there are / /healthz", id="other paths list the right ones"),
-        pytest.param("/../state", 404, "no such page", id="paths are not resolved"),
+        pytest.param("/etc/passwd", 404, "nothing is here; there is /", id="other paths list the right ones"),
+        pytest.param("/../state", 404, "nothing is here", id="paths are not resolved"),
     ],
 )
 def test_bad_requests(agent: Agent, ticks: tuple[Tick, ...], path: str, status: int, part: str) -> None:

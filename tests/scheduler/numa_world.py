@@ -13,7 +13,7 @@ from typing import Any
 from apiserver import ApiServer
 from apiserver.users import User
 
-from koordlite.http.cluster_review import by_cluster
+from koordlite.http.guard import by_cluster
 from koordlite.http.server import Server
 from koordlite.kube.client import access
 from koordlite.scheduler.numa_api.envelope import RestGuard

@@ -16,7 +16,7 @@ from tinyapi import Reply, TinyApi
 
 from koordlite import cli
 from koordlite.cli import numa_api
-from koordlite.http.answers import Plain
+from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Server
 from koordlite.model import keys
 from koordlite.model.errors import InputError
@@ -129,9 +129,9 @@ def test_what_is_too_old_to_be_believed_is_not_answered(get: Get):
 def test_elsewhere_reading_wants_a_token_that_may(get: Get):
     asked: list[tuple[str, str, str]] = []
 
-    def review(token: str, verb: str, path: str, address: str) -> Plain | None:
+    def review(token: str, verb: str, path: str, address: str) -> Answer | None:
         asked.append((token, verb, path))
-        return None if token == "may" else Plain(403, "she may not get /rest")
+        return None if token == "may" else plain(403, "she may not get /rest")
 
     made, guard = service(numa_scene.scene()), RestGuard(exposed=True, review=review)
     path = "/rest/scheduling/v1/numa/nodes"

@@ -24,24 +24,22 @@ from __future__ import annotations
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, exposition
+from prometheus_client import CollectorRegistry
 
 from koordlite import threads
-from koordlite.model import printable
+from koordlite.http import answers
+from koordlite.http.answers import JSON, TEXT, Answer, Request, Router, metrics, plain
 from koordlite.model.status import Faults
 from koordlite.report import health, pods
 from koordlite.report.json import run_report
-from koordlite.report.json.answer import Answer
 from koordlite.report.metrics import families
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.terminal.decision_log import Levels
 from koordlite.report.tick import Tick
 
-PLAIN = "text/plain; charset=utf-8"
-JSON = "application/json"
-HTML = "text/html; charset=utf-8"
 PATHS = (
     "/healthz",
     "/readyz",
@@ -57,7 +55,6 @@ PATHS = (
     "/folders",
     "/loglevel",
 )
-_EXPLAIN = "/explain/"
 _OF_ONE = ("pod/", "cpu/", "file/", "numa/")
 """Questions asked by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
 
@@ -70,11 +67,11 @@ class _Published(msgspec.Struct, frozen=True):
     at: float
 
 
-Page = Callable[[Mapping[str, str], Tick, Remembered], Answer]
-"""Query parameters, the last tick and what is remembered, to an answer."""
+Page = Callable[[Request, Tick, Remembered], Answer]
+"""A request, the last tick and what is remembered, to an answer."""
 
 
-class Endpoints:
+class Endpoints(Router):
     """Answers from the last published tick. `publish` and `answer` may run in different threads."""
 
     def __init__(
@@ -90,124 +87,86 @@ class Endpoints:
         """`stale_seconds` is the age from which an input makes the agent unready; `folders` is the answer of
         /folders."""
         self._period, self._stale, self._now = period_seconds, stale_seconds, now
-        self._registries = {
-            "/metrics": registry,
-            "/external-metrics": families.half(registry, external=True),
-            "/internal-metrics": families.half(registry, external=False),
-        }
-        self._levels = levels or Levels(())
-        self._folders = {"version": 1, **(folders or {})}
         self._published: _Published | None = None
-        self._pages: dict[str, Page] = {
-            "/state": _state,
-            "/recent": _recent,
-            "/pods": _pods,
-            "/status": _status,
-            "/explain": _explain,
+        external, internal = families.half(registry, external=True), families.half(registry, external=False)
+        pages = {
+            "/": self._front,
+            "/healthz": self._health,
+            "/livez": self._health,
+            "/readyz": self._health,
+            "/external-metrics": lambda request: metrics(external, request.accept),
+            "/internal-metrics": lambda request: metrics(internal, request.accept),
+            "/folders": lambda request: _json({"version": 1, **(folders or {})}),
         }
+        super().__init__(pages, registry=registry, levels=levels or Levels(()))
+        for path, page in _PAGES.items():
+            self.add(path, page)
 
     def add(self, path: str, page: Page) -> None:
         """One more page about the last tick; before the server is started."""
-        self._pages[path] = page
+
+        def answer(request: Request) -> Answer:
+            last = self._published
+            return page(request, last.tick, last.past) if last else plain(503, "no tick has ended yet")
+
+        self.pages[path] = answer
 
     def publish(self, tick: Tick, past: Remembered = NOTHING) -> None:
         """Make `tick` what is answered from; `past` is for explanations: "last change", and who wrote what."""
         self._published = _Published(tick, past, self._now())
 
-    def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
-        """The answer to GET `path`."""
-        if path.startswith(_EXPLAIN):
-            path, query = "/explain", {**query, "subject": _subject(path)}
-        if path in self._pages:
-            held = self._published
-            return self._pages[path](query, held.tick, held.past) if held else _TOO_EARLY
-        if path == "/":
-            return self._front(query)
-        if path in ("/healthz", "/readyz"):
-            return self._health(path, verbose="verbose" in query)
-        return self._about_agent(path, accept)
-
-    def change(self, path: str, body: bytes) -> Answer:
-        """The answer to PUT `path`; who asks has been let in already."""
-        if path != "/loglevel":
-            return Answer(404, PLAIN, b"only /loglevel can be changed\n")
-        try:
-            self._levels.put(body)
-        except ValueError as error:
-            return _plain(422, str(error))
-        return Answer(200, JSON, run_report.encode(self._levels.document()))
-
-    def _about_agent(self, path: str, accept: str) -> Answer:
-        if path in self._registries:
-            return _metrics(self._registries[path], accept)
-        match path:
-            case "/folders":
-                return Answer(200, JSON, run_report.encode(self._folders))
-            case "/loglevel":
-                return Answer(200, JSON, run_report.encode(self._levels.document()))
-        return Answer(404, PLAIN, f"no such page; there are / {' '.join(PATHS)}\n".encode())
-
-    def _front(self, query: Mapping[str, str]) -> Answer:
+    def _front(self, request: Request) -> Answer:
         from koordlite.report.html import agent_page
 
-        held = self._published
-        tick, past = (held.tick, held.past) if held else (None, NOTHING)
-        made = agent_page.served(tick, past, links=PATHS, refresh=query.get("refresh", "on") != "off")
-        return Answer(200, HTML, made.text.encode(errors="replace"), made.headers)
+        last = self._published
+        tick, past = (last.tick, last.past) if last else (None, NOTHING)
+        refresh = request.query.get("refresh", "on") != "off"
+        return answers.page(agent_page.served(tick, past, links=PATHS, refresh=refresh))
 
-    def _health(self, path: str, *, verbose: bool) -> Answer:
-        held = self._published
-        age = None if held is None else self._now() - held.at
-        faults = held.tick.faults if held else Faults()
+    def _health(self, request: Request) -> Answer:
+        last, is_ready = self._published, request.path == "/readyz"
+        age = None if last is None else self._now() - last.at
+        faults = last.tick.faults if last else Faults()
         checks = health.alive(age_seconds=age, period_seconds=self._period, faults=faults)
-        checks += (health.Check("threads", threads.not_ready() if path == "/readyz" else threads.unhealthy()),)
-        if path == "/readyz" and held is not None:
-            checks += health.ready(held.tick, stale_seconds=self._stale)
+        checks += (health.Check("threads", threads.not_ready() if is_ready else threads.unhealthy()),)
+        if is_ready and last is not None:
+            checks += health.ready(last.tick, stale_seconds=self._stale)
         why = health.failing(checks)
-        return _plain(503 if why else 200, health.text(checks).removesuffix("\n") if verbose else why or "ok")
+        words = health.text(checks).removesuffix("\n") if "verbose" in request.query else why or "ok"
+        return plain(503 if why else 200, words)
 
 
-def _metrics(registry: CollectorRegistry, accept: str) -> Answer:
-    encode, content_type = exposition.choose_encoder(accept)
-    return Answer(200, content_type, encode(registry))
+def _json(document: dict[str, Any]) -> Answer:
+    return Answer(200, JSON, run_report.encode(document))
 
 
-def _plain(status: int, words: str) -> Answer:
-    return Answer(status, PLAIN, f"{printable.lines(words)}\n".encode(errors="replace"))
-
-
-_TOO_EARLY = Answer(503, PLAIN, b"no tick has ended yet\n")
-
-
-def _state(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+def _state(request: Request, tick: Tick, past: Remembered) -> Answer:
     shown = run_report.state(tick)
-    if query.get("picture") == "true":
+    if request.query.get("picture") == "true":
         from koordlite.report.json import picture
 
         shown["picture"] = picture.document(tick.picture)
-    return Answer(200, JSON, run_report.encode(shown))
+    return _json(shown)
 
 
-def _recent(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
-    from koordlite.report.json import run_report
-
-    return Answer(200, JSON, run_report.encode(run_report.recent(past)))
+def _recent(request: Request, tick: Tick, past: Remembered) -> Answer:
+    return _json(run_report.recent(past))
 
 
-def _pods(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+def _pods(request: Request, tick: Tick, past: Remembered) -> Answer:
     about = {"version": run_report.VERSION, "kind": "koordlite-pods", "node": tick.node}
-    return Answer(200, JSON, run_report.encode({**about, "pods": pods.of(tick, past.events)}))
+    return _json({**about, "pods": pods.of(tick, past.events)})
 
 
-def _status(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+def _status(request: Request, tick: Tick, past: Remembered) -> Answer:
     try:
-        shown = _screen(query, tick, past)
+        shown = _screen(request.query, tick, past)
     except ValueError as error:
-        return _plain(400, str(error))
-    if query.get("output") == "json":
+        return plain(400, str(error))
+    if request.query.get("output") == "json":
         about = {"version": run_report.VERSION, "kind": "koordlite-screen", "status": tick.status, "text": shown}
-        return Answer(200, JSON, run_report.encode(about))
-    return Answer(200, PLAIN, shown.encode(errors="replace"))
+        return _json(about)
+    return Answer(200, TEXT, shown.encode(errors="replace"))
 
 
 def _screen(query: Mapping[str, str], tick: Tick, past: Remembered) -> str:
@@ -234,20 +193,27 @@ def _size(query: Mapping[str, str], name: str, default: int, *, least: int = 10)
 _MOST_SIZE = 1000
 
 
-def _explain(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
-    subject, output = query.get("subject", ""), query.get("output", "text")
+def _explain(request: Request, tick: Tick, past: Remembered) -> Answer:
+    query = request.query
+    subject, output = urllib.parse.unquote(request.rest) or query.get("subject", ""), query.get("output", "text")
     if not subject:
-        return Answer(400, PLAIN, b"say what about: /explain/besteffort\n")
+        return plain(400, "say what about: /explain/besteffort")
+    if subject.startswith(_OF_ONE):
+        subject = subject.replace("/", " ", 1)
     from koordlite.report.explain import subject as explain
 
     try:
-        found = explain.explain(subject, tick, past, output=output, who=query.get("who") == "true")
+        text = explain.explain(subject, tick, past, output=output, who=query.get("who") == "true")
     except ValueError as error:
-        return _plain(404, str(error))
-    return Answer(200, JSON if output == "json" else PLAIN, found.encode(errors="replace"))
+        return plain(404, str(error))
+    return Answer(200, JSON if output == "json" else TEXT, text.encode(errors="replace"))
 
 
-def _subject(path: str) -> str:
-    """`pod NAME` of `/explain/pod/NAME`, else what follows as it is."""
-    asked = urllib.parse.unquote(path.removeprefix(_EXPLAIN))
-    return asked.replace("/", " ", 1) if asked.startswith(_OF_ONE) else asked
+_PAGES: dict[str, Page] = {
+    "/state": _state,
+    "/recent": _recent,
+    "/pods": _pods,
+    "/status": _status,
+    "/explain": _explain,
+    "/explain/": _explain,
+}

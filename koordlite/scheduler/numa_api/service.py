@@ -10,17 +10,15 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordlite import __version__, threads
-from koordlite.http.answers import Answer as AnyAnswer
-from koordlite.http.answers import Plain
-from koordlite.http.guard import OPEN
+from koordlite import __version__
+from koordlite.http import answers
+from koordlite.http.answers import JSON, Answer, Request, Router, plain
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.report.html import page
-from koordlite.report.json.answer import Answer
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import Row
@@ -49,8 +47,6 @@ POLICIES: Mapping[str, Policy] = {
 }
 """Path below `V1`, to what is switched there."""
 READY_SECONDS = 5.0
-_HTML = "text/html; charset=utf-8"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @functools.cache
@@ -63,7 +59,7 @@ def openapi() -> bytes:
     return json.dumps(document).encode()
 
 
-class NumaService(Collector):
+class NumaService(Router, Collector):
     """Answers from many threads."""
 
     def __init__(
@@ -81,12 +77,21 @@ class NumaService(Collector):
         """`wall` gives seconds since the epoch; `not_ready` why what is known must not be believed, or nothing.
         `agents` are asked for charts where there is no Prometheus. `may_switch`: policies may be changed, by whom the
         guard lets; `levels`: so may these."""
-        self._levels = levels
         self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
         self._agents = agents
         self._switches, self._may_switch = switches, may_switch
         self.metrics = CollectorRegistry()
         self.metrics.register(self)
+        pages = {
+            "/numa": self._overview,
+            "/numa/policies": lambda request: _page(
+                policies_page.document(self._statuses(), may_switch=self._may_switch)
+            ),
+            "/numa/nodes/": self._node_page,
+            V1: self._rest,
+            QUERY: self._rest,
+        }
+        super().__init__(pages, ready=not_ready, registry=self.metrics, levels=levels)
 
     def collect(self) -> Iterator[Metric]:
         """The answer to a scrape."""
@@ -97,35 +102,10 @@ class NumaService(Collector):
         text, total = "Faults of the program, each of which left a node out", self._cluster.faults.total
         yield CounterMetricFamily("koordlite_numa_api_faults", text, value=total)
 
-    def answer(self, path: str, query: Mapping[str, str], accept: str) -> AnyAnswer:
-        """`koordlite.http.Ask`."""
-        if path in OPEN:
-            why = self._not_ready() or threads.not_ready() if path == "/readyz" else threads.unhealthy()
-            return Plain(503, why) if why else Plain(200, "ok")
-        pages = {"/metrics": lambda: Answer(200, _METRICS, generate_latest(self.metrics))}
-        if (levels := self._levels) is not None:
-            pages["/loglevel"] = lambda: Answer(200, "application/json", json.dumps(levels.document()).encode())
-        if path in pages or path.startswith((V1, QUERY)):
-            return pages[path]() if path in pages else self._rest(path, query)
-        parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
-        if parts == ["numa"]:
-            asked = overview_page.Asked.of(query)
-            nodes, held = self._nodes(), self._cluster.policies
-            return _page(overview_page.document(nodes, asked, self._wall(), problem=self._not_ready(), policies=held))
-        if parts == ["numa", "policies"]:
-            return _page(policies_page.document(self._statuses(), may_switch=self._may_switch))
-        if parts[:2] == ["numa", "nodes"] and len(parts) == 3:
-            return self._node_page(parts[2], refresh=query.get("refresh") != "off")
-        return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE, /numa/policies, /metrics and {V1}")
-
     def put(self, path: str, body: bytes) -> Answer:
-        """Switch a policy. `koordlite.http.Change`: the guard has let the caller."""
-        if path == "/loglevel" and self._levels is not None:
-            try:
-                self._levels.put(body)
-            except ValueError as error:
-                return Answer(400, "text/plain; charset=utf-8", f"{error}\n".encode(errors="replace"))
-            return Answer(200, "application/json", json.dumps(self._levels.document()).encode())
+        """Switch a policy, or change the log levels. The guard has let the caller."""
+        if path == "/loglevel":
+            return super().put(path, body)
         policy = POLICIES.get(path.removeprefix(V1)) if path.startswith(V1) else None
         if policy is None or self._switches is None:
             return envelope.refused(404, f"nothing is changed at {path}; there is {V1}{', '.join(POLICIES)}")
@@ -162,10 +142,16 @@ class NumaService(Collector):
             self._cluster.faults.note(row.name, error)
             return None
 
-    def _node_page(self, name: str, *, refresh: bool) -> AnyAnswer:
+    def _overview(self, request: Request) -> Answer:
+        asked = overview_page.Asked.of(request.query)
+        nodes, policies = self._nodes(), self._cluster.policies
+        return _page(overview_page.document(nodes, asked, self._wall(), problem=self._not_ready(), policies=policies))
+
+    def _node_page(self, request: Request) -> Answer:
+        name, refresh = urllib.parse.unquote(request.rest.rstrip("/")), request.query.get("refresh") != "off"
         node, now = self._node(name), self._wall()
         if node is None:
-            return Plain(404, f"node {name} is unknown here")
+            return plain(404, f"node {name} is unknown here")
         charts, policies = self._charts(name, now), self._cluster.policies
         return _page(node_page.document(node, now, charts, policies, refresh=refresh))
 
@@ -185,20 +171,20 @@ class NumaService(Collector):
         except (NotThere, CannotEdit, ApiError, ApiUnreachable) as error:
             return f"unknown: {error}"
 
-    def _rest(self, path: str, query: Mapping[str, str]) -> Answer:
-        base = V1 if path.startswith(V1) else QUERY
-        parts = [urllib.parse.unquote(part) for part in path.removeprefix(base).split("/")]
+    def _rest(self, request: Request) -> Answer:
+        is_v1 = request.path.startswith(V1)
+        parts = [urllib.parse.unquote(part) for part in request.rest.split("/")]
         if len(parts) == 1 and parts[0] in ("query", "query_range"):
-            return self._query(parts[0], query)
-        if base == V1 and parts == ["openapi.json"]:
-            return Answer(200, "application/json", openapi())
-        policy = POLICIES.get("/".join(parts)) if base == V1 else None
+            return self._query(parts[0], request.query)
+        if is_v1 and parts == ["openapi.json"]:
+            return Answer(200, JSON, openapi())
+        policy = POLICIES.get("/".join(parts)) if is_v1 else None
         if policy is not None and self._switches is not None:
             status = self._switches.status
             return _switched(lambda: {"status": status(policy)})
-        if base == V1 and parts[0] == "numa":
+        if is_v1 and parts[0] == "numa":
             return self._known(parts[1:])
-        return envelope.refused(404, f"there is no {path}; the interface is described at {V1}openapi.json")
+        return envelope.refused(404, f"there is no {request.path}; the interface is described at {V1}openapi.json")
 
     def _known(self, parts: list[str]) -> Answer:
         """Statements about nodes, pods and violations, as long as it can be believed."""
@@ -234,7 +220,7 @@ class NumaService(Collector):
             status, body = self._prometheus.passed(verb, query)
         except (OSError, ValueError) as error:
             return envelope.refused(500, f"Prometheus cannot be asked: {error}")
-        return Answer(status, "application/json", body)
+        return Answer(status, JSON, body)
 
 
 def _switched(ask: Callable[[], dict[str, Any]]) -> Answer:
@@ -252,5 +238,4 @@ def _found(data: dict[str, Any] | None, what: str) -> Answer:
 
 
 def _page(document: str) -> Answer:
-    shown = page.strict(document, forms=True)
-    return Answer(200, _HTML, shown.text.encode(), shown.headers)
+    return answers.page(page.strict(document, forms=True))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Mapping
-from http import HTTPStatus
+from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from koordlite import threads
+from koordlite.http.answers import Answer, Request, Router, well
 from koordlite.model.wire.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, WAITING
-from koordlite.report.json.answer import Answer
 from koordlite.scheduler.reserving.controller import Controller
-
-_TEXT = "text/plain; charset=utf-8"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ReservationMetrics(Collector):
@@ -54,29 +50,17 @@ class ReservationMetrics(Collector):
         yield events
 
 
-class Service:
+class Service(Router):
     """Answers of `koordlite reservation-controller`."""
 
     def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-        self._registry = CollectorRegistry()
-        self._registry.register(ReservationMetrics(controller))
+        registry = CollectorRegistry()
+        registry.register(ReservationMetrics(controller))
 
-    def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
-        """`koordlite.http.Ask`."""
-        if path in ("/healthz", "/livez"):
-            why = threads.unhealthy() if self._controller.is_alive else "the controller ended; the log says why"
-            return _plain(HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK, why or "ok")
-        if path == "/readyz":
-            why = self._controller.not_ready() or threads.not_ready()
-            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else _plain(HTTPStatus.OK, "ready")
-        if path == "/metrics":
-            return Answer(HTTPStatus.OK, _METRICS, generate_latest(self._registry))
-        return _plain(HTTPStatus.NOT_FOUND, "here are only /healthz, /livez, /readyz and /metrics")
+        def alive(request: Request) -> Answer:
+            return well(threads.unhealthy() if controller.is_alive else "the controller ended; the log says why")
 
-
-def _plain(status: HTTPStatus, words: str) -> Answer:
-    return Answer(status, _TEXT, f"{words}\n".encode())
+        super().__init__({"/healthz": alive, "/livez": alive}, ready=controller.not_ready, registry=registry)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

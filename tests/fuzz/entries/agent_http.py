@@ -82,7 +82,7 @@ def server() -> Server:
     metrics.observe_tick(tick)
     endpoints.publish(tick, NOTHING)
     guard = Guard(exposed=False, local_token=TOKEN)
-    return Server("127.0.0.1", 0, endpoints.answer, change=endpoints.change, guard=guard)
+    return Server("127.0.0.1", 0, endpoints.answer, change=endpoints.put, guard=guard)
 
 
 def connection(raw: bytes) -> str:

@@ -141,8 +141,8 @@ def test_levels_of_pods_are_bounded(levels: Levels) -> None:
 def test_a_wish_that_cannot_be_met_says_why_and_changes_nothing(levels: Levels, body: bytes, words: str) -> None:
     endpoints = Endpoints(period_seconds=1.0, registry=CollectorRegistry(), levels=levels)
     before = levels.document()
-    answer = endpoints.change("/loglevel", body)
-    assert answer.status == 422
+    answer = endpoints.put("/loglevel", body)
+    assert answer.status == 400
     assert words in answer.body.decode()
     assert levels.document() == before
 
@@ -158,10 +158,10 @@ def test_any_bytes_are_a_wish_or_a_refusal(body: bytes) -> None:
 
 def test_a_change_answers_with_what_holds(levels: Levels) -> None:
     endpoints = Endpoints(period_seconds=1.0, registry=CollectorRegistry(), levels=levels)
-    answer = endpoints.change("/loglevel", b'{"level": "info"}')
+    answer = endpoints.put("/loglevel", b'{"level": "info"}')
     assert json.loads(answer.body)["default"] == {"level": "info"}
     assert endpoints.answer("/loglevel", {}, "").body == answer.body
-    assert endpoints.change("/state", b"{}").status == 404
+    assert endpoints.put("/state", b"{}").status == 404
 
 
 def test_its_own_level_does_not_depend_on_that_of_the_program() -> None:
