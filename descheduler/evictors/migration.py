@@ -54,6 +54,8 @@ class Pace(msgspec.Struct):
     asked: list[float] = msgspec.field(default_factory=list)
     refused: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
     """How often in a row the server refused a job's eviction, and until when it is not asked again, by uid."""
+    rests: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
+    """Resource version after the last step, and the time of the next one, of jobs that wait for something, by uid."""
 
     @classmethod
     def of(cls, args: MigrationControllerArgs) -> Pace:
@@ -65,6 +67,15 @@ class Pace(msgspec.Struct):
         _, until = self.refused.get(job.metadata.uid, (0, now))
         missing = 1 - self.rate.left(self.asked, now)
         return max(until - now, missing / self.rate.tokens_per_second, 0.0)
+
+    def rest(self, job: MigrationJob, seconds: float, now: float) -> None:
+        """Leave the job alone for so long, or until somebody changes it."""
+        self.rests[job.metadata.uid] = (job.metadata.resource_version, now + seconds)
+
+    def resting(self, job: MigrationJob, now: float) -> bool:
+        """The job waits, and nobody has changed it since its last step."""
+        version, until = self.rests.get(job.metadata.uid, ("", now))
+        return now < until and version == job.metadata.resource_version
 
     def take(self, now: float) -> None:
         """An eviction is asked for."""
@@ -115,7 +126,10 @@ class Round:
         for job in list(self._jobs.values()):
             if job.finished or (job.pending and not job.passed and self._args.arbitration_args.enabled):
                 continue
-            events += self._safely(self._advanced(job, held), job.name)
+            if not self._pace.resting(job, self._now):
+                events += self._safely(self._advanced(job, held), job.name)
+        waiting = {job.metadata.uid for job in self._jobs.values() if not job.finished}
+        self._pace.rests = {uid: rest for uid, rest in self._pace.rests.items() if uid in waiting}
         return events
 
     def _safely(self, work: Iterator[Progress], job: str) -> Iterator[Progress]:
@@ -210,6 +224,8 @@ class Round:
         if step.create is not None:
             self._cluster.create_reservation(step.create)
         yield from self._write(job, step.job)
+        # Its pod and its place are looked at every few seconds, also where its turn is minutes away.
+        self._pace.rest(self._jobs[job.name], min(step.again_seconds, reconcile.AGAIN_SECONDS), self._now)
         if step.evict:
             yield from self._evicted(step, seen)
         if step.remove:

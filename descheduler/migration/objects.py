@@ -124,7 +124,8 @@ class Reservation(ReservationObject, frozen=True):
     def scheduled(self) -> bool:
         """It has a node."""
         found = self.condition("Scheduled")
-        return bool(self.status.node_name) and found is not None and found.status == "True"
+        done = found is not None and (found.status, found.reason) == ("True", "Scheduled")
+        return done and bool(self.status.node_name)
 
     @property
     def expired(self) -> bool:

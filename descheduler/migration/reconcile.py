@@ -65,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     remove: str = ""
     """A reservation to delete."""
     again_seconds: float = 0.0
-    """When to check again; 0: when something changes."""
+    """Rest until the next step, unless the job is changed meanwhile; 0: take it in the next round."""
     error: str = ""
     """What is wrong with the job itself, for the log."""
 
@@ -136,15 +136,16 @@ def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     if place is None:
         return _failed(job, "MissingReservation", f'Reservation "{job.reservation}" is gone')
     scheduled = place.condition("Scheduled")
-    unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
-    if scheduled is not None and unschedulable:
-        job = noted(job, "ReservationScheduled", False, now=seen.now, reason="Unschedulable", message=scheduled.message)
+    refused = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+    why = scheduled.message if scheduled is not None and refused else ""
+    # What was scheduled once stays so: the refusal of a later attempt is not noted.
+    if refused and not objects.holds(job, "ReservationScheduled"):
+        job = noted(job, "ReservationScheduled", False, now=seen.now, reason="Unschedulable", message=why)
     if place.pending:
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     if place.expired:
         return _failed(job, "ReservationExpired", "Reservation expired")
     if not place.scheduled:
-        why = scheduled.message if scheduled is not None and scheduled.message else "Reservation has no node"
         return _failed(job, "Unschedulable", why)
     node = place.status.node_name
     here = seen.pod is not None and same_pod(job, seen.pod) and seen.pod.spec.node_name == node

@@ -217,6 +217,27 @@ def test_old_jobs_and_their_places_are_removed(world: World) -> None:
     assert (world.jobs(), world.server.objects.all("Reservation")) == ([], [])
 
 
+def test_a_job_that_waits_rests_three_seconds_unless_somebody_changes_it(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    world.ask(migrations)
+    for _ in range(2):
+        migrations.work(world.now)
+    assert world.job()["status"]["status"] == "ReservationCreated", "nobody gives the reservation a node yet"
+
+    def is_looked_at(seconds: float) -> bool:
+        world.server.requests.clear()
+        world.clock.advance(seconds)
+        migrations.work(world.now)
+        return any((asked.verb, asked.resource) == ("get", "pods") for asked in world.server.requests)
+
+    assert [is_looked_at(0.5) for _ in range(6)] == [False] * 5 + [True]
+    note = {"metadata": {"annotations": {"note": "by hand"}}}
+    world.api.request("PATCH", f"{JOBS}/{world.job()['metadata']['name']}", body=note, content_type=MERGE)
+    assert [is_looked_at(0.5) for _ in range(2)] == [True, False]
+
+
 def test_the_pace_of_a_workload_holds_over_a_restart(world: World) -> None:
     world.deployment("web", 12)
     world.around()

@@ -104,6 +104,32 @@ def test_a_job_is_given_up(spec: Any, status: Any, seen: Any, reason: str) -> No
     assert (found.phase, found.reason) == ("Failed", reason)
 
 
+REFUSED = {"type": "Scheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+SCHEDULED = {"type": "ReservationScheduled", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "condition", "before", "message", "noted"),
+    [
+        pytest.param("Failed", REFUSED, (), "0/3 nodes", ("False", "0/3 nodes"), id="the scheduler's words are passed on"),
+        pytest.param("Failed", {**REFUSED, "reason": "Other"}, (), "", None, id="a refusal of another kind says nothing"),
+        pytest.param("Failed", {**READY, "message": "on new"}, (), "", None, id="the words of a success are no reason"),
+        pytest.param("Available", {**READY, "reason": "Other"}, (), "", None, id="True for another reason is no place"),
+        pytest.param("Pending", REFUSED, (SCHEDULED,), "", ("True", ""), id="what was scheduled once stays so"),
+    ],
+)
+def test_a_reservation_without_a_node_says_why_in_the_schedulers_words(
+    phase: str, condition: Any, before: Any, message: str, noted: tuple[str, str] | None
+) -> None:
+    one = job({"reservationOptions": MADE}, conditions=list(before))
+    node = "new" if phase == "Available" else ""
+    found = step(one, reservation=place(phase, node=node, conditions=[condition])).job
+    if phase != "Pending":
+        assert (found.status.phase, found.status.reason, found.status.message) == ("Failed", "Unschedulable", message)
+    entry = objects.condition(found, "ReservationScheduled")
+    assert (entry and (entry.status, entry.message)) == noted
+
+
 def test_a_timeout_removes_the_place() -> None:
     assert step(job({"ttl": "60s", "reservationOptions": MADE}), now=NOW + 61).remove == "place"
 
