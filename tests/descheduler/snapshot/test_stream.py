@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pathlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,6 +142,54 @@ def test_a_large_file_gives_the_same_picture(
     monkeypatch.setattr(stream, "LARGE_BYTES", 1)
     assert plain(files.read([str(path)])) == plain(whole)
     assert len(whole.by_kind["Pod"]) == 50
+
+
+PEAK = """
+import resource, sys
+from descheduler.snapshot import files
+read = files.read(sys.argv[1:])
+print(len(read.by_kind["Pod"]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+def test_a_list_that_comes_through_a_pipe_takes_no_more_memory_than_one_in_a_file(tmp_path: pathlib.Path) -> None:
+    dropped = [{"manager": "x", "fieldsV1": {f"f:{i}": {} for i in range(1_000)}}]
+    path, pods = tmp_path / "pods.json", 5_000
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"apiVersion":"v1","kind":"List","items":[')
+        for number in range(pods):
+            meta = {"name": f"p{number}", "namespace": "d", "managedFields": dropped}
+            item = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"nodeName": "n"}}
+            file.write(f"{',' if number else ''}{json.dumps(item, separators=(',', ':'))}")
+        file.write("]}")
+    assert path.stat().st_size > 48 << 20
+    with path.open("rb") as file:
+        with subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
+            piped = subprocess.check_output([sys.executable, "-c", PEAK, "-"], stdin=cat.stdout, text=True)
+    count, peak = map(int, piped.split())
+    _, of_file = map(int, subprocess.check_output([sys.executable, "-c", PEAK, str(path)], text=True).split())
+    assert count == pods
+    assert peak < of_file + 8, f"{peak} MiB by a pipe, {of_file} MiB from the file"
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        pytest.param(json.dumps({"items": [{"metadata": {"name": "n"}}] * 40, "kind": "NodeList"}), 1, id="kind last"),
+        pytest.param(json.dumps({"kind": "Node", "metadata": {"name": "n" * 300}}), 1, id="one object"),
+        pytest.param("kind: Node\nmetadata:\n  name: n\n" + "# more\n" * 99, 1, id="YAML"),
+    ],
+)
+def test_what_is_no_list_comes_whole_through_a_pipe(monkeypatch: pytest.MonkeyPatch, text: str, kinds: int) -> None:
+    monkeypatch.setattr(stream, "_HEAD_BYTES", 100)
+    monkeypatch.setattr(stream, "_CHUNK_BYTES", 100)
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as file:
+        file.write(text.encode())
+    try:
+        assert len(files.read([f"/dev/fd/{reading}"]).by_kind["Node"]) == kinds
+    finally:
+        os.close(reading)
 
 
 @pytest.mark.parametrize(
