@@ -182,6 +182,10 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     """In which order owners should remove their pods when they are scaled down."""
     explained: tuple[PodAnswer, ...] = ()
     """Of the pod that was asked about, by profile."""
+    not_judged: int = 0
+    """Pods that at least one plugin was to judge and could not; the notes say why."""
+    not_judged_by: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """The same by plugin, those alone that could not judge some."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -39,6 +39,7 @@ from descheduler.framework import (
     Refusal,
     Verdict,
     View,
+    judgeable,
 )
 from descheduler.history import past_evictions
 from descheduler.history.background import Requests, counted
@@ -135,6 +136,8 @@ class _Draft:
         self._notes: list[Note] = []
         self._cordons: list[str] = []
         self._costs: dict[str, DeletionCost] = {}
+        self._not_judged: dict[str, set[str]] = defaultdict(set)
+        """Pods of which a plugin has said nothing because it could not, by plugin."""
         self._judges = [_Judge(view, setup, profile) for profile in setup.profiles]
 
     def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
@@ -196,9 +199,12 @@ class _Draft:
         self._notes += [
             Note(node=node, reason=PLUGIN_FAULT, text=text, plugin=plugin.name) for node, text in faults.told(bad)
         ]
+        for one in bad:
+            pods = self._view.nodes[one.node].pods
+            self._miss(plugin, config, [pod for pod in pods if one.pod in ("", pod.uid)])
         fault = self._converse(judge, plugin, config, faults.without(self._view, bad), once) if bad else fault
         if fault:
-            self._notes.append(Note(reason=PLUGIN_FAULT, text=fault, plugin=plugin.name))
+            self._keep(judge, plugin, config, Note(reason=PLUGIN_FAULT, text=fault))
 
     def _converse(
         self,
@@ -225,18 +231,25 @@ class _Draft:
             elif isinstance(message, Finding):
                 verdict = answer(message)
             else:
-                self._keep(judge.profile, plugin, message)
+                self._keep(judge, plugin, config, message)
                 verdict = None
 
-    def _keep(self, profile: Profile, plugin: Plugin, message: Aside) -> None:
+    def _keep(self, judge: _Judge, plugin: Plugin, config: object, message: Aside) -> None:
         if isinstance(message, Note):
             self._notes.append(msgspec.structs.replace(message, plugin=plugin.name))
+            if message.reason in _UNSURE:
+                concerned = (node for node in judge.nodes if message.node in ("", node.name))
+                self._miss(plugin, config, itertools.chain.from_iterable(node.pods for node in concerned))
         elif isinstance(message, Cordon):
             self._cordons.append(message.node)
         elif isinstance(message, DeletionCost):
             self._costs.setdefault(message.pod, message)
         else:
-            self._remembered[(profile.name, plugin.name)] = message.value
+            self._remembered[(judge.profile.name, plugin.name)] = message.value
+
+    def _miss(self, plugin: Plugin, config: object, pods: Iterable[PodView]) -> None:
+        """The plugin could not judge these pods, as far as it was to look at them."""
+        self._not_judged[plugin.name].update(pod.uid for pod in pods if judgeable(pod) and not _left_out(pod, config))
 
     def _answer(self, judge: _Judge, uid: str, findings: tuple[Finding, ...]) -> Verdict:
         pod = self._view.by_uid[uid]
@@ -312,6 +325,8 @@ class _Draft:
         if self._setup.fit == "snapshot":  # Nothing was to count on it; the state of nodes afterwards is reported.
             for outcome in (o for o in decided.values() if o.verdict == "evict"):
                 self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
+        for finding in (finding for outcome in decided.values() for finding in outcome.findings):
+            self._not_judged[finding.plugin].discard(finding.pod)
         return EvictionPlan(
             view=self._view,
             evict=tuple(o for o in decided.values() if o.verdict == "evict"),
@@ -325,6 +340,8 @@ class _Draft:
             cordon=tuple(dict.fromkeys(self._cordons)),
             deletion_costs=tuple(self._costs.values()),
             explained=tuple(self._explanations()),
+            not_judged=len(set().union(*self._not_judged.values())),
+            not_judged_by={name: len(pods) for name, pods in sorted(self._not_judged.items()) if pods},
         )
 
     def _explanations(self) -> Iterator[PodAnswer]:
@@ -366,12 +383,17 @@ class _Draft:
         """The reason why the plugin does not look at the pod; empty when it does."""
         if all(node.name != pod.node for node in judge.nodes):
             return f"{pod.node} is not ready, or not among the nodes of the profile"
-        namespaces, selector = getattr(config, "namespaces", None), getattr(config, "label_selector", None)
-        if isinstance(namespaces, Namespaces) and not namespaces.chosen(pod.pod.namespace):
-            return f"namespace {pod.pod.namespace} is not among its namespaces"
-        if isinstance(selector, LabelSelector) and not selector.matches(pod.pod.labels):
-            return "its labels do not match the labelSelector"
-        return ""
+        return _left_out(pod, config)
+
+
+def _left_out(pod: PodView, config: object) -> str:
+    """The reason why the plugin's arguments leave the pod out; empty when they do not."""
+    namespaces, selector = getattr(config, "namespaces", None), getattr(config, "label_selector", None)
+    if isinstance(namespaces, Namespaces) and not namespaces.chosen(pod.pod.namespace):
+        return f"namespace {pod.pod.namespace} is not among its namespaces"
+    if isinstance(selector, LabelSelector) and not selector.matches(pod.pod.labels):
+        return "its labels do not match the labelSelector"
+    return ""
 
 
 def in_scope(view: View, setup: Setup, profile: Profile) -> NodeGroup:

@@ -73,8 +73,11 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
             "evict": len(plan.evict),
             "spare": len(plan.spare),
             "sparedBy": dict(plan.spared_by),
+            "notJudged": plan.not_judged,
+            "notJudgedBy": dict(plan.not_judged_by),
             "plugins": list(plan.plugins),
         },
+        "warnings": warnings(plan),
         "plugins": ({**one, **outcomes.said_once(one["name"])} for one in by_plugin(plan)),
         "evict": map(outcomes.of, plan.evict),
         "spare": map(outcomes.of, plan.spare),
@@ -91,6 +94,19 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
         "notes": map(msgspec.structs.asdict, plan.notes),
         "snapshot": {"notes": list(view.notes), "problems": [dataclasses.asdict(p) for p in view.problems]},
     }
+
+
+_MANY = 5
+"""Fewer evictions are never worth a warning."""
+
+
+def warnings(plan: EvictionPlan) -> list[str]:
+    """What a person is likely not to expect of the plan, a sentence each."""
+    pods = sum(1 for _ in plan.view.pods())
+    if len(plan.evict) < _MANY or len(plan.evict) * 10 <= pods:
+        return []
+    share = f"{100 * len(plan.evict) / pods:.0f} % of all {pods} pods"
+    return [f"{share} are to be evicted at once; maxNoOfPodsToEvictTotal and pacing limit that"]
 
 
 def by_plugin(plan: EvictionPlan) -> Iterator[Object]:

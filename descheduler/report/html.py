@@ -1,20 +1,25 @@
-"""The plan as one self-contained page: summary, what changed, groups, every pod a plugin named, and the nodes drawn."""
+"""The plan as one self-contained page: summary, every pod a plugin named, what changed, groups, and the nodes drawn.
+
+Of many pods the first are listed at length; the others are in the page too, one packed line each, for its search.
+"""
 
 from __future__ import annotations
 
+import base64
 import itertools
+import pathlib
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from descheduler.fit.search import Search
 from descheduler.framework import NodeView
 from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome
-from descheduler.report import diff, document, numa_map
+from descheduler.report import diff, document, numa_map, text
 from descheduler.report.diff import Difference
-from descheduler.report.text import NOTHING, place_words
-from koordlite.model import duration
+from descheduler.report.text import NOTHING
+from koordlite.model import printable
 from koordlite.report import units
 from koordlite.report.html import filter as filters
 from koordlite.report.html import page
@@ -35,23 +40,22 @@ def filter_words(outcome: Outcome) -> str:
     return " ".join(f"{what}:{of(outcome)}" for what, of in _BY.items())
 
 
-def groups(plan: EvictionPlan, listed: Sequence[Outcome]) -> Markup | None:
-    """One table to open for each; None where nothing was found. Groups with pods in `listed` lead to them."""
+def groups(plan: EvictionPlan) -> Markup | None:
+    """One table to open for each; None where nothing was found."""
     if not plan.outcomes:
         return None
-    note = "Click a name to see its pods below."
-    return page.section("By namespace, owner and node", [_group_table(plan, what, listed) for what in _BY], note=note)
+    note = "Choose a name to find its pods above."
+    return page.section("By namespace, owner and node", [_group_table(plan, what) for what in _BY], note=note)
 
 
-def _group_table(plan: EvictionPlan, what: str, listed: Sequence[Outcome]) -> Markup:
+def _group_table(plan: EvictionPlan, what: str) -> Markup:
     of = _BY[what]
-    evict, kept, found = Counter(map(of, plan.evict)), Counter(map(of, plan.spare)), set(map(of, listed))
+    evict, kept = Counter(map(of, plan.evict)), Counter(map(of, plan.spare))
     names = sorted({*evict, *kept}, key=lambda name: (-evict[name], -kept[name], name))
-    shown = [
-        filters.link(name, f"{what}:{name}", EVICT if evict[name] else KEPT) if name in found else name
+    rows = [
+        (filters.link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], kept[name])
         for name in names[:GROUPS_SHOWN]
     ]
-    rows = [(cell, evict[name], kept[name]) for cell, name in zip(shown, names, strict=False)]
     left = len(names) - len(rows)
     more = el("p", f"and {left} more with fewer pods", class_="note") if left else None
     table = page.table((what, "to evict#", "kept#"), rows)
@@ -75,7 +79,7 @@ def node_sections(plan: EvictionPlan) -> Iterator[Markup | None]:
     rows = [_row(change, moves) for change in chosen]
     table = page.table(headings, rows, empty="no node changes", stacked=True)
     left = len(plan.nodes) - len(chosen)
-    more = el("p", f"and {left} more that change less: plan.json has them all", class_="note") if left else None
+    more = el("p", f"and {left} more that change less: the JSON report has them all", class_="note") if left else None
     shown = page.section("Nodes, before → after", _legend() if chosen else None, table, more)
     yield el("div", shown, id="nodes")
     # CPUs by NUMA node, of nodes where a pod's place among them is what is wrong, or where one is to come.
@@ -189,7 +193,7 @@ def _drawn(plan: EvictionPlan, moves: _Moves) -> Iterator[Markup]:
         yield from _after(nodes[name], change, wrong, coming)
         yield _zones(change)
     if len(changes) > shown:
-        yield el("p", f"and {len(changes) - shown} more nodes: plan.json has them all", class_="note")
+        yield el("p", f"and {len(changes) - shown} more nodes: the JSON report has them all", class_="note")
 
 
 def _after(node: NodeView, change: NodeChange, wrong: Sequence[Outcome], coming: Sequence[Outcome]) -> Iterator[Markup]:
@@ -224,12 +228,14 @@ def _zones(change: NodeChange) -> Markup:
     return page.table(headings, rows)
 
 
-_TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}
 _RESULT_TONES = {"Evicted": "good", "InBackground": "good", "JobCreated": "good", "WouldEvict": ""}
 PODS_SHOWN = 200
-"""Of each kind of answer; a page of thousands is slow and nobody reads it. The JSON has them all."""
+"""Of each kind of answer; a page of thousands is slow and nobody reads it. The search finds the others."""
+PACKED_BYTES = 600_000
+"""Most that one list of packed lines adds to the page: about 30,000 pods."""
 _OPEN = 20
 """Pods shown at length; of more, each opens at a click."""
+_SEARCH = "\n" + pathlib.Path(__file__).with_name("search.js").read_text(encoding="utf-8")
 
 
 def render(
@@ -248,16 +254,17 @@ def render(
     return page.page(
         "Eviction plan",
         _tiles(plan),
-        _plugins(plan),
-        _changes(changes),
-        groups(plan, (*plan.evict[:PODS_SHOWN], *plan.spare[:PODS_SHOWN])),
+        warnings(plan),
         el("div", _pods("To evict, in this order", plan.evict, "nothing is to be evicted", results), id=EVICT),
         el("div", _pods("Kept, with findings", plan.spare, "no pod with findings is kept", results), id=KEPT),
+        _plugins(plan),
+        _changes(changes),
+        groups(plan),
         *node_sections(plan),
         _notes(plan),
         lead=f"{failed}{done} The cluster as of {plan.view.time} ({plan.view.time_source}).",
         foot="Made by descheduler. The same cluster and policy give the same plan.",
-        script=filters.SCRIPT,
+        script=filters.SCRIPT + _SEARCH,
     )
 
 
@@ -270,11 +277,24 @@ def _tiles(plan: EvictionPlan) -> Markup:
     guarded = ", ".join(f"{n} × {why}" for why, n in plan.spared_by.items() if why not in left)
     return page.tiles(
         page.tile("judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes{unread}"),
+        not_judged(plan),
         page.tile("with findings", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("to evict", len(plan.evict), tone="bad" if plan.evict else "good"),
         page.tile("kept", len(plan.spare) - sum(left.values()), guarded),
         page.tile("left for later by limits", sum(left.values()), later, tone="warn" if left else ""),
     )
+
+
+def not_judged(plan: EvictionPlan) -> Markup:
+    """The tile of the pods that a plugin could not judge."""
+    by = ", ".join(f"{count} by {name}" for name, count in plan.not_judged_by.items())
+    return page.tile("not judged", plan.not_judged, by, tone="warn" if plan.not_judged else "good")
+
+
+def warnings(plan: EvictionPlan) -> Markup | None:
+    """What a person is likely not to expect; None when there is nothing."""
+    lines = [el("p", page.badge("warning", "warn"), " ", warning) for warning in document.warnings(plan)]
+    return el("div", lines) if lines else None
 
 
 def _plugins(plan: EvictionPlan) -> Markup:
@@ -297,19 +317,44 @@ def _changes(changes: Difference) -> Markup | None:
     rows = [(row.pod, page.badge(diff.WORDS[row.change]), row.text) for row in changes.rows[:PODS_SHOWN]]
     note = f"That one was of {changes.since}. {changes.same} pods have the same answer as then."
     table = page.table(("pod", "change", "now"), rows, empty="nothing changed", stacked=True)
-    return page.section("Since the last report", table, _more(changes.rows, "changes.json"), note=note)
+    return page.section("Since the last report", table, _more(changes.rows), note=note)
 
 
 def _pods(title: str, outcomes: Sequence[Outcome], empty: str, results: dict[str, Attempt]) -> Markup:
     few = len(outcomes) <= _OPEN
     blocks = [_pod(outcome, results.get(outcome.pod.key), few=few) for outcome in outcomes[:PODS_SHOWN]]
     field = filters.field("find a pod, owner, namespace or node") if len(blocks) > 1 else None
-    return page.section(title, field, blocks or el("p", empty, class_="note"), _more(outcomes, "plan.json"))
+    return page.section(title, field, blocks or el("p", empty, class_="note"), _packed(outcomes[PODS_SHOWN:]))
 
 
-def _more(shown: Sequence[object], file: str) -> Markup | None:
+def _packed(rest: Sequence[Outcome]) -> Markup | None:
+    """The pods that are not listed, for the search; as many as there is room for, and what to do about the others."""
+    lines = list(map(_line, rest))
+    packed = _deflated(lines)
+    while len(packed) > PACKED_BYTES:
+        lines = lines[: len(lines) * PACKED_BYTES // (len(packed) + PACKED_BYTES // 20)]
+        packed = _deflated(lines)
+    if not lines:
+        return None
+    beyond = f"; the last {len(rest) - len(lines)} are in the JSON report alone" if len(lines) < len(rest) else ""
+    note = f"and {len(rest)} more: the search above finds them, and `descheduler explain POD` tells all of one{beyond}"
+    return el("div", el("p", note, class_="note"), el("ul"), data_packed=packed, data_note=note)
+
+
+def _line(outcome: Outcome) -> str:
+    becomes = f"kept by {outcome.reasons[0].reason}" if outcome.reasons else f"to {outcome.target or 'no place yet'}"
+    pod = outcome.pod
+    fields = (pod.key, pod.node, pod.owner or "none", f"{', '.join(text.finding_reasons(outcome))}, {becomes}")
+    return "\t".join(printable.one_line(field) for field in fields)
+
+
+def _deflated(lines: Sequence[str]) -> str:
+    return base64.b64encode(zlib.compress("\n".join(lines).encode(errors="replace"), 9)).decode()
+
+
+def _more(shown: Sequence[object]) -> Markup | None:
     left = len(shown) - PODS_SHOWN
-    return el("p", f"and {left} more: {file} has them all", class_="note") if left > 0 else None
+    return el("p", f"and {left} more: the JSON report has them all", class_="note") if left > 0 else None
 
 
 def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
@@ -322,41 +367,22 @@ def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
 
 
 def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]:
-    pod = outcome.pod
-    about = [f"on {pod.node}", str(pod.pod.qos_class), pod.owner or "no owner"]
-    about += [] if outcome.age_seconds is None else [f"{duration.age(outcome.age_seconds)} old"]
-    pairs: list[tuple[str, Child]] = [("pod", ", ".join(about))]
-    for before, finding in zip((None, *outcome.findings), outcome.findings, strict=False):
-        where = "" if finding.container == "*" else f" in container {finding.container}"
-        head = [page.badge(finding.reason, _TONES[finding.severity]), f" {finding.severity}, {finding.plugin}{where}"]
-        pairs.append(("wrong", head))
-        if finding.promise and (before is None or before.promise != finding.promise):
-            pairs.append(("promise", finding.promise))
-        pairs.append(("fact", finding.fact))
-        if finding.evidence:
-            evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items())
-            pairs.append(("evidence", page.code(evidence)))
-    pairs += [("cure", cure) for cure in outcome.cures if cure]
-    pairs += [("kept because", [page.badge(r.reason, "warn"), " ", r.text]) for r in outcome.reasons]
-    if outcome.search:
-        pairs.append(("would fit", _places(outcome, outcome.search)))
+    pairs: list[tuple[str, Child]] = [("on", outcome.pod.node)]
+    for fact in text.facts(outcome):
+        badge = [page.badge(fact.word, fact.tone), fact.text.removeprefix(fact.word)] if fact.word else fact.text
+        pairs.append((fact.label, badge))
+    evidence = {name: value for finding in outcome.findings for name, value in finding.evidence.items()}
+    if evidence:
+        pairs.append(("evidence", page.code(", ".join(f"{name} {value}" for name, value in evidence.items()))))
+    if outcome.search and outcome.search.groups:
+        rows = [
+            (why, str(group.nodes), ", ".join(group.examples)) for why, group in sorted(outcome.search.groups.items())
+        ]
+        pairs.append(("", page.details("why not elsewhere", page.table(("why not", "nodes#", "for example"), rows))))
     if attempt and attempt.result != "WouldEvict":
         tone = _RESULT_TONES.get(attempt.result, "bad")
         pairs.append(("result", [page.badge(attempt.result, tone), " ", attempt.text]))
     return pairs
-
-
-def _places(outcome: Outcome, search: Search) -> list[Child]:
-    words: list[Child] = [", ".join(place_words(place) for place in search.places[:5]) or "nowhere"]
-    if len(search.places) > 5:
-        words.append(f" and {len(search.places) - 5} more")
-    if outcome.target:
-        words.append(f"; the plan counts on {outcome.target}")
-    if search.groups:
-        rows = [(why, str(group.nodes), ", ".join(group.examples)) for why, group in sorted(search.groups.items())]
-        table = page.table(("why not", "nodes#", "for example"), rows)
-        words.append(page.details(f"not: {search.sentence}", table))
-    return words
 
 
 def _notes(plan: EvictionPlan) -> Markup | None:
@@ -364,4 +390,4 @@ def _notes(plan: EvictionPlan) -> Markup | None:
     lines = [*notes, *plan.view.notes, *map(str, plan.view.problems)]
     items = [el("li", line) for line in lines[:PODS_SHOWN]]
     listing = el("ul", items, style="font-size:14px;overflow-wrap:anywhere;padding-left:20px")
-    return page.section("Notes and problems", listing, _more(lines, "plan.json")) if lines else None
+    return page.section("Notes and problems", listing, _more(lines)) if lines else None

@@ -139,8 +139,6 @@ def pieces(
 
 _FIRST = 5
 """Evictions in the brief form."""
-_MANY = 5
-"""Fewer evictions are never worth a warning."""
 _COSTS = 10
 """Deletion costs in the text."""
 
@@ -155,21 +153,13 @@ def brief(plan: EvictionPlan, left_out: str = "") -> str:
 
 
 def _eviction(number: int, answer: Outcome) -> str:
-    reasons = ", ".join(_reasons(answer))
+    reasons = ", ".join(finding_reasons(answer))
     return _shortened(f"{number:>2}. {answer.pod.key} on {answer.pod.node} → {answer.target or 'no place'}: {reasons}")
 
 
-def _reasons(answer: Outcome) -> Iterable[str]:
+def finding_reasons(answer: Outcome) -> Iterable[str]:
     """Reasons of the findings, each once."""
     return dict.fromkeys(finding.reason for finding in answer.findings)
-
-
-def _much(plan: EvictionPlan, pods: int) -> str:
-    """A warning where a plan evicts more of all `pods` than a person is likely to expect; empty where it does not."""
-    if len(plan.evict) < _MANY or len(plan.evict) * 10 <= pods:
-        return ""
-    share = f"{100 * len(plan.evict) / pods:.0f} % of all {pods} pods"
-    return f"warning   {share} are to be evicted at once; maxNoOfPodsToEvictTotal and pacing limit that"
 
 
 def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
@@ -179,26 +169,47 @@ def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
     return None if first is None else itertools.chain((first,), rest)
 
 
-def outcome(answer: Outcome, title: str) -> Iterator[str]:
-    """Everything about one pod."""
+class Fact(msgspec.Struct, frozen=True):
+    """One line about a pod that a plugin named, for every medium."""
+
+    label: str
+    text: str
+    word: str = ""
+    """The reason that the text begins with, if it does."""
+    tone: str = ""
+    """Of the word: `bad`, `warn` or nothing."""
+
+
+TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}
+
+
+def facts(answer: Outcome) -> Iterator[Fact]:
+    """Everything about one pod but its name and node."""
     pod = answer.pod
-    yield from _whose(f"{title}{pod.key}", f"  on {pod.node}")
     about = [str(pod.pod.qos_class), pod.owner or "no owner"]
     about += [] if pod.pod.priority is None else [f"priority {pod.pod.priority}"]
     about += [] if answer.age_seconds is None else [f"{duration.age(answer.age_seconds)} old"]
-    yield from _line("pod", ", ".join(about))
+    yield Fact("pod", ", ".join(about))
     for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
         where = "" if finding.container == "*" else f", container {finding.container}"
-        yield from _line("wrong", f"{finding.reason} ({finding.plugin}, {finding.severity}{where})")
+        said = f"{finding.reason} ({finding.plugin}, {finding.severity}{where})"
+        yield Fact("wrong", said, finding.reason, TONES[finding.severity])
         if finding.promise and (before is None or before.promise != finding.promise):
-            yield from _line("promise", finding.promise)
-        yield from _line("fact", finding.fact)
+            yield Fact("promise", finding.promise)
+        yield Fact("fact", finding.fact)
     for cure in answer.cures:
-        yield from _line("cure", cure)
+        yield Fact("cure", cure)
     for number, refusal in enumerate(answer.reasons):
-        yield from _line("" if number else "kept", f"{refusal.reason}: {refusal.text}")
+        yield Fact("" if number else "kept", f"{refusal.reason}: {refusal.text}", refusal.reason, "warn")
     if answer.search:
-        yield from _line("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
+        yield Fact("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
+
+
+def outcome(answer: Outcome, title: str) -> Iterator[str]:
+    """Everything about one pod."""
+    yield from _whose(f"{title}{answer.pod.key}", f"  on {answer.pod.node}")
+    for fact in facts(answer):
+        yield from _line(fact.label, fact.text)
 
 
 def _whose(pod: str, node: str) -> Iterator[str]:
@@ -271,11 +282,16 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
 def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
     """How many pods go, how many stay and by what; `left_out`: what of them is not listed."""
     found = f"{_count(len(plan.outcomes), 'pod')} with findings"
-    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} kept"
+    unjudged = f"; {plan.not_judged} not judged" if plan.not_judged else ""
+    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} kept{unjudged}"
     if plan.spare:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
         yield from _labelled(f"kept      {counts}")
-    yield from _labelled(_much(plan, sum(1 for _ in plan.view.pods())))
+    if plan.not_judged:
+        counts = ", ".join(f"{_count(count, 'pod')} by {name}" for name, count in plan.not_judged_by.items())
+        yield from _labelled(f"unjudged  {counts}; the notes say why")
+    for warning in document.warnings(plan):
+        yield from _labelled(f"warning   {warning}")
     yield from _labelled(f"shown     {left_out}" if left_out else "")
 
 
@@ -291,7 +307,7 @@ def _evictions(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
         yield ""
         yield from outcome(answer, f"{number:>2}. ")
     rest = enumerate(pods[AT_LENGTH:], AT_LENGTH + 1)
-    for reasons, several in itertools.groupby(rest, lambda item: ", ".join(_reasons(item[1]))):
+    for reasons, several in itertools.groupby(rest, lambda item: ", ".join(finding_reasons(item[1]))):
         yield from ("", f"{_INDENT}{reasons}{_MORE}")
         for number, answer in several:
             pod, target = f"{number:>2}. {answer.pod.key}  on {answer.pod.node}", f"→ {answer.target or 'no place'}"
@@ -310,7 +326,7 @@ def _kept(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
         yield from outcome(answer, " -  ")
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for answer in pods[AT_LENGTH:]:
-        groups[f"{', '.join(_reasons(answer))}, kept by {answer.reasons[0].reason}"].append(answer)
+        groups[f"{', '.join(finding_reasons(answer))}, kept by {answer.reasons[0].reason}"].append(answer)
     for title, several in groups.items():
         yield from ("", f"{_INDENT}{title}{_MORE}")
         yield from (_shortened(f" -  {answer.pod.key}  on {answer.pod.node}") for answer in several)
@@ -410,7 +426,7 @@ _TITLE = re.compile(r"[A-Z][A-Z ]{3,}\b")
 _POD = re.compile(r" ?\d+\. | -  ")
 _LABELS = {"wrong": "31", "promise": "2", "fact": "2", "cure": "32", "kept": "33", "pod": "2", "fits": "2"}
 """Colours of the words before what is said of a pod; 2 is faint."""
-_FACTS = {"answer": "1;36", "warning": "1;33", "kept": "33"}
+_FACTS = {"answer": "1;36", "warning": "1;33", "unjudged": "33", "kept": "33"}
 
 
 def painted(line: str) -> str:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from descheduler.evictors.migration import Progress
+from descheduler.report import document
 from descheduler.serve.loop import CycleResult
 from koordlite.model import printable
 
@@ -40,6 +41,8 @@ class CycleLog:
         for over in result.ended:
             LOG.info("%s", line(event="background", pod=f"{over.request.namespace}/{over.request.name}",
                                 result=over.result, text=over.text))  # fmt: skip
+        for warning in document.warnings(result.plan) if result.plan else ():
+            LOG.warning("%s", line(event="plan", result="warning", text=warning))
         LOG.log(logging.ERROR if result.error else logging.INFO, "%s", line(event="cycle", **_summary(result)))
 
 
@@ -118,4 +121,5 @@ def _summary(result: CycleResult) -> Line:
     if result.plan is None:
         return entry | {"result": "failed", "text": result.error}
     counts = {"nodes": len(result.plan.view.nodes), "found": len(result.plan.outcomes)}
+    counts |= {"notJudged": result.plan.not_judged}
     return entry | counts | {"evict": len(result.plan.evict), "spare": len(result.plan.spare)}

@@ -60,6 +60,12 @@ class Metrics:
         self._policy = Gauge("descheduler_policy_reload_success", "0 while the policy file cannot be used", registry=r)
         self._seen = Gauge("descheduler_picture_objects", "Objects of the last picture", ("kind",), registry=r)
         self._left = Gauge("descheduler_pods_left_by_limits", "Pods kept only by a limit", registry=r)
+        self._not_judged = Gauge(
+            "descheduler_pods_not_judged",
+            "Pods that a plugin could not judge in the last cycle",
+            ("strategy",),
+            registry=r,
+        )
         build = Gauge("descheduler_build_info", "What runs", ("AppVersion", "DeschedulerVersion", "Python"), registry=r)
         build.labels(__version__, __version__, platform.python_version()).set(1)
 
@@ -91,6 +97,9 @@ class Metrics:
         for reason, count in plan.spared_by.items():
             self._spared.labels(reason).inc(count)
         self._left.set(sum(count for reason, count in plan.spared_by.items() if reason.startswith("Limit")))
+        self._not_judged.clear()
+        for name in plan.plugins:
+            self._not_judged.labels(name).set(plan.not_judged_by.get(name, 0))
         self._seen.labels("Node").set(len(plan.view.nodes))
         self._seen.labels("Pod").set(sum(len(node.pods) for node in plan.view.nodes.values()))
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from descheduler.plan import EvictionPlan, Outcome
-from descheduler.report import numa_map
+from descheduler.report import html, numa_map
+from descheduler.report import text as text_report
 from descheduler.serve.loop import CycleResult
 from koordlite.report import units
 from koordlite.report.html import page
@@ -73,6 +74,7 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refr
     return page.page(
         "Descheduler",
         _tiles(result, result.plan),
+        html.warnings(result.plan),
         _search(text, refresh),
         numa_map.section(nodes, wrong),
         _violations([o for o in result.plan.outcomes if text in o.pod.key or text in o.pod.node]),
@@ -101,6 +103,7 @@ def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
     gone = "would go; nothing is evicted" if result.dry_run else f"{sum(a.goes for a in result.attempts)} gone"
     return page.tiles(
         page.tile("Judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes"),
+        html.not_judged(plan),
         page.tile("Misplaced", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("To evict", len(plan.evict), gone, tone="bad" if plan.evict else "good"),
         page.tile("Kept", len(plan.spare), reasons),
@@ -130,15 +133,12 @@ def _more(count: int) -> str | None:
 def _violation(outcome: Outcome) -> tuple[Child, ...]:
     main = outcome.main
     promise = f"promised: {main.promise}; fact: " if main.promise else ""
-    wrong = [page.badge(main.reason, _TONES[main.severity]), f" {promise}{main.fact}"]
+    wrong = [page.badge(main.reason, text_report.TONES[main.severity]), f" {promise}{main.fact}"]
     if outcome.verdict == "evict":
         becomes: list[Child] = [page.badge("evict", "bad"), f" {outcome.target and f'would fit on {outcome.target}'}"]
     else:
         becomes = [[page.badge(r.reason, "warn"), f" {r.text}"] for r in outcome.reasons[:1]]
     return outcome.pod.key, outcome.pod.node, wrong, becomes
-
-
-_TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}
 
 
 def _cycles(past: Sequence[Cycle]) -> Markup:

@@ -154,9 +154,8 @@ def read(paths: Iterable[str]) -> Objects:
     objects, broken = Objects(), list[Problem]()
     for path in _files(paths, broken):
         try:
-            if not _take_in_pieces(objects, path):
-                for document in _documents(path):
-                    take(objects, document, str(path))
+            for document in _documents(objects, path):
+                take(objects, document, str(path))
         except InputError as error:
             broken.extend(error.problems)
     if broken:
@@ -184,20 +183,42 @@ KINDS = "nodes,pods,namespaces,noderesourcetopologies,pdb,pvc,pv,storageclasses,
 _HOW = f"make one with `kubectl get {KINDS} -A -o json > cluster.json`, without kinds that the cluster does not have"
 
 
-def _take_in_pieces(objects: Objects, path: pathlib.Path) -> bool:
-    """Take a large list object by object. False: it is small, or of another form, and has to be read at once."""
-    if path.suffix in _SUFFIXES[1:] or path.stat().st_size < stream.LARGE_BYTES:
+def _documents(objects: Objects, path: pathlib.Path) -> Iterator[bytes]:
+    """The JSON text of every document in a file or pipe. A large list is taken object by object and does not come."""
+    try:
+        with path.open("rb") as opened:
+            file = stream.Rereadable(opened)
+            if path.suffix not in _SUFFIXES[1:] and _is_large(path, file) and _take_in_pieces(objects, file, str(path)):
+                return
+            data = file.whole()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(Problem(str(path), "file", "", why, "make it readable")) from error
+    if not data.strip() and not path.is_file():
+        raise InputError(Problem(str(path), "file", "", "nothing came from the pipe", _HOW))
+    if path.suffix == ".json" or (path.suffix not in _SUFFIXES and data.lstrip()[:1] == b"{"):
+        yield data
+    else:
+        yield from _from_yaml(path, data)
+
+
+def _is_large(path: pathlib.Path, file: stream.Rereadable) -> bool:
+    """Worth reading object by object. Nobody knows how much comes out of a pipe: more than its beginning is much."""
+    return path.stat().st_size >= stream.LARGE_BYTES if path.is_file() else file.goes_on()
+
+
+def _take_in_pieces(objects: Objects, file: stream.Rereadable, path: str) -> bool:
+    """Take a list object by object. False: it is of another form, and has to be read at once."""
+    pieces = stream.items(file, path, _as_pod)
+    first = next(pieces, None)
+    if first is None or not (first.kind or _header(first.text, path).kind):
         return False
-    with path.open("rb") as file:
-        pieces = stream.items(file, str(path), _as_pod)
-        first = next(pieces, None)
-        if first is None or not (first.kind or _header(first.text, str(path)).kind):
-            return False
-        for piece in itertools.chain((first,), pieces):
-            if piece.made and (piece.made.kind or piece.kind) in ("Pod", "PodList"):
-                _put(objects, piece.made, "Pod", str(path))
-            else:
-                take(objects, piece.text, str(path), piece.kind.removesuffix("List"))
+    file.forget()
+    for piece in itertools.chain((first,), pieces):
+        if piece.made and (piece.made.kind or piece.kind) in ("Pod", "PodList"):
+            _put(objects, piece.made, "Pod", path)
+        else:
+            take(objects, piece.text, path, piece.kind.removesuffix("List"))
     return True
 
 
@@ -219,21 +240,6 @@ def _as_pod(text: bytes) -> _PodOrOther | None:
     except msgspec.ValidationError:
         _decode_any(text)  # A mistake is found before the end of the text is, which may be cut off.
         return None
-
-
-def _documents(path: pathlib.Path) -> Iterator[bytes]:
-    """The JSON text of every document in a file."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise InputError(Problem(str(path), "file", "", why, "make it readable")) from error
-    if not data.strip() and not path.is_file():
-        raise InputError(Problem(str(path), "file", "", "nothing came from the pipe", _HOW))
-    if path.suffix == ".json" or (path.suffix not in _SUFFIXES and data.lstrip()[:1] == b"{"):
-        yield data
-    else:
-        yield from _from_yaml(path, data)
 
 
 def _from_yaml(path: pathlib.Path, data: bytes) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""One large list in a file, object by object, without holding the file: a list of 150,000 pods is a gigabyte or more.
+"""One large list in a file or pipe, object by object, without holding it: a list of 150,000 pods is a gigabyte or more.
 
 Between two objects of a list stand the same bytes as at its beginning: the closing brace, a comma, white space, and the
 first key. Such bytes may stand inside of an object too, so each piece is read as JSON, and where it is none it is read
@@ -12,7 +12,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -46,7 +46,40 @@ class Piece(NamedTuple, Generic[T]):
     """What was made of it."""
 
 
-def items(file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[Piece[T]]:
+class Readable(Protocol):
+    """The part of a binary file that is needed."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes: so many, unless it ends before; without a size all that are left."""
+
+
+class Rereadable:
+    """A file that can be read from its beginning once more, as a pipe cannot."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file, self._kept, self._ahead, self._keeps = file, b"", b"", True
+
+    def goes_on(self) -> bool:
+        """More comes than the beginning of it."""
+        self._ahead = self._file.read(_HEAD_BYTES)
+        return len(self._ahead) == _HEAD_BYTES
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes."""
+        data, self._ahead = self._ahead or self._file.read(size), b""
+        self._kept += data if self._keeps else b""
+        return data
+
+    def forget(self) -> None:
+        """Keep nothing of what was read, and of what will be."""
+        self._kept, self._keeps = b"", False
+
+    def whole(self) -> bytes:
+        """Everything, also what was read before."""
+        return self._kept + self._ahead + self._file.read()
+
+
+def items(file: Readable, path: str, make: Callable[[bytes], T]) -> Iterator[Piece[T]]:
     """The objects of a file that holds one list, whose items come first or last.
 
     `make` is asked for each piece and raises msgspec.DecodeError where that is no JSON, and so no whole object; it may
@@ -92,7 +125,7 @@ def _pieces(
     return found, held[start:]
 
 
-def _one_by_one(held: bytes, file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[tuple[bytes, T]]:
+def _one_by_one(held: bytes, file: Readable, path: str, make: Callable[[bytes], T]) -> Iterator[tuple[bytes, T]]:
     """The objects up to the end of the list; InputError for one that is no JSON or that the file ends in."""
     text, is_last = _Text(held, file), False
     while not is_last:
@@ -109,7 +142,7 @@ def _one_by_one(held: bytes, file: BinaryIO, path: str, make: Callable[[bytes], 
 class _Text:
     """A file from some place on, read further as it is needed."""
 
-    def __init__(self, held: bytes, file: BinaryIO) -> None:
+    def __init__(self, held: bytes, file: Readable) -> None:
         self._file, self._decoder = file, codecs.getincrementaldecoder("utf-8")()
         self._bytes, self._text, self._at = held, "", 0
 

@@ -72,6 +72,37 @@ def test_what_is_typed_into_the_filter_hides_the_rest(chromium: Browser, page: s
     assert (chromium.value(SHOWN), chromium.value(SAID)) == (1, "1 of 12")
 
 
+MORE = "[...document.querySelectorAll('#evict [data-packed] li')].map(each => each.textContent)"
+
+
+def until(chromium: Browser, expression: str, wanted: object) -> None:
+    """Unpacking takes a few turns of the browser."""
+    turn = "new Promise(done => setTimeout(done, 20))"
+    for _ in range(100):
+        if chromium.value(expression) == wanted:
+            return
+        chromium.value(turn)
+    assert chromium.value(expression) == wanted
+
+
+def test_pods_beyond_those_listed_are_found_too(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "PODS_SHOWN", 2)
+    path = tmp_path / "plan.html"
+    path.write_text(html.render(made().plan(POLICY)), encoding="utf-8")
+    chromium.open(path.as_uri(), width=1280)
+    assert "and 10 more: the search above finds them" in chromium.value(f"{SAID} + document.body.textContent")
+    chromium.press_in("#evict input", "rs-7")
+    found = "default/checkout-00007 on n-10, ReplicaSet/default/rs-7: TooManyRestarts, to n-1"
+    until(chromium, MORE, [found])
+    chromium.value("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    chromium.click("a[data-find='node:n-1']")
+    until(chromium, f"{MORE}.length", 5)
+    until(chromium, "document.querySelector('#evict [data-packed] p').textContent", "5 more of 10")
+    assert chromium.complaints == []
+
+
 def test_a_group_leads_to_its_pods_and_to_no_others(chromium: Browser, page: str) -> None:
     chromium.open(page, width=1280, height=500)
     chromium.value("document.querySelectorAll('details').forEach(each => { each.open = true })")
@@ -101,4 +132,4 @@ def test_drawings_of_large_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(html, "CELLS_SHOWN", 32)
     shown = html.render(made().plan(POLICY))
     assert shown.count("CPUs of n-1 by NUMA node") == 2, "before and after"
-    assert "CPUs of n-10 by NUMA node" not in shown and "and 1 more nodes: plan.json has them all" in shown
+    assert "CPUs of n-10 by NUMA node" not in shown and "and 1 more nodes: the JSON report has them all" in shown

@@ -171,3 +171,27 @@ def test_on_the_only_node_a_pod_stays_even_without_node_fit(cluster: Any) -> Non
     log: Said = []
     planner.plan(cluster.view(), setup(plugin("P", names_all(log)), spare_the_only_node=True))
     assert log == [("p", Verdict(evicted=False, reason="FitsNowhere"))]
+
+
+def test_pods_that_a_plugin_could_not_judge_are_counted_once(four: Any) -> None:
+    def unsure(_view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
+        yield Note(node="a", reason="StalePlacement", text="")
+        yield Finding(pod="uid-a1", reason="Wrong")
+
+    def silent(_view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
+        yield Note(reason="UsageUnknown", text="")
+
+    def content(_view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
+        yield Note(reason="NothingToDo", text="")
+
+    def faulty(view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
+        if "uid-b2" in view.by_uid:
+            raise ValueError("a fault")
+        yield from ()
+
+    four.pod("ended", "a")["status"]["phase"] = "Succeeded"
+    view = four.view()
+    plan = planner.plan(view, setup(plugin("P", unsure), plugin("F", faulty), plugin("C", content)))
+    assert (plan.not_judged, plan.not_judged_by) == (2, {"F": 1, "P": 1}), "a2 and b2: a1 has a finding"
+    everything = planner.plan(view, setup(plugin("P", unsure), plugin("S", silent)))
+    assert (everything.not_judged, everything.not_judged_by) == (4, {"P": 1, "S": 4})

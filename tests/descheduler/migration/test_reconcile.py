@@ -111,8 +111,12 @@ SCHEDULED = {"type": "ReservationScheduled", "status": "True"}
 @pytest.mark.parametrize(
     ("phase", "condition", "before", "message", "noted"),
     [
-        pytest.param("Failed", REFUSED, (), "0/3 nodes", ("False", "0/3 nodes"), id="the scheduler's words are passed on"),
-        pytest.param("Failed", {**REFUSED, "reason": "Other"}, (), "", None, id="a refusal of another kind says nothing"),
+        pytest.param(
+            "Failed", REFUSED, (), "0/3 nodes", ("False", "0/3 nodes"), id="the scheduler's words are passed on"
+        ),
+        pytest.param(
+            "Failed", {**REFUSED, "reason": "Other"}, (), "", None, id="a refusal of another kind says nothing"
+        ),
         pytest.param("Failed", {**READY, "message": "on new"}, (), "", None, id="the words of a success are no reason"),
         pytest.param("Available", {**READY, "reason": "Other"}, (), "", None, id="True for another reason is no place"),
         pytest.param("Pending", REFUSED, (SCHEDULED,), "", ("True", ""), id="what was scheduled once stays so"),

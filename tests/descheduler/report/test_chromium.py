@@ -88,7 +88,7 @@ def test_nothing_sticks_out(page: str, width: int, scheme: str, tmp_path: pathli
 
 
 def test_the_page_needs_nothing_from_elsewhere(page: str) -> None:
-    assert page.count("<script") == 1 and f"<script>{filters.SCRIPT}</script>" in page
+    assert page.count("<script") == 1 and f"<script>{filters.SCRIPT}{html._SEARCH}</script>" in page
     assert not re.search(r"<link|<iframe|https?://|url\(", page)
     assert "default-src &#x27;none&#x27;" in page
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pathlib
+import re
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 from descheduler.evictors import dry_run
@@ -209,7 +213,7 @@ def test_a_page_of_thousands_stays_readable(cluster: Any) -> None:
         state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
         cluster.pod(f"p{number}", "a", cpu="1m", memory="1Mi")["status"]["containerStatuses"] = [state]
     page = html.render(cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", "")))
-    assert "and 50 more: plan.json has them all" in page
+    assert "and 50 more: the search above finds them" in page
     assert page.count("<summary>default/") == html.PODS_SHOWN
 
 
@@ -230,4 +234,33 @@ def test_a_plan_that_evicts_a_tenth_of_all_pods_says_so(cluster: Any, pods: int,
     cluster.node("b")
     plan = cluster.plan(policy)
     assert len(plan.evict) == 6
-    assert ("are to be evicted at once" in text.render(plan)) is warned
+    forms = (text.render(plan), text.brief(plan), html.render(plan), document.encode(plan, ()))
+    assert [("are to be evicted at once" in form) for form in forms] == [warned] * 4
+
+
+def test_the_index_of_a_page_is_cut_where_it_grows_too_large(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "PODS_SHOWN", 1)
+    monkeypatch.setattr(html, "PACKED_BYTES", 400)
+    cluster.node("a")
+    cluster.node("b")
+    for number in range(60):
+        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
+        pod = cluster.pod(f"p{number * 7919 % 1000}", "a", cpu="1m", memory="1Mi", owner=f"o{number}")
+        pod["status"]["containerStatuses"] = [state]
+    page = html.render(cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", "")))
+    (packed,) = re.findall(r'data-packed="([^"]*)"', page)
+    lines = zlib.decompress(base64.b64decode(packed)).decode().split("\n")
+    assert len(packed) <= 400 and 10 < len(lines) < 59
+    assert "and 59 more: the search above finds them" in page
+    assert f"the last {59 - len(lines)} are in the JSON report alone" in page
+    assert all(line.count("\t") == 3 for line in lines)
+
+
+def test_what_could_not_be_judged_is_in_every_form(troubled: Any) -> None:
+    plan = msgspec.structs.replace(troubled.plan(POLICY), not_judged=7, not_judged_by={"NUMAAlignment": 7})
+    told = text.render(plan)
+    assert "kept; 7 not judged\n" in told and "\nunjudged  7 pods by NUMAAlignment; the notes say why\n" in told
+    report = json.loads(document.encode(plan, ()))
+    jsonschema.validate(report, SCHEMA)
+    assert (report["summary"]["notJudged"], report["summary"]["notJudgedBy"]) == (7, {"NUMAAlignment": 7})
+    assert "not judged</div><div" in html.render(plan) and "7 by NUMAAlignment" in html.render(plan)

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from descheduler.evictors import dry_run
 from descheduler.plan import Attempt
 from descheduler.policy import reader
+from descheduler.serve import page
 from descheduler.serve.endpoints import Endpoints
 from descheduler.serve.log import CycleLog, JsonFormatter, line
 from descheduler.serve.loop import CycleResult
@@ -173,6 +174,23 @@ def test_metrics_tell_failures_and_why_pods_were_spared(told: CycleResult) -> No
     assert found["descheduler_last_cycle_timestamp_seconds"] == [({}, 2000.0)]
     assert found["descheduler_last_success_timestamp_seconds"] == [({}, 1000.0)]
     assert found["descheduler_leader"] == [({}, 0.0)]
+
+
+def test_what_could_not_be_judged_is_counted_shown_and_logged(
+    told: CycleResult, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert told.plan
+    plugin = told.plan.plugins[0]
+    unsure = msgspec.structs.replace(told.plan, not_judged=2, not_judged_by={plugin: 2})
+    metrics = Metrics()
+    metrics.observe(msgspec.structs.replace(told, plan=unsure))
+    assert samples(metrics)["descheduler_pods_not_judged"] == [({"strategy": plugin}, 2.0)]
+    metrics.observe(told)
+    assert samples(metrics)["descheduler_pods_not_judged"] == [({"strategy": plugin}, 0.0)]
+    caplog.set_level(logging.INFO, "descheduler")
+    CycleLog().tell(msgspec.structs.replace(told, plan=unsure))
+    assert "notJudged=2" in caplog.records[-1].getMessage()
+    assert f"2 by {plugin}" in page.document(msgspec.structs.replace(told, plan=unsure), ())
 
 
 @pytest.mark.parametrize(

@@ -163,9 +163,8 @@ def test_a_list_that_comes_through_a_pipe_takes_no_more_memory_than_one_in_a_fil
             file.write(f"{',' if number else ''}{json.dumps(item, separators=(',', ':'))}")
         file.write("]}")
     assert path.stat().st_size > 48 << 20
-    with path.open("rb") as file:
-        with subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
-            piped = subprocess.check_output([sys.executable, "-c", PEAK, "-"], stdin=cat.stdout, text=True)
+    with path.open("rb") as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
+        piped = subprocess.check_output([sys.executable, "-c", PEAK, "-"], stdin=cat.stdout, text=True)
     count, peak = map(int, piped.split())
     _, of_file = map(int, subprocess.check_output([sys.executable, "-c", PEAK, str(path)], text=True).split())
     assert count == pods
