@@ -160,8 +160,8 @@ def shape_of(obj: objects.PodObject) -> PodShape:
     return PodShape(
         request=request,
         total={name: amount.nano for name, amount in pod.requests.items()},
-        exclusive=_exclusive(running, guaranteed=guaranteed),
-        held=_exclusive(every, guaranteed=guaranteed),
+        exclusive=exclusive(running, guaranteed=guaranteed),
+        held=exclusive(every, guaranteed=guaranteed),
         aligned=any(counted for part in request.parts for _, _, counted in part.wanted),
         best_effort=pod.kube_qos is KubeQoS.BEST_EFFORT and nrt.only_native(request),
         pod=pod,
@@ -190,7 +190,7 @@ def _nano(texts: Mapping[str, str | int | float] | None) -> dict[str, int]:
     return {name: amount.nano for name, amount in parse_resources(texts, "", "", []).items()}
 
 
-def _exclusive(running: list[Amounts], *, guaranteed: bool) -> dict[str, int]:
+def exclusive(running: list[Amounts], *, guaranteed: bool) -> dict[str, int]:
     """Source: scheduler-plugins resourcerequests/exclusive.go; plain init containers do not count."""
     total: dict[str, int] = {}
     for amounts in running:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
 from koordlite.numa.nrt import fingerprint, reader
-from tests.conformance import numa_zones
+from koordlite.numa.nrt.filter import Amounts, Zones
+from koordlite.numa.nrt.score import only_elsewhere
+from koordlite.scheduler.judgement import pods
+from koordlite.scheduler.judgement.coverage import has_exclusive
 from tests.conformance.adapters import adapter, mappings, nrt_match, shapes
 
 
@@ -37,7 +40,7 @@ mappings(
         "nrt.topology_manager_config_partial": lambda given: {
             key: value for key, value in _config(_told(given)).items() if value
         },
-        "nrt.only_non_numa": lambda given: {"onlyNonNUMA": numa_zones.only_elsewhere(_zones(given), given["requests"])},
+        "nrt.only_non_numa": lambda given: {"onlyNonNUMA": only_elsewhere(_zones(given), given["requests"])},
         "nrt.read_fingerprint": lambda given: {
             "fingerprint": fingerprint.read(_attributes(given), given.get("annotations") or {})
         },
@@ -59,7 +62,8 @@ def _config(told: reader.Told) -> dict[str, Any]:
 def taken_from_one(given: Any, expect: Any) -> tuple[Any, Any]:
     zones, guaranteed = _zones(given), given["qosClass"] == "Guaranteed"
     try:
-        left = numa_zones.take(zones, given["numaID"], _amounts(given["requests"]), guaranteed=guaranteed)
+        asked = {name: nano for name, nano in _amounts(given["requests"]).items() if _counts(name, guaranteed)}
+        left = nrt_filter.take(zones, given["numaID"], asked)
     except ValueError:
         # Which of several resources is named depends on Go's order of a map.
         return {"error": True}, {"error": bool(expect.get("error") or expect.get("expectedError"))}
@@ -69,15 +73,21 @@ def taken_from_one(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("nrt.subtract_from_numas")
 def taken_from_several(given: Any, expect: Any) -> tuple[Any, Any]:
     zones, amounts = _zones(given), _amounts(given["requests"])
-    return numa_zones.take_from_several(zones, given["fromNUMAs"], amounts), _zones(expect)
+    return nrt_filter.without(zones, given["fromNUMAs"], amounts), _zones(expect)
+
+
+def _counts(name: str, guaranteed: bool) -> bool:
+    """Of a pod that is not Guaranteed, devices only are taken from a NUMA node."""
+    return guaranteed or not nrt_filter.is_shared(name)
 
 
 @adapter("nrt.overreserve_apply")
 def reserved_everywhere(given: Any, expect: Any) -> tuple[Any, Any]:
     zones = {zone["name"]: _amounts(zone["resources"]) for zone in given["zones"]}
     for pod in given["pods"]:
-        asked = shapes.pod_of({"spec": _pod({"qosClass": "", **pod})["spec"]}).requests
-        zones = numa_zones.take_everywhere(zones, asked)
+        requests = shapes.pod_of({"spec": _pod({"qosClass": "", **pod})["spec"]}).requests
+        asked = {name: amount.nano for name, amount in requests.items()}
+        zones = {name: nrt_filter.without({0: zone}, (0,), asked)[0] for name, zone in zones.items()}
     return zones, {zone["name"]: _amounts(zone["available"]) for zone in expect["zones"]}
 
 
@@ -96,7 +106,7 @@ def foreign(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"foreign": bound and counts}, expect
 
 
-def _running(pod: Any) -> list[Mapping[str, Quantity]]:
+def _running(pod: Any) -> list[Amounts]:
     """What app containers and sidecars ask for: plain init containers have ended."""
     sidecars = [c for c in pod.get("initContainers") or () if c.get("restartPolicy") == "Always"]
     return [_amounts(c.get("requests")) for c in (*(pod.get("containers") or ()), *sidecars)]
@@ -104,7 +114,7 @@ def _running(pod: Any) -> list[Mapping[str, Quantity]]:
 
 def _exclusive(pod: Any, listed: Any) -> bool:
     guaranteed = pod["qosClass"] == "Guaranteed"
-    return any(numa_zones.exclusive(amounts, guaranteed=guaranteed, listed=listed) for amounts in _running(pod))
+    return has_exclusive(pods.exclusive(_running(pod), guaranteed=guaranteed), listed)
 
 
 def _devices(pod: Any) -> bool:
@@ -121,7 +131,7 @@ def after_eviction(given: Any, expect: Any) -> tuple[Any, Any]:
     if why:
         return why, expect.get("error")
     try:
-        after = numa_zones.after_eviction(available, totals, list(_released(given, totals)))
+        after = _given_back(available, totals, _released(given, totals))
     except ValueError as error:
         return str(error), expect.get("error")
     wanted = {_number(zone["name"]): zone for zone in expect["nrt"]["zones"]} if "nrt" in expect else {}
@@ -139,7 +149,7 @@ def _unanswerable(given: Any) -> str:
     return ""
 
 
-def _released(given: Any, totals: Mapping[int, Mapping[str, Quantity]]) -> Any:
+def _released(given: Any, totals: Zones) -> Iterator[tuple[int | None, Amounts]]:
     place = {(p["namespace"], p["pod"], p["container"]): p["numa"] for p in given["placement"]}
     listed = {name for zone in totals.values() for name in zone}
     for pod in given["victims"]:
@@ -147,27 +157,40 @@ def _released(given: Any, totals: Mapping[int, Mapping[str, Quantity]]) -> Any:
         for container in pod["containers"]:
             zone = place.get((meta.get("namespace", ""), meta["name"], container["name"]))
             guaranteed = pod["qosClass"] == "Guaranteed"
-            amounts = _amounts(container.get("requests"))
-            yield numa_zones.Released(numa_zones.exclusive(amounts, guaranteed=guaranteed, listed=listed), zone)
+            own = pods.exclusive([_amounts(container.get("requests"))], guaranteed=guaranteed)
+            yield zone, {name: nano for name, nano in own.items() if has_exclusive({name: nano}, listed)}
+
+
+def _given_back(zones: Zones, totals: Zones, victims: Iterable[tuple[int | None, Amounts]]) -> Zones:
+    """What evicted containers had is back; upstream concludes nothing from amounts that cannot be right."""
+    after = {number: dict(zone) for number, zone in zones.items()}
+    for number, amounts in victims:
+        if number is not None and number in after:
+            nrt_filter.add(after[number], {name: amounts.get(name, 0) for name in after[number]})
+    if after == zones:
+        raise ValueError("no resources to add, cannot process eviction simulation")
+    if any(nano > totals[number].get(name, nano) for number, zone in after.items() for name, nano in zone.items()):
+        raise ValueError("resource release request exceeds NUMA allocatable")
+    return after
 
 
 def _attributes(given: Any) -> dict[str, str]:
     return {a["name"]: a["value"] for a in given.get("attributes") or ()}
 
 
-def _column(zones: Mapping[int, Any], column: str) -> dict[int, dict[str, Quantity]]:
+def _column(zones: Mapping[int, Any], column: str) -> dict[int, dict[str, int]]:
     return {
-        number: {r["name"]: Quantity.parse(r[column]) for r in zone["resources"] if column in r}
+        number: {r["name"]: Quantity.parse(r[column]).nano for r in zone["resources"] if column in r}
         for number, zone in zones.items()
     }
 
 
-def _zones(given: Any) -> dict[int, dict[str, Quantity]]:
-    return {zone["numaID"]: dict(_amounts(zone["resources"])) for zone in given["numaNodes"]}
+def _zones(given: Any) -> dict[int, dict[str, int]]:
+    return {zone["numaID"]: _amounts(zone["resources"]) for zone in given["numaNodes"]}
 
 
-def _amounts(given: Any) -> dict[str, Quantity]:
-    return {name: Quantity.parse(text) for name, text in (given or {}).items()}
+def _amounts(given: Any) -> dict[str, int]:
+    return {name: Quantity.parse(text).nano for name, text in (given or {}).items()}
 
 
 def _number(name: str) -> int:

@@ -42,6 +42,18 @@ def judged(topology: TopologyObject, *used: dict[str, dict[str, Quantity]], **as
     return scheduling.verdict(PodAsked(containers=[("main", wanted, wanted)]), topology, used, resources=tuple(asked))
 
 
+@pytest.mark.parametrize("node_aware", [True, False])
+@pytest.mark.parametrize(("pod_aware", "passes"), [(True, False), (False, True), (None, None)])
+def test_what_the_pod_says_of_numa_nodes_goes_before_what_the_node_says(
+    node_aware: bool, pod_aware: bool | None, passes: bool | None
+) -> None:
+    """6 CPUs are on two NUMA nodes of 4 only together: an aware pod needs one that has them all."""
+    asked = amounts(cpu="6")
+    pod = PodAsked(containers=[("main", asked, asked)], aware=pod_aware)
+    found = scheduling.verdict(pod, node("4", "4", aware=node_aware), (), resources=("cpu",))
+    assert found.passes == (not node_aware if passes is None else passes)
+
+
 def test_memory_in_the_result_is_the_memory_that_was_requested() -> None:
     found = judged(node("4", "8", memory="16Gi"), cpu="3", memory="2Gi")
     assert json.loads(found.annotation) == [
