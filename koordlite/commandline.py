@@ -31,8 +31,29 @@ _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 _UNKNOWN = "unrecognized arguments: "
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help in which commands stand under their headings, and examples keep their lines."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        headings: dict[str, str] = getattr(action, "headings", {})
+        if not headings:
+            return super()._format_action(action)
+        parts, last = list[str](), ""
+        for each in action._get_subactions():  # type: ignore[attr-defined]
+            if headings[each.dest] != last:
+                last = headings[each.dest]
+                parts.append(f"\n{'':{self._current_indent}}{last}:\n")
+            self._indent()
+            parts.append(self._format_action(each))
+            self._dedent()
+        return "".join(parts)
+
+
 class CommandParser(argparse.ArgumentParser):
     """Errors name the command that was given, with its usage, and what may have been meant."""
+
+    def __init__(self, *args: Any, formatter_class: Any = _Help, **settings: Any) -> None:
+        super().__init__(*args, formatter_class=formatter_class, **settings)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Same as `ArgumentParser.parse_args`, but what is left over is the error of the command, not of the whole."""
@@ -65,6 +86,16 @@ class CommandParser(argparse.ArgumentParser):
             near = [name for word in wrong for name in _near(word, options)]
             return message + (f"; {_meant(near)}" if near else "")
         return message
+
+
+def add_command(
+    commands: argparse._SubParsersAction[CommandParser], name: str, help: str, heading: str, examples: Sequence[str]
+) -> CommandParser:
+    """Add a command that is listed under `heading`; `examples` are command lines without the program."""
+    program = commands._prog_prefix.split()[0]
+    lines = "".join(f"  {program} {example}\n" for example in examples)
+    commands.__dict__.setdefault("headings", {})[name] = heading
+    return commands.add_parser(name, help=help, description=help, epilog=f"examples:\n{lines}" if lines else None)
 
 
 def subcommands(parser: argparse.ArgumentParser) -> Any:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from koordlite.cli import scheduler_extender as extender
+from koordlite.cli import scheduler_serving as serving
 from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem
 from koordlite.threads import Worker
@@ -31,19 +31,19 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.judgement.settings import Settings
     from koordlite.scheduler.watches import Watches
 
-    levels = extender.start_log(args.log_level, flows=())
+    levels = serving.start_log(args.log_level, flows=())
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
     settings = Settings(max_age_seconds=args.max_age, max_numa_nodes=args.max_numa_nodes)
     cluster = Cluster(settings, monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic)
     with contextlib.ExitStack() as stack:
-        token = stack.enter_context(extender.local_token(args.state_dir))
+        token = stack.enter_context(serving.local_token(args.state_dir))
         not_ready = lambda: _not_ready(watches.age(), args.max_age)  # noqa: E731
         stack.enter_context(served(args, api, cluster, not_ready, token, levels=levels))
         watches.start()
         stack.callback(watches.stop)
-        extender.settled(watches, stop)
+        serving.settled(watches, stop)
         stop.wait()
     return 0
 
@@ -79,7 +79,7 @@ def served(
         yield
         return
     option = "--listen" if args.command == "numa-api" else "--numa-listen"
-    address, port = extender.listen_address(args.numa_listen, option)
+    address, port = serving.listen_address(args.numa_listen, option)
     exposed = not is_loopback(address)
     if exposed and not args.tls_cert_file:
         do = "listen on 127.0.0.1 and use kubectl port-forward, or give --tls-cert-file"

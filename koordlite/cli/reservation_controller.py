@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from koordlite.cli import scheduler_extender as extender
+from koordlite.cli import scheduler_serving as serving
 from koordlite.clock import ended_by_signals
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.reserving.service import Service
 
-    extender.start_log(args.log_level)
+    serving.start_log(args.log_level)
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-reservation-controller")
-    with controlling(args, api) as controller, extender.health(args, api, Service(controller).answer):
+    with controlling(args, api) as controller, serving.health(args, api, Service(controller).answer):
         while not stop.wait(1.0):
             if not controller.is_alive:
                 return 1

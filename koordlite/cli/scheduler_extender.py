@@ -11,11 +11,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from koordlite.cli import numa_api, reservation_controller
+from koordlite.cli.scheduler_serving import health, listen_address, local_token, settled, start_log
 from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem
 from koordlite.threads import Worker
@@ -23,9 +25,7 @@ from koordlite.threads import Worker
 if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate
     from koordlite.http.guard import Guard
-    from koordlite.http.server import Ask, Server
-    from koordlite.kube.client.access import Api
-    from koordlite.report.log_levels import LogLevels
+    from koordlite.http.server import Server
     from koordlite.scheduler.front import Front
     from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
     from koordlite.scheduler.judgement.settings import Settings
@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     """Serve until it is stopped."""
     if args.replicas > 1:
         return _run_front(args)
-    from koordlite.cli import numa_api, reservation_controller
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.binder import ApiBinder
     from koordlite.scheduler.cluster import Cluster
@@ -189,25 +188,6 @@ def _settings(args: argparse.Namespace) -> Settings:
     return msgspec.structs.replace(given, profiles=frozenset(args.profile)) if args.profile else given
 
 
-def settled(watches: Watches, stop: threading.Event) -> None:
-    """Wait until everything was listed."""
-    from koordlite.scheduler.service import settle_memory
-
-    while not stop.is_set() and watches.age() is None:
-        stop.wait(0.05)
-    settle_memory()
-    LOG.info("ready")
-
-
-def listen_address(text: str, option: str) -> tuple[str, int]:
-    """Address and port in the value of `option`; InputError without either."""
-    address, _, port = text.rpartition(":")
-    if not address or not port.isdigit():
-        do = "write it like 127.0.0.1:9318, or [::1]:9318"
-        raise InputError(Problem("command line", option, text, "no address with a port", do))
-    return address.strip("[]"), int(port)
-
-
 def _guarded(args: argparse.Namespace, address: str) -> tuple[Callable[[str], Guard], Certificate | None]:
     """Permission to ask: on loopback everybody on this machine, from elsewhere who shows a certificate."""
     from koordlite.http.certificate import Certificate
@@ -250,52 +230,6 @@ def _server(address: str, port: int, service: Service | Front, guard: Guard, cer
         certificate=certificate,
         limits=limits,
     )
-
-
-@contextlib.contextmanager
-def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
-    """A listener of its own for probes, which come from outside the pod, and for Prometheus, where one is asked for."""
-    if not args.health_listen:
-        yield
-        return
-    from koordlite.http.guard import Guard, by_cluster, is_loopback
-    from koordlite.http.server import Server
-
-    address, port = listen_address(args.health_listen, "--health-listen")
-    guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
-    server = Server(address, port, answer, guard=guard)
-    server.start()
-    LOG.info("health on %s", server.url)
-    try:
-        yield
-    finally:
-        server.close()
-
-
-def start_log(level: str, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")) -> LogLevels:
-    """Log to standard error."""
-    from koordlite.report.log_format import LineFormatter
-    from koordlite.report.log_levels import LogLevels
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
-    levels = LogLevels(now=time.monotonic, default=level, flows=flows)
-    handler.addFilter(levels)
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    return levels
-
-
-@contextlib.contextmanager
-def local_token(folder: str) -> Iterator[str]:
-    """A token for changes by people on this machine; none without a folder."""
-    from koordlite.http import local_token as file
-
-    token = file.make(folder) if folder else ""
-    try:
-        yield token
-    finally:
-        if token:
-            file.forget(folder, token)
 
 
 def _states(watches: Watches) -> list[dict[str, Any]]:

@@ -1,34 +1,20 @@
-"""The commands of the scheduler's side, with the options of all but `koordlite reservation…`."""
+"""Options of the commands of the scheduler's side: those that run beside a kube-scheduler, or ask one that does."""
 
 from __future__ import annotations
 
 import argparse
 
 from koordlite import commandline
-from koordlite.cli import reservation_options, times
+from koordlite.cli import options, times
 from koordlite.model import defaults
 
 PORT = 9318
 LISTEN = f"127.0.0.1:{PORT}"
 NUMA_LISTEN = "127.0.0.1:9320"
 STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes")
-
-
-def add_commands(commands: argparse._SubParsersAction[commandline.CommandParser]) -> None:
-    """The commands of the scheduler's side: that run beside a kube-scheduler, or ask one that does."""
-    extender(commands.add_parser("scheduler-extender", help="the scheduler's side: answer a stock kube-scheduler"))
-    numa_api(
-        commands.add_parser("numa-api", help="NUMA nodes of the whole cluster: monitoring page and REST interface")
-    )
-    scheduler(
-        commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
-    )
-    reservation_options.controller(
-        commands.add_parser("reservation-controller", help="Koordinator's Reservations without Koordinator's scheduler")
-    )
-    reservation_options.reservation(
-        commands.add_parser("reservation", help="list and explain Reservations of the cluster; read-only")
-    )
+IMAGE = "registry.k8s.io/pause:3.10"
+PRIORITY_CLASS = "koordlite-reservation"
+SCHEDULER = "koordlite-scheduler"
 
 
 def extender(command: argparse.ArgumentParser) -> None:
@@ -39,7 +25,7 @@ def extender(command: argparse.ArgumentParser) -> None:
         default=LISTEN,
         help=f"where the scheduler asks; beyond loopback only with --client-ca-file. Default {LISTEN}",
     )
-    reservation_options.health_listen(command)
+    health_listen(command)
     command.add_argument(
         "--client-ca-file", metavar="FILE", default="", help="who signs the certificates that schedulers show"
     )
@@ -96,7 +82,7 @@ def extender(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also hold Reservations of Koordinator by placeholder pods, as koordlite reservation-controller does",
     )
-    reservation_options.shared(command)
+    shared(command)
     _numa(command)
     _shared(command, audience="with --health-listen: ", token="the token for log levels")
 
@@ -117,9 +103,8 @@ def numa_api(command: argparse.ArgumentParser) -> None:
 def _shared(command: argparse.ArgumentParser, *, audience: str, token: str) -> None:
     """Options of every server of the scheduler's side. `audience` stands before the help about tokens of
     callers; `token` is what --state-dir is for."""
-    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
-    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
-    reservation_options.token_audience(command, audience)
+    options.cluster(command)
+    token_audience(command, audience)
     command.add_argument("--tls-cert-file", metavar="FILE", default="", help="serve HTTPS with this certificate (PEM)")
     command.add_argument("--tls-private-key-file", metavar="FILE", default="", help="its key (default: same file)")
     command.add_argument(
@@ -192,10 +177,7 @@ def scheduler(command: argparse.ArgumentParser) -> None:
         deploy.add_argument(
             "file", nargs="+", metavar="FILE", help="what kubectl kustomize printed; - is standard input"
         )
-        deploy.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
-        deploy.add_argument(
-            "--context", metavar="NAME", help="context of the kubeconfig (default: its current context)"
-        )
+        options.cluster(deploy)
         if name == "remove":
             deploy.add_argument("--dry-run", action="store_true", help="ask the API server, and delete nothing")
 
@@ -234,3 +216,82 @@ def _render(command: argparse.ArgumentParser) -> None:
     command.add_argument("--client-cert-file", metavar="FILE", default="", help="what the scheduler shows, with HTTPS")
     command.add_argument("--client-key-file", metavar="FILE", default="")
     command.add_argument("--ca-file", metavar="FILE", default="", help="by which the scheduler knows the extender")
+
+
+def controller(command: argparse.ArgumentParser) -> None:
+    """The service by itself."""
+    options.cluster(command)
+    shared(command)
+    health_listen(command)
+    token_audience(command, "with --health-listen: ")
+    command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+
+
+def health_listen(command: argparse.ArgumentParser) -> None:
+    """Address at which a program of the scheduler's side answers kubelet and Prometheus."""
+    command.add_argument(
+        "--health-listen",
+        metavar="ADDRESS:PORT",
+        default="",
+        help="answer health there, for kubelet's probes, and /metrics to tokens that may get it",
+    )
+
+
+def token_audience(command: argparse.ArgumentParser, when: str = "") -> None:
+    """Options about the tokens that count; `when` begins the help."""
+    command.add_argument("--token-audience", metavar="NAME", default="", help=f"{when}what tokens have to be bound to")
+
+
+def shared(command: argparse.ArgumentParser) -> None:
+    """Options of the controller wherever it runs."""
+    group = command.add_argument_group("reservation controller")
+    group.add_argument(
+        "--placeholder-image",
+        metavar="IMAGE",
+        default=IMAGE,
+        help=f"what placeholder pods run; it has only to stay (default: {IMAGE})",
+    )
+    group.add_argument(
+        "--placeholder-priority-class",
+        metavar="NAME",
+        default=PRIORITY_CLASS,
+        help=f"PriorityClass of placeholder pods; empty: the cluster's default (default: {PRIORITY_CLASS})",
+    )
+    group.add_argument(
+        "--placeholder-scheduler",
+        metavar="NAME",
+        default="default-scheduler",
+        help="places the placeholders of templates that name no scheduler (default: default-scheduler)",
+    )
+    group.add_argument(
+        "--placeholder-namespace",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="make placeholders only there; repeatable (default: everywhere but in kube-system, kube-public, "
+        "kube-node-lease and koordlite-system)",
+    )
+    group.add_argument(
+        "--guarded-scheduler",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help=f"schedulerName that asks our extender, which keeps its pods off what is being handed over; repeatable "
+        f"(default: {SCHEDULER})",
+    )
+    group.add_argument(
+        "--lease-namespace", metavar="NAMESPACE", default="koordlite-system", help="of the lease of the active one"
+    )
+
+
+def reservation(command: argparse.ArgumentParser) -> None:
+    """Questions about Reservations."""
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser(
+        "list", help="every Reservation: phase, node, what it holds, owners, end, why it waits"
+    )
+    explain = actions.add_parser("explain", help="who may use it, who does, what it holds, why it waits, when it ends")
+    explain.add_argument("name", metavar="NAME")
+    for each in (listing, explain):
+        options.cluster(each)
+        commandline.add_output(each)

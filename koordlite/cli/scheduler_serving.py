@@ -1,0 +1,87 @@
+"""Parts of every server of the scheduler's side: its address, its log, who may ask, and health for probes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from koordlite.model.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from koordlite.http.server import Ask
+    from koordlite.kube.client.access import Api
+    from koordlite.report.log_levels import LogLevels
+    from koordlite.scheduler.watches import Watches
+
+LOG = logging.getLogger("koordlite.scheduler")
+
+
+def settled(watches: Watches, stop: threading.Event) -> None:
+    """Wait until everything was listed."""
+    from koordlite.scheduler.service import settle_memory
+
+    while not stop.is_set() and watches.age() is None:
+        stop.wait(0.05)
+    settle_memory()
+    LOG.info("ready")
+
+
+def listen_address(text: str, option: str) -> tuple[str, int]:
+    """Address and port in the value of `option`; InputError without either."""
+    address, _, port = text.rpartition(":")
+    if not address or not port.isdigit():
+        do = "write it like 127.0.0.1:9318, or [::1]:9318"
+        raise InputError(Problem("command line", option, text, "no address with a port", do))
+    return address.strip("[]"), int(port)
+
+
+@contextlib.contextmanager
+def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
+    """A listener of its own for probes, which come from outside the pod, and for Prometheus, where one is asked for."""
+    if not args.health_listen:
+        yield
+        return
+    from koordlite.http.guard import Guard, by_cluster, is_loopback
+    from koordlite.http.server import Server
+
+    address, port = listen_address(args.health_listen, "--health-listen")
+    guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
+    server = Server(address, port, answer, guard=guard)
+    server.start()
+    LOG.info("health on %s", server.url)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def start_log(level: str, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")) -> LogLevels:
+    """Log to standard error."""
+    from koordlite.report.log_format import LineFormatter
+    from koordlite.report.log_levels import LogLevels
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    levels = LogLevels(now=time.monotonic, default=level, flows=flows)
+    handler.addFilter(levels)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    return levels
+
+
+@contextlib.contextmanager
+def local_token(folder: str) -> Iterator[str]:
+    """A token for changes by people on this machine; none without a folder."""
+    from koordlite.http import local_token as file
+
+    token = file.make(folder) if folder else ""
+    try:
+        yield token
+    finally:
+        if token:
+            file.forget(folder, token)
