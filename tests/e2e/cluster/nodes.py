@@ -83,7 +83,10 @@ class Writes:
         """Write a pod's status as kubelet does."""
         ready = "True" if phase == "Running" else "False"
         status: dict[str, Any] = {"phase": phase, "reason": reason, "message": message, "startTime": _now()}
-        status["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": _now()}]
+        states = {"PodScheduled": "True", "Ready": ready}
+        status["conditions"] = [
+            {"type": kind, "status": state, "lastTransitionTime": _now()} for kind, state in states.items()
+        ]
         if phase == "Running":
             state = {"running": {"startedAt": _now()}}
             one = {"image": "x", "imageID": "x", "restartCount": 0, "ready": True, "started": True, "state": state}

@@ -2,6 +2,7 @@
 
 It asks extenders over HTTP as kube-scheduler 1.36 does: an error or a timeout of an ignorable one is passed over, also
 of bind, after which the pod is bound without it; of any other one the attempt is an error, and the pod is tried again.
+An attempt that came to nothing is a condition of the pod, and ends its nomination.
 """
 
 from __future__ import annotations
@@ -107,6 +108,27 @@ class ApiStore:
             return str(error)
         return ""
 
+    def unschedulable(self, key: str, uid: str, why: str, reason: str = "Unschedulable") -> None:
+        """PATCH of the pod's status; nothing where it says so already."""
+        pod = self.pods.get(key)
+        if pod is None or pod.metadata.uid != uid:
+            return
+        others = [each for each in pod.status.conditions or () if each.type != "PodScheduled"]
+        said = objects.PodCondition(type="PodScheduled", status="False", reason=reason, message=why)
+        if said in (pod.status.conditions or ()) and not pod.status.nominated_node_name:
+            return
+        conditions = [*others, said]
+        status = {"conditions": msgspec.to_builtins(conditions), "nominatedNodeName": None}
+        namespace, _, name = key.partition("/")
+        body = {"metadata": {"uid": uid}, "status": status}
+        with contextlib.suppress(ApiError, ApiUnreachable):  # It is gone, bound, or tried again later.
+            self._api.request(
+                "PATCH",
+                f"/api/v1/namespaces/{namespace}/pods/{name}/status",
+                body=body,
+                content_type="application/merge-patch+json",
+            )
+
 
 class StandIn(Scheduler):
     """One that takes an extender's errors as kube-scheduler does."""
@@ -115,8 +137,9 @@ class StandIn(Scheduler):
         waiting = self._waiting.get(key)
         try:
             super()._attempt(key)
-        except ExtenderError:
+        except ExtenderError as error:
             assert waiting is not None
+            self._store.unschedulable(key, waiting.pod.metadata.uid, str(error), "SchedulerError")  # type: ignore[call-arg]
             self.counts["extender errors"] += 1
             seconds = BACKOFF[min(waiting.errors, len(BACKOFF) - 1)]
             waiting.errors += 1
@@ -136,6 +159,7 @@ def running(api: Api, name: str, stanzas: Sequence[Mapping[str, Any]], chance: r
         extender=extender,
         name=name,
         bind_took=(0.0, 0.001),
+        tells=True,
     )
     known: set[str] = set()
 

@@ -119,8 +119,6 @@ def test_the_other_controller_takes_over_in_five_seconds(on: Open) -> None:
 def test_every_owner_gets_the_room_that_was_reserved_for_it(on: Open, nodes: int, count: int) -> None:
     """Four fifths of the CPUs are reserved, so that many owners wait for their placeholder to go."""
     bench = on(lambda known: known.add(nodes, Shape(), Delays(report=(0.5, 3.0))))
-    if not bench.plane.is_real:
-        pytest.skip("places are handed over by the conditions of kube-scheduler, which the stand-in does not write")
     extender, port = bench.extender()
     controller = bench.controller("controller")
     with processes.running(extender, controller), bench.plane.scheduler(bench.configuration(port), SCHEDULER):

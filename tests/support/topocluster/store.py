@@ -111,11 +111,13 @@ class Store:
         self._put(structs.replace(pod, status=structs.replace(pod.status, **changes)))
 
     def unschedulable(self, key: str, uid: str, why: str) -> None:
-        """A scheduler writes why it found no node; the same again changes nothing."""
+        """A scheduler writes why it found no node, and takes a nomination back; the same again changes nothing."""
         said = objects.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=why)
         pod = self.pods.get(key)
-        if pod is not None and pod.metadata.uid == uid and pod.status.conditions != (said,):
-            self._put(structs.replace(pod, status=structs.replace(pod.status, conditions=(said,))))
+        if pod is not None and pod.metadata.uid == uid:
+            status = structs.replace(pod.status, conditions=(said,), nominated_node_name=None)
+            if status != pod.status:
+                self._put(structs.replace(pod, status=status))
 
     def nominate(self, key: str, uid: str, node: str) -> None:
         """PATCH of a pod's status."""
