@@ -30,8 +30,7 @@ from descheduler.serve.loop import CycleResult, Loop, Tell
 from koordlite.clock import RealClock, SignalEvent
 from koordlite.fault_guard import FaultGuard
 from koordlite.kube.client.access import Api
-from koordlite.kube.client.election import Election
-from koordlite.kube.client.lease import Candidate, LeaseSettings
+from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
 from koordlite.kube.publish.events import Events
 from koordlite.model import duration
 from koordlite.model.errors import ConfigError, InputError, Problem

@@ -14,7 +14,7 @@ from descheduler.evictors.dry_run import REQUESTED_BY
 from descheduler.filters import limits
 from descheduler.plan import Attempt, Outcome
 from descheduler.serve.loop import CycleResult
-from koordlite.kube.publish.event_series import Event, Regarding
+from koordlite.kube.publish.events import Event, Regarding
 
 CONTROLLER = "sigs.k8s.io.descheduler"
 """What upstream calls itself in events."""

@@ -19,7 +19,7 @@ from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.kube.publish.crane_topology import CraneTopologyReport
 from koordlite.kube.publish.events import Events
-from koordlite.kube.publish.node_metric_report import NodeMetricReport
+from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.publish.numatopology import NumatopologyReport
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.errors import ConfigError, Problem
@@ -55,7 +55,6 @@ def open_cluster(
         clock=clock,
         user_agent=USER_AGENT,
         events=events if chosen.publish.events else None,
-        node_metric=_node_metric(api, name, chosen.publish),
         reports=_reports(api, name, chosen.publish),
         published=config.published(chosen),
         pod_resources=settings.kubelet != "off" and isinstance(files, RealFiles),
@@ -65,21 +64,17 @@ def open_cluster(
     return cluster
 
 
-def _reports(api: access.Api, name: str, settings: PublishSettings) -> list[BackgroundReport[Any]]:
-    """Objects for other schedulers that are asked for."""
-    reports: list[BackgroundReport[Any]] = []
+def _reports(api: access.Api, name: str, settings: PublishSettings) -> list[BackgroundReport[Any] | NodeMetricReport]:
+    """Objects for other programs that are asked for."""
+    reports: list[BackgroundReport[Any] | NodeMetricReport] = []
+    if settings.node_metric != "off":
+        create = settings.node_metric == "create"
+        reports.append(NodeMetricReport(api, name, every_seconds=settings.node_metric_seconds, create=create))
     if settings.numatopology == "on":
         reports.append(NumatopologyReport(api, name))
     if settings.crane_topology != "off":
         reports.append(CraneTopologyReport(api, name, parts=settings.crane_topology == "parts"))
     return reports
-
-
-def _node_metric(api: access.Api, name: str, settings: PublishSettings) -> NodeMetricReport | None:
-    if settings.node_metric == "off":
-        return None
-    create = settings.node_metric == "create"
-    return NodeMetricReport(api, name, every_seconds=settings.node_metric_seconds, create=create)
 
 
 def node_name(chosen: Settings, environment: Mapping[str, str]) -> str:

@@ -44,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
 def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = None) -> Iterator[Controller]:
     """The controller at work, beside whatever else this process does; it writes while it holds the lease. `cluster`: as
     of `Controller`."""
-    from koordlite.kube.client.election import Election
-    from koordlite.kube.client.lease import Candidate, LeaseSettings
+    from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
     from koordlite.kube.publish.events import Events
     from koordlite.scheduler.reserving.controller import Controller
 

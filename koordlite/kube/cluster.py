@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
+from koordlite.kube.client.answers import RequestTimes
 from koordlite.kube.client.background import BackgroundRequests
-from koordlite.kube.client.request_times import RequestTimes
 from koordlite.kube.kubelet import http, static_pods
 from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.http import KubeletHttp
@@ -21,7 +21,7 @@ from koordlite.kube.kubelet.static_pods import PodsOnNode
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.kube.publish.events import Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionApi
-from koordlite.kube.publish.node_metric_report import NodeMetricReport
+from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.publish.node_writers import NodeWriters
 from koordlite.kube.publish.publisher import AT_MOST_EVERY_SECONDS, Publisher
 from koordlite.kube.settings import ClusterSettings
@@ -60,8 +60,7 @@ class KubeCluster:
         clock: Clock,
         user_agent: str,
         events: Events | None = None,
-        node_metric: NodeMetricReport | None = None,
-        reports: Sequence[BackgroundReport[Any]] = (),
+        reports: Sequence[BackgroundReport[Any] | NodeMetricReport] = (),
         published: Sequence[str] = (),
         pod_resources: bool = False,
         stop: threading.Event | None = None,
@@ -70,7 +69,7 @@ class KubeCluster:
         `pod_resources`: this is the machine that kubelet runs on, so its socket may be asked."""
         self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
         self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
-        self._node_metric, self._reports = node_metric, tuple(reports)
+        self._reports = tuple(reports)
         self._writers = NodeWriters(api, node_name, published) if published else None
         self.kubelet_times = RequestTimes()
         """How long kubelet takes to answer."""
@@ -118,16 +117,12 @@ class KubeCluster:
 
     def stop(self) -> None:
         """End all of it."""
-        for each in (*self._watches, self._kubelet, self._writes, self._requests):
+        for each in (*self._watches, self._kubelet, self._writes, self._requests, *self._reports):
             each.stop()
         if self._writers:
             self._writers.stop()
         if self._events:
             self._events.stop()
-        if self._node_metric:
-            self._node_metric.stop()
-        for report in self._reports:
-            report.stop()
 
     def published(self) -> ClusterView:
         """The Node and its topology alone, whatever else is not known: for who undoes, and judges nothing."""
@@ -168,7 +163,6 @@ class KubeCluster:
                 *self._missing(node),
                 *self._on_node.problems,
                 *kubelet.problems,
-                *(self._node_metric.problems if self._node_metric else ()),
                 *(problem for report in self._reports for problem in report.problems),
                 *(self._writers.problems if self._writers else ()),
             ),
@@ -208,10 +202,8 @@ class KubeCluster:
         now, node = self._clock.monotonic(), lambda: self._node.view().objects.get(self._name)
         if self._writers:
             self._writers.observe(now)
-        if self._node_metric:
-            self._node_metric.observe(seen, monotonic=now, wall=self._clock.wall(), node=node)
         for report in self._reports:
-            report.observe(seen, monotonic=now, node=node)
+            report.observe(seen, monotonic=now, wall=self._clock.wall(), node=node)
 
     def tell(self, problems: Sequence[Problem]) -> None:
         """Events about configuration that was refused; the same one again is counted."""

@@ -5,6 +5,11 @@ from __future__ import annotations
 import datetime
 
 
+def micro(wall: float) -> str:
+    """MicroTime, `2026-01-02T03:04:05.000600Z`: the API server refuses it unless six digits follow the point."""
+    return datetime.datetime.fromtimestamp(wall, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def parse(text: str, *, assume_utc: bool = False) -> float:
     """Seconds since the epoch; ValueError when `text` is no RFC 3339 time with a zone. People may leave the zone out
     where `assume_utc` says so."""

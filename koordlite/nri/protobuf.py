@@ -32,6 +32,8 @@ class Kind:
     optional: bool = False
     """Present and zero differ from absent."""
     mapping: bool = False
+    packed: bool = False
+    """Several numbers may come as one field of bytes."""
 
 
 class _Budget:
@@ -78,6 +80,9 @@ BYTES = Kind(_BYTES, lambda raw, _: bytes(raw), _sized)
 INT = Kind(_VARINT, _signed, _varint)
 """int64, int32 and enum."""
 UINT = Kind(_VARINT, lambda number, _: number, _varint)
+INTS = Kind(_VARINT, _signed, _varint, repeated=True, packed=True)
+"""Repeated int64, packed or not."""
+STRINGS = Kind(_BYTES, STRING.decode, STRING.encode, repeated=True)
 BOOL = Kind(_VARINT, lambda number, _: bool(number), lambda value: _varint(int(value)))
 
 
@@ -175,6 +180,12 @@ def _decode(of: type[M], raw: bytes, budget: _Budget) -> M:
         if number not in table:
             continue
         name, kind = table[number]
+        if kind.packed and wire_type == _BYTES:
+            at = 0
+            while at < len(item):
+                value, at = _read_varint(item, at)
+                values.setdefault(name, []).append(kind.decode(value, budget))
+            continue
         if wire_type != kind.wire_type:
             raise ValueError(f"{of.__name__}.{name}: wire type {wire_type} in place of {kind.wire_type}")
         budget.spend()

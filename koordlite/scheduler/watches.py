@@ -10,9 +10,9 @@ from typing import Any
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
-from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.sources import TOPOLOGY_PATHS, config_map
+from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.status import WatchState
 from koordlite.model.wire import crane, metrics, objects

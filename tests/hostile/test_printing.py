@@ -21,8 +21,7 @@ from descheduler.report import document, explain, html, text
 from descheduler.serve import log
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.kube.publish.event_series import Event, Regarding
-from koordlite.kube.publish.events import Events
+from koordlite.kube.publish.events import Event, Events, Regarding
 from koordlite.model import printable
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem

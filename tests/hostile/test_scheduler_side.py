@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector
+from koordlite.kube.watch.store import Feed
 from koordlite.model import keys
 from koordlite.model.wire import crane, objects
 from koordlite.scheduler import watches

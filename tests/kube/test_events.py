@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, status
 
-from koordlite.kube.publish.event_series import (
+from koordlite.kube.publish.events import (
     BURST,
     COUNT_SECONDS,
     KEPT,
@@ -20,9 +20,9 @@ from koordlite.kube.publish.event_series import (
     TEXTS,
     Aggregator,
     Event,
+    Events,
     Regarding,
 )
-from koordlite.kube.publish.events import Events
 
 POD = Regarding(kind="Pod", namespace="default", name="p", uid="u")
 

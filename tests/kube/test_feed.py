@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.store import Feed
 from koordlite.model.wire import objects
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from koordlite.kube.kubelet import checkpoints, configz, given_out, pod_resources
-from koordlite.kube.kubelet.configz import KubeletConfig
 from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.picture import kubelet as pictures
 from koordlite.model.picture.kubelet import Devices, Given, KubeletResources, MemoryBlock, PodGiven
 from koordlite.model.topology import CPU, NUMANode, Topology
 
@@ -99,7 +99,7 @@ def test_the_socket_forgets_a_deleted_pod_at_once_and_the_memory_checkpoint_does
     found = asked(Kubelet(AFTER_DELETION), Clock()).answer(NOTHING)
     assert not any(given.cpus or given.memory for pod in found.pods for given in pod.containers.values())
     state = configz.parse_cpu_manager_state(b'{"policyName":"static","defaultCpuSet":"0-1","checksum":1636926438}')
-    seen, _ = configz.combine(KubeletConfig(cpu_manager_policy="static"), state, TWO_CPUS)
+    seen, _ = configz.combine(pictures.Kubelet(cpu_manager_policy="static"), state, TWO_CPUS)
     kept = given_out.from_checkpoints(seen, state, checkpoints.parse_memory(MEMORY_STATE), {}, TWO_CPUS)
     assert kept.pods == (PodGiven("", "", {"c": Given(memory=(MemoryBlock("memory", 67108864, (0,)),))}, UID),)
     assert kept.allocatable.memory == ALLOCATABLE.memory
@@ -206,7 +206,7 @@ KEYS = some.tuples(IDS, IDS)
 )
 def test_every_entry_of_a_checkpoint_is_in_what_was_given(memory: Any, devices: Any) -> None:
     state = checkpoints.MemoryManagerState("Static", memory)
-    seen, _ = configz.combine(KubeletConfig(), configz.CPUManagerState(), TWO_CPUS)
+    seen, _ = configz.combine(pictures.Kubelet(), configz.CPUManagerState(), TWO_CPUS)
     found = given_out.from_checkpoints(seen, configz.CPUManagerState(), state, devices, TWO_CPUS)
     by_key = {(pod.uid, name): given for pod in found.pods for name, given in pod.containers.items()}
     assert by_key.keys() == memory.keys() | devices.keys()

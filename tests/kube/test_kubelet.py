@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from koordlite.kube.kubelet import configz as kubelet
-from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.kube.kubelet.configz import CPUManagerState
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.picture.kubelet import PodCPUs
+from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 # 12 CPUs, two sockets: even cores on socket 0, siblings n and n + 6.
@@ -35,21 +35,19 @@ def test_policies_are_read() -> None:
         cgroupDriver="systemd",
         somethingNew=[1],
     )
-    assert kubelet.parse_configz(raw) == KubeletConfig(
+    assert kubelet.parse_configz(raw) == Kubelet(
         cpu_manager_policy="static",
         cpu_manager_options={"full-pcpus-only": "true"},
         topology_manager_policy="single-numa-node",
         topology_manager_scope="pod",
-        cgroup_root="/k",
-        cgroup_driver="systemd",
         cpu_cfs_quota=True,
     )
 
 
 def test_missing_and_null_fields_have_kubelets_defaults() -> None:
     found = kubelet.parse_configz(configz(cpuManagerPolicy=None, systemReserved=None, cpuCFSQuota=None))
-    assert found == KubeletConfig(cpu_cfs_quota=True)
-    assert kubelet.parse_configz(configz(cpuCFSQuota=False)) == KubeletConfig(cpu_cfs_quota=False)
+    assert found == Kubelet("none", {}, "none", "container", cpu_cfs_quota=True)
+    assert kubelet.parse_configz(configz(cpuCFSQuota=False)).cpu_cfs_quota is False
 
 
 @pytest.mark.parametrize(
@@ -140,11 +138,11 @@ def test_a_container_whose_cpus_cannot_be_read_costs_no_other_and_is_told() -> N
         "cpu_manager_state.entries.u.a",
         "cpu_manager_state.entries.v.a",
     ]
-    assert kubelet.combine(KubeletConfig(cpu_manager_policy="static"), state, TWELVE)[1] == state.problems
+    assert kubelet.combine(Kubelet(cpu_manager_policy="static"), state, TWELVE)[1] == state.problems
 
 
 @pytest.mark.parametrize(("policy", "count"), [("static", 2), ("none", 0)])
 def test_a_checkpoint_counts_only_under_the_static_policy(policy: str, count: int) -> None:
     state = kubelet.parse_cpu_manager_state(json.dumps(STATE).encode())
-    seen, problems = kubelet.combine(KubeletConfig(cpu_manager_policy=policy), state, TWELVE)
+    seen, problems = kubelet.combine(Kubelet(cpu_manager_policy=policy), state, TWELVE)
     assert (len(seen.pod_cpus), problems) == (count, ())

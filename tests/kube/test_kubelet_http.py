@@ -97,7 +97,7 @@ def _direct(tmp_path: Path, node_name: str = "n1", **settings: Any) -> KubeletHt
 def test_kubelet_is_asked_with_tls_and_the_token_of_the_file(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     with _tls_kubelet(certificate, "right") as port:
         config = _direct(tmp_path, kubelet_port=port, kubelet_ca_file=str(certificate[0])).config()
-    assert (config.cpu_manager_policy, config.reserved_system_cpus) == ("static", CPUSet((0,)))
+    assert (config.cpu_manager_policy, config.listed_reserved_cpus) == ("static", CPUSet((0,)))
 
 
 def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path, certificate: tuple[Path, Path]) -> None:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from tinyapi import Reply, Request, client, serving, status
 
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
-from koordlite.kube.client.election import Election
-from koordlite.kube.client.lease import Candidate, LeaseSettings
+from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
 
 MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/one"

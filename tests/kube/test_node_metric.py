@@ -13,8 +13,7 @@ from apibench import Bench
 from tinyapi import Reply
 from tinyapi import status as refusal
 
-from koordlite.kube.publish.node_metric import spec, status
-from koordlite.kube.publish.node_metric_report import NodeMetricReport, Report
+from koordlite.kube.publish.node_metric import NodeMetricReport, Report, metric_spec, metric_status
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.duration import SECOND
 from koordlite.model.node import ResolvedReservation, SystemQoS
@@ -62,7 +61,7 @@ def _seen(usage: Usage = USAGE) -> Snapshot:
 
 
 def test_the_status_is_what_koordinator_reads() -> None:
-    made = status(_seen(), wall=1e9)
+    made = metric_status(_seen(), wall=1e9)
     assert made is not None
     assert made["updateTime"] == "2001-09-09T01:46:40Z"
     assert made["nodeMetric"]["nodeUsage"] == {"resources": {"cpu": "5000m", "memory": str(8 * GIB)}}
@@ -83,13 +82,13 @@ def test_the_status_is_what_koordinator_reads() -> None:
 
 def test_parts_of_another_moment_never_make_the_system_negative() -> None:
     usage = msgspec.structs.replace(USAGE, node=Use(1, 1))
-    made = status(_seen(usage), wall=1e9)
+    made = metric_status(_seen(usage), wall=1e9)
     assert made is not None
     assert made["nodeMetric"]["systemUsage"] == {"resources": {"cpu": "0m", "memory": "0"}}
 
 
 def test_without_a_sample_there_is_nothing_to_tell() -> None:
-    assert status(_seen(Usage(None, {}, {})), wall=1e9) is None
+    assert metric_status(_seen(Usage(None, {}, {})), wall=1e9) is None
 
 
 def test_it_is_told_every_so_often(serve: Any) -> None:
@@ -110,7 +109,7 @@ def test_each_duration_has_its_percentiles_or_none_yet() -> None:
         NodeWindow(length_ns=300 * SECOND, node=spread, system=spread),
         NodeWindow(length_ns=1800 * SECOND, node=None, system=None),
     )
-    made = status(dataclasses.replace(_seen(), node_windows=windows), wall=1e9)
+    made = metric_status(dataclasses.replace(_seen(), node_windows=windows), wall=1e9)
     assert made is not None
     short, long = made["nodeMetric"]["aggregatedNodeUsages"]
     assert (short["duration"], long["duration"]) == ("5m0s", "30m0s")
@@ -125,7 +124,7 @@ def test_numa_nodes_share_the_systems_cpu_as_they_share_the_nodes() -> None:
         0: NumaUse(node=Use(3000, 5 * GIB), system_memory=GIB),
         3: NumaUse(node=Use(1000, 2 * GIB), system_memory=None),
     }
-    made = status(dataclasses.replace(_seen(), numa_use=by_numa), wall=1e9)
+    made = metric_status(dataclasses.replace(_seen(), numa_use=by_numa), wall=1e9)
     assert made is not None
     first, second = made["nodeMetric"]["numaUsages"]
     assert first["numaNodeID"] == 0
@@ -142,7 +141,7 @@ def test_an_api_server_takes_the_status_and_keeps_what_the_controller_wrote(benc
     bench.server.objects.load(CRD)
     bench.server.objects.load(held)
     report = NodeMetricReport(bench.api(), "n1", every_seconds=60.0)
-    report.send(Report(status(_seen(), wall=1e9) or {}), patience_seconds=5.0)
+    report.send(Report(metric_status(_seen(), wall=1e9) or {}), patience_seconds=5.0)
     report.stop()
     assert report.error == ""
     found = bench.server.objects.get("NodeMetric", "n1", api_version=version)
@@ -198,7 +197,7 @@ def test_a_missing_object_is_made_for_the_node_and_follows_the_configuration(ben
     _reported(bench, report, other)
     changed = _held(bench)
     assert changed is not None
-    assert changed["spec"] == spec(colocation)
+    assert changed["spec"] == metric_spec(colocation)
     asked = bench.asked("patch", "nodemetrics")
     _reported(bench, report, other)
     assert bench.asked("patch", "nodemetrics") == asked, "a spec that stands is not written again"

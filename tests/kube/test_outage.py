@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from koordlite.kube.client.outage import Outage
+from koordlite.kube.client.backoff import Outage
 
 
 class Clock:

@@ -17,7 +17,7 @@ from koordlite.changes.published import (
     ZonesChange,
 )
 from koordlite.kube.client.access import ApiError
-from koordlite.kube.publish import patches
+from koordlite.kube.publish import publisher
 from koordlite.model.wire import objects
 
 
@@ -52,14 +52,14 @@ def test_annotations_are_compared_as_text(text: str | None, stands: bool) -> Non
 
 def test_a_node_patch_holds_our_keys_only() -> None:
     changes = [NodeResourceChange("a", 5), NodeResourceChange("b", None), NodeAnnotationChange("k", None)]
-    assert patches.of_node(changes, uid="u") == {
+    assert publisher.of_node(changes, uid="u") == {
         "metadata": {"annotations": {"k": None}, "uid": "u"},
         "status": {"capacity": {"a": "5", "b": None}, "allocatable": {"a": "5", "b": None}},
     }
 
 
 def test_a_node_made_anew_under_the_name_refuses_the_patch(bench: Bench) -> None:
-    body = patches.of_node([NodeResourceChange(BATCH, 5)], uid="an-earlier-one")
+    body = publisher.of_node([NodeResourceChange(BATCH, 5)], uid="an-earlier-one")
     with pytest.raises(ApiError) as caught:
         bench.api().request("PATCH", "/api/v1/nodes/n1/status", body=body, content_type="application/merge-patch+json")
     assert caught.value.status == 422
@@ -74,17 +74,17 @@ HELD = objects.NRTObject(
 
 
 def test_zones_are_locked_to_the_version_they_were_made_from() -> None:
-    body = patches.of_topology(HELD, [ZonesChange((objects.Zone(name="node-1", type="Node"),), ("None",))])
+    body = publisher.of_topology(HELD, [ZonesChange((objects.Zone(name="node-1", type="Node"),), ("None",))])
     assert body["metadata"] == {"resourceVersion": "7"}
     assert [zone["name"] for zone in body["zones"]] == ["node-1"]
 
 
 def test_annotations_and_labels_need_no_lock() -> None:
-    body = patches.of_topology(HELD, [TopologyChange("b", "2"), TopologyLabelChange("l", None)])
+    body = publisher.of_topology(HELD, [TopologyChange("b", "2"), TopologyLabelChange("l", None)])
     assert body == {"metadata": {"annotations": {"b": "2"}, "labels": {"l": None}}}
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3))
 def test_what_stands_already_is_an_empty_patch(notes: dict[str, str]) -> None:
     changes = [TopologyChange(key, text) for key, text in notes.items()]
-    assert patches.of_topology(patches.after(HELD, changes), changes) == {}
+    assert publisher.of_topology(publisher.after(HELD, changes), changes) == {}

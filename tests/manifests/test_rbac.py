@@ -30,10 +30,9 @@ from koordlite.kube.client.lease import Candidate, LeaseSettings
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet.http import KubeletHttp
 from koordlite.kube.publish import node_metric
-from koordlite.kube.publish.event_series import COUNT_SECONDS, Event, Regarding
-from koordlite.kube.publish.events import Events
+from koordlite.kube.publish.events import COUNT_SECONDS, Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionClient, eviction
-from koordlite.kube.publish.node_metric_report import NodeMetricReport, Report
+from koordlite.kube.publish.node_metric import NodeMetricReport, Report
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.slo.settings import Colocation

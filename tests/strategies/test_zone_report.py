@@ -14,7 +14,7 @@ from msgspec import structs
 
 from koordlite.changes.published import ZonesChange
 from koordlite.formulas.topology import other_writer
-from koordlite.kube.publish import patches
+from koordlite.kube.publish import publisher
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
@@ -185,7 +185,7 @@ def test_numa_placement_is_published_on_request_and_taken_back(build: Any) -> No
 def test_attributes_of_others_stay_in_a_patch(build: Any) -> None:
     theirs = {"name": "cpu_core", "value": "0-3"}
     held = objects.NRTObject(attributes=(theirs, {"name": "topologyManagerPolicy", "value": "none"}))
-    body = patches.of_topology(held, machine(build.snapshot(kubelet=kubelet())).changes)  # type: ignore[arg-type]
+    body = publisher.of_topology(held, machine(build.snapshot(kubelet=kubelet())).changes)  # type: ignore[arg-type]
     assert theirs in body["attributes"]
     assert {"name": "topologyManagerPolicy", "value": "single-numa-node"} in body["attributes"]
     assert sum(each["name"] == "topologyManagerPolicy" for each in body["attributes"]) == 1

@@ -22,7 +22,7 @@ from koordlite import changes
 from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.formulas.reservation.placeholder import Settings as Placeholders
 from koordlite.kube.client.access import Api
-from koordlite.kube.client.transport import Transport
+from koordlite.kube.client.credentials import Transport
 from koordlite.model.decision import Decision
 from koordlite.model.status import AppliedStep, WatchState
 from koordlite.model.topology import Topology

@@ -15,10 +15,9 @@ import msgspec
 
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
-from koordlite.kube.client.credentials import load
-from koordlite.kube.client.outage import Outage
+from koordlite.kube.client.backoff import Outage
+from koordlite.kube.client.credentials import Transport, load
 from koordlite.kube.client.paging import Page
-from koordlite.kube.client.transport import Transport
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse

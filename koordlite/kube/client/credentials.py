@@ -6,15 +6,59 @@ import errno
 import os
 import pathlib
 import time
-from collections.abc import Callable
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from koordlite.kube.client import library
-from koordlite.kube.client.transport import Transport
 from koordlite.model.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
+    from urllib3.response import BaseHTTPResponse
+
+
+class Transport:
+    """A server, its connections and how to name oneself there. Safe to use from several threads.
+
+    TLS, proxies, connections and the token are the official client's. Its `ApiClient` is not used: it imports pydantic,
+    dateutil and a pool of processes to turn answers into models.
+    """
+
+    def __init__(self, configuration: Configuration, user_agent: str) -> None:
+        from kubernetes.client.rest import RESTClientObject
+
+        self.configuration = configuration
+        self._user_agent = user_agent
+        self._rest = RESTClientObject(configuration)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]],
+        headers: Mapping[str, str],
+        body: object,
+        timeout: tuple[float, float],
+    ) -> BaseHTTPResponse:
+        """Ask once; the answer's content is still unread. `body` is JSON as Python values, None for none.
+
+        Raises what the libraries do: ApiException, ConfigException of an exec plugin, urllib3's HTTPError, OSError.
+        """
+        url = f"{self.configuration.host}{path}"
+        if query:
+            url = f"{url}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}"
+        whole = {**headers, "User-Agent": self._user_agent, **self._credentials()}
+        ask: Any = self._rest.request
+        response: BaseHTTPResponse = ask(method, url, headers=whole, body=body, _request_timeout=timeout).response
+        return response
+
+    def _credentials(self) -> dict[str, str]:
+        """The token, fetched again where the configuration has a hook for that."""
+        setting: Any = self.configuration.auth_settings().get("BearerToken") or {}
+        return {setting["key"]: setting["value"]} if setting.get("value") else {}
+
 
 TOKEN_SECONDS = 60.0
 """A token in a file is read again after this: whoever replaces it lets the old one be good for longer."""

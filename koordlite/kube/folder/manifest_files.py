@@ -18,8 +18,9 @@ import yaml
 from msgspec import structs
 
 from koordlite.kube.kubelet import configz
-from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.kube.kubelet.configz import CPUManagerState
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import affinity, objects
 
@@ -31,7 +32,7 @@ Object = (
     | affinity.OenumaObject
     | affinity.WhitelistObject
 )
-Loaded = Object | KubeletConfig | CPUManagerState
+Loaded = Object | Kubelet | CPUManagerState
 
 SHAPES: Mapping[str, type[Object]] = {
     "Node": objects.NodeObject,

@@ -15,7 +15,7 @@ from koordlite.kube.folder import manifest_files
 from koordlite.kube.folder.manifest_files import Loaded
 from koordlite.kube.folder.published import EvictionRecord, Published
 from koordlite.kube.kubelet import configz
-from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.kube.kubelet.configz import CPUManagerState
 from koordlite.model.change import ClusterChange
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import EvictionRefused, InputError, Problem
@@ -140,7 +140,7 @@ class ManifestCluster:
             "node": (wire.NodeObject,),
             "pods": (wire.PodObject,),
             "config": (wire.ConfigMapObject,),
-            "kubelet": (KubeletConfig, CPUManagerState),
+            "kubelet": (Kubelet, CPUManagerState),
         }
         broken = [file for file in self._files.values() if file.problems]
         for name, shapes in kinds.items():
@@ -197,31 +197,21 @@ class ManifestCluster:
         return self._published
 
     def _kubelet(self, objects: Sequence[Loaded], problems: list[Problem]) -> Kubelet:
-        config = next(_of(objects, KubeletConfig), None)
         state = next(_of(objects, CPUManagerState), CPUManagerState())
-        if config is None:
-            # The checkpoint alone says which policy wrote it.
-            config = KubeletConfig(cpu_manager_policy=state.policy, topology_manager_policy="")
+        config = next(_of(objects, Kubelet), None) or configz.of_checkpoint(state)
         if self._topology is not None:
             seen, found = configz.combine(config, state, self._topology)
             problems.extend(found)
             return seen
         problems.extend(state.problems)
-        static = config.cpu_manager_policy == configz.STATIC
-        if static and config.reserved_milli and config.reserved_system_cpus is None:
+        static, listed = config.cpu_manager_policy == configz.STATIC, config.listed_reserved_cpus
+        milli = configz.reserved_milli(config)
+        if static and milli and not listed:
             do = "write reservedSystemCPUs as a list; until then no CPU counts as reserved by kubelet"
             why = "which CPUs these are depends on the machine, which is not known here"
-            text = f"{config.reserved_milli}m"
-            problems.append(Problem("kubelet", "systemReserved + kubeReserved", text, why, do))
-        return Kubelet(
-            cpu_manager_policy=config.cpu_manager_policy,
-            cpu_manager_options=config.cpu_manager_options,
-            topology_manager_policy=config.topology_manager_policy,
-            topology_manager_scope=config.topology_manager_scope,
-            reserved_cpus=(config.reserved_system_cpus or EMPTY) if static else EMPTY,
-            listed_reserved_cpus=config.reserved_system_cpus or EMPTY,
-            reserved=config.reserved,
-            pod_cpus=state.pod_cpus if static else (),
+            problems.append(Problem("kubelet", "systemReserved + kubeReserved", f"{milli}m", why, do))
+        return msgspec.structs.replace(
+            config, reserved_cpus=listed if static else EMPTY, pod_cpus=state.pod_cpus if static else ()
         )
 
 
@@ -246,7 +236,7 @@ def _stamp(path: str) -> Stamp | None:
 
 
 def _key(obj: Loaded) -> Key:
-    if isinstance(obj, KubeletConfig | CPUManagerState):
+    if isinstance(obj, Kubelet | CPUManagerState):
         return type(obj).__name__, "", ""
     return type(obj).__name__, obj.metadata.namespace, obj.metadata.name
 

@@ -17,6 +17,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.kube.kubelet import configz
 from koordlite.model.change import ClusterChange
 from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
@@ -33,7 +34,9 @@ class RecordedCluster:
         InputError when a file is there but cannot be read: a recording does not get better by waiting.
         """
         self._folder = folder
-        settings = self._file("configz.json", configz.parse_configz) or configz.KubeletConfig(cpu_manager_policy="")
+        settings = self._file("configz.json", configz.parse_configz) or Kubelet(
+            topology_manager_policy="none", topology_manager_scope="container"
+        )
         state = self._file("var_lib_kubelet/cpu_manager_state", configz.parse_cpu_manager_state)
         snapshot, problems = configz.combine(settings, state or configz.CPUManagerState(), topology)
         pods = self._file("pods.json", lambda raw: _decoded(raw, _PodList))

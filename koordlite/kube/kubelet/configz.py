@@ -16,26 +16,6 @@ from koordlite.numa.koordinator import packed
 STATIC = "static"
 
 
-class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The policies of kubelet's configuration that we decide on."""
-
-    cpu_manager_policy: str = "none"
-    cpu_manager_options: Mapping[str, str] = msgspec.field(default_factory=dict)
-    topology_manager_policy: str = "none"
-    topology_manager_scope: str = "container"
-    topology_manager_options: Mapping[str, str] = msgspec.field(default_factory=dict)
-    reserved_system_cpus: CPUSet | None = None
-    """CPUs given by list; their number then stands for all reserved CPU."""
-    reserved_milli: int = 0
-    """systemReserved + kubeReserved CPU in millicores."""
-    reserved: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
-    """systemReserved + kubeReserved by resource."""
-    cgroup_root: str = "/"
-    cgroup_driver: str = ""
-    cpu_cfs_quota: bool | None = None
-    """None when kubelet was not asked."""
-
-
 class CPUManagerState(msgspec.Struct, frozen=True):
     """Kubelet's checkpoint of exclusive CPUs; `policy` is empty when there is none."""
 
@@ -46,27 +26,31 @@ class CPUManagerState(msgspec.Struct, frozen=True):
     """Containers whose CPUs cannot be read."""
 
 
-def parse_configz(raw: bytes) -> KubeletConfig:
-    """Decode the answer of /configz; InputError when it is none."""
+def parse_configz(raw: bytes) -> Kubelet:
+    """Decode the answer of /configz; InputError when it is none. `listed_reserved_cpus` is as written."""
     try:
         text = msgspec.json.decode(raw, type=_Configz).kubeletconfig
-        cpus = CPUSet.parse(text.reserved_system_cpus) if text.reserved_system_cpus else None
-        reserved = _reserved(text.system_reserved, text.kube_reserved)
+        cpus = CPUSet.parse(text.reserved_system_cpus) if text.reserved_system_cpus else EMPTY
+        reserved: dict[str, Quantity] = {}
+        for amounts in (text.system_reserved, text.kube_reserved):
+            add_resources(reserved, {name: Quantity.parse(amount) for name, amount in (amounts or {}).items()})
     except UNREADABLE as error:
         raise _refused("/configz", raw, error, "kubelet's policies count as unknown") from error
-    return KubeletConfig(
+    return Kubelet(
         cpu_manager_policy=text.cpu_manager_policy or "none",
         cpu_manager_options=text.cpu_manager_policy_options or {},
         topology_manager_policy=text.topology_manager_policy or "none",
         topology_manager_scope=text.topology_manager_scope or "container",
         topology_manager_options=text.topology_manager_policy_options or {},
-        reserved_system_cpus=cpus,
-        reserved_milli=reserved["cpu"].milli if "cpu" in reserved else 0,
+        listed_reserved_cpus=cpus,
         reserved=reserved,
-        cgroup_root=text.cgroup_root or "/",
-        cgroup_driver=text.cgroup_driver or "",
         cpu_cfs_quota=text.cpu_cfs_quota is not False,
     )
+
+
+def of_checkpoint(state: CPUManagerState) -> Kubelet:
+    """Kubelet that did not say its configuration: the checkpoint alone tells which policy wrote it."""
+    return Kubelet(cpu_manager_policy=state.policy, topology_manager_scope="container")
 
 
 def parse_cpu_manager_state(raw: bytes) -> CPUManagerState:
@@ -90,7 +74,7 @@ def decode_cpu_manager_state(raw: bytes) -> CPUManagerState:
     return CPUManagerState(text.policy_name, shared, tuple(pod for pod in pods if pod.cpus), tuple(problems))
 
 
-def reserved_cpus(config: KubeletConfig, topology: Topology) -> CPUSet:
+def reserved_cpus(config: Kubelet, topology: Topology) -> CPUSet:
     """The CPUs kubelet's static policy keeps for the system; empty under any other policy.
 
     ⌈system-reserved + kube-reserved⌉ CPUs by topology, unless they are listed. InputError when the listed ones are not
@@ -98,40 +82,37 @@ def reserved_cpus(config: KubeletConfig, topology: Topology) -> CPUSet:
     """
     if config.cpu_manager_policy != STATIC:
         return EMPTY
-    listed = config.reserved_system_cpus
-    if listed is not None:
+    listed = config.listed_reserved_cpus
+    if listed:
         if not listed <= topology.cpuset:
             why = f"this machine has only the CPUs {topology.cpuset}"
             raise InputError(Problem("kubelet", "reservedSystemCPUs", str(listed), why, _NONE_RESERVED))
         return listed
-    count = -(-config.reserved_milli // 1000)
+    milli = reserved_milli(config)
     try:
-        return packed.take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=count)
+        return packed.take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=-(-milli // 1000))
     except ValueError as error:
-        raise InputError(
-            Problem("kubelet", "systemReserved + kubeReserved", f"{config.reserved_milli}m", str(error), _NONE_RESERVED)
-        ) from error
+        field = "systemReserved + kubeReserved"
+        raise InputError(Problem("kubelet", field, f"{milli}m", str(error), _NONE_RESERVED)) from error
 
 
-def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -> tuple[Kubelet, tuple[Problem, ...]]:
+def reserved_milli(config: Kubelet) -> int:
+    """systemReserved + kubeReserved CPU in millicores."""
+    return config.reserved["cpu"].milli if "cpu" in config.reserved else 0
+
+
+def combine(config: Kubelet, state: CPUManagerState, topology: Topology) -> tuple[Kubelet, tuple[Problem, ...]]:
     """Combine the parts for the rules, with the problems they had. A state left by another policy is not counted."""
     problems = state.problems
     try:
         reserved = reserved_cpus(config, topology)
     except InputError as error:
         reserved, problems = EMPTY, (*problems, *error.problems)
-    static = config.cpu_manager_policy == STATIC
-    kubelet = Kubelet(
-        cpu_manager_policy=config.cpu_manager_policy,
-        cpu_manager_options=config.cpu_manager_options,
-        topology_manager_policy=config.topology_manager_policy,
-        topology_manager_scope=config.topology_manager_scope,
-        topology_manager_options=config.topology_manager_options,
+    kubelet = msgspec.structs.replace(
+        config,
         reserved_cpus=reserved,
-        listed_reserved_cpus=(config.reserved_system_cpus or EMPTY) & topology.cpuset,
-        reserved=config.reserved,
-        cpu_cfs_quota=config.cpu_cfs_quota,
-        pod_cpus=state.pod_cpus if static else (),
+        listed_reserved_cpus=config.listed_reserved_cpus & topology.cpuset,
+        pod_cpus=state.pod_cpus if config.cpu_manager_policy == STATIC else (),
     )
     return kubelet, problems
 
@@ -148,8 +129,6 @@ class _ConfigText(msgspec.Struct, frozen=True, rename="camel"):
     reserved_system_cpus: str | None = msgspec.field(default=None, name="reservedSystemCPUs")
     system_reserved: dict[str, str] | None = None
     kube_reserved: dict[str, str] | None = None
-    cgroup_root: str | None = None
-    cgroup_driver: str | None = None
     cpu_cfs_quota: bool | None = msgspec.field(default=None, name="cpuCFSQuota")
 
 
@@ -161,13 +140,6 @@ class _StateText(msgspec.Struct, frozen=True, rename="camel"):
     policy_name: str = ""
     default_cpu_set: str = ""
     entries: dict[str, dict[str, str]] | None = None
-
-
-def _reserved(*lists: Mapping[str, str] | None) -> dict[str, Quantity]:
-    total: dict[str, Quantity] = {}
-    for amounts in lists:
-        add_resources(total, {name: Quantity.parse(text) for name, text in (amounts or {}).items()})
-    return total
 
 
 def _pod_cpus(uid: str, texts: Mapping[str, str], problems: list[Problem]) -> PodCPUs:

@@ -10,9 +10,10 @@ import msgspec
 
 from koordlite.kube.client import credentials, paging
 from koordlite.kube.client.access import NODE_ANSWER_BYTES, Api, ApiError, ApiUnreachable
-from koordlite.kube.client.request_times import RequestTimes
-from koordlite.kube.kubelet.configz import KubeletConfig, parse_configz
+from koordlite.kube.client.answers import RequestTimes
+from koordlite.kube.kubelet.configz import parse_configz
 from koordlite.kube.settings import ClusterSettings
+from koordlite.model.picture.kubelet import Kubelet
 
 TIMEOUT = (2.0, 5.0)
 _FOR_ANOTHER = "certificate is not valid for"
@@ -37,7 +38,7 @@ class KubeletHttp:
         self._api, self._prefix, self._otherwise, self._read_only = api, prefix, otherwise, read_only
         self._times = times or RequestTimes()
 
-    def config(self) -> KubeletConfig:
+    def config(self) -> Kubelet:
         """Kubelet's configuration; InputError when it is not readable."""
         return parse_configz(self._get(self._api, self._prefix, "/configz"))
 

@@ -9,28 +9,109 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 
-import msgspec
-
-from koordlite.kube.kubelet import cdi, protobuf
-from koordlite.kube.kubelet.protobuf import Value
+from koordlite.kube.kubelet import cdi
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock, PodGiven
+from koordlite.nri.protobuf import INT, INTS, STRING, STRINGS, declared, decode, message, wire
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 TIMEOUT_SECONDS = 5.0
 _ANSWER_BYTES = 16 << 20
 
 
+@declared
+class _Node:
+    id: int = wire(1, INT)
+
+
+@declared
+class _Topology:
+    nodes: tuple[_Node, ...] = wire(1, message(lambda: _Node, repeated=True))
+
+
+@declared
+class _Device:
+    resource: str = wire(1, STRING)
+    ids: tuple[str, ...] = wire(2, STRINGS)
+    topology: _Topology | None = wire(3, message(lambda: _Topology))
+
+
+@declared
+class _Memory:
+    type: str = wire(1, STRING)
+    size: int = wire(2, INT)
+    topology: _Topology | None = wire(3, message(lambda: _Topology))
+
+
+@declared
+class _CDIDevice:
+    name: str = wire(1, STRING)
+
+
+@declared
+class _ClaimResource:
+    devices: tuple[_CDIDevice, ...] = wire(1, message(lambda: _CDIDevice, repeated=True))
+
+
+@declared
+class _DynamicResource:
+    claims: tuple[_ClaimResource, ...] = wire(4, message(lambda: _ClaimResource, repeated=True))
+
+
+@declared
+class _Container:
+    name: str = wire(1, STRING)
+    devices: tuple[_Device, ...] = wire(2, message(lambda: _Device, repeated=True))
+    cpus: tuple[int, ...] = wire(3, INTS)
+    memory: tuple[_Memory, ...] = wire(4, message(lambda: _Memory, repeated=True))
+    dynamic: tuple[_DynamicResource, ...] = wire(5, message(lambda: _DynamicResource, repeated=True))
+
+
+@declared
+class _Pod:
+    name: str = wire(1, STRING)
+    namespace: str = wire(2, STRING)
+    containers: tuple[_Container, ...] = wire(3, message(lambda: _Container, repeated=True))
+
+
+@declared
+class _List:
+    pods: tuple[_Pod, ...] = wire(1, message(lambda: _Pod, repeated=True))
+
+
+@declared
+class _Allocatable:
+    devices: tuple[_Device, ...] = wire(1, message(lambda: _Device, repeated=True))
+    cpus: tuple[int, ...] = wire(2, INTS)
+    memory: tuple[_Memory, ...] = wire(3, message(lambda: _Memory, repeated=True))
+
+
 def parse_list(raw: bytes) -> tuple[PodGiven, ...]:
     """The answer to List; ValueError when it is none."""
-    return tuple(_pod(protobuf.message(value)) for number, value in protobuf.fields(raw) if number == 1)
+    return tuple(
+        PodGiven(
+            pod.namespace,
+            pod.name,
+            {
+                each.name: _given(
+                    each.cpus,
+                    each.devices,
+                    each.memory,
+                    (device.name for part in each.dynamic for claim in part.claims for device in claim.devices),
+                )
+                for each in pod.containers
+            },
+        )
+        for pod in decode(_List, raw).pods
+    )
 
 
 def parse_allocatable(raw: bytes) -> Given:
     """The answer to GetAllocatableResources; ValueError when it is none. Without the static policy it has no CPUs."""
-    return _given(raw, cpus=2, devices=1, memory=3)
+    found = decode(_Allocatable, raw)
+    return _given(found.cpus, found.devices, found.memory)
 
 
 class PodResources:
@@ -72,64 +153,16 @@ _ERRNO = {"DEADLINE_EXCEEDED": errno.ETIMEDOUT, "UNIMPLEMENTED": errno.ENOSYS}
 """gRPC status → errno; any other is a refusal."""
 
 
-def _pod(raw: bytes) -> PodGiven:
-    names = {1: "", 2: ""}
-    containers: dict[str, Given] = {}
-    for number, value in protobuf.fields(raw):
-        if number in names:
-            names[number] = protobuf.text(value)
-        elif number == 3:
-            inner = protobuf.message(value)
-            given = _given(inner, cpus=3, devices=2, memory=4)
-            claims = tuple(name for name in _cdi_names(inner) if name.startswith(cdi.CPU_KIND))
-            containers[_first_text(inner, 1)] = msgspec.structs.replace(given, claims=claims) if claims else given
-    return PodGiven(names[2], names[1], containers)
-
-
-def _given(raw: bytes, *, cpus: int, devices: int, memory: int) -> Given:
-    """A message with CPU ids, devices and memory under these field numbers."""
-    found: dict[int, list[Value]] = {cpus: [], devices: [], memory: []}
-    for number, value in protobuf.fields(raw):
-        if number in found:
-            found[number].append(value)
-    ids = [cpu for value in found[cpus] for cpu in protobuf.numbers(value)]
+def _given(
+    cpus: Iterable[int], devices: Iterable[_Device], memory: Iterable[_Memory], claims: Iterable[str] = ()
+) -> Given:
     return Given(
-        CPUSet(ids),
-        tuple(_devices(protobuf.message(value)) for value in found[devices]),
-        tuple(_memory(protobuf.message(value)) for value in found[memory]),
+        CPUSet(cpus),
+        tuple(Devices(each.resource, each.ids, _nodes(each.topology)) for each in devices),
+        tuple(MemoryBlock(each.type, each.size, _nodes(each.topology)) for each in memory),
+        claims=tuple(dict.fromkeys(name for name in claims if name.startswith(cdi.CPU_KIND))),
     )
 
 
-def _devices(raw: bytes) -> Devices:
-    ids = tuple(protobuf.text(value) for number, value in protobuf.fields(raw) if number == 2)
-    return Devices(_first_text(raw, 1), ids, tuple(_nodes(raw)))
-
-
-def _memory(raw: bytes) -> MemoryBlock:
-    size = next((value for number, value in protobuf.fields(raw) if number == 2), 0)
-    return MemoryBlock(_first_text(raw, 1), protobuf.signed(size), tuple(_nodes(raw)))
-
-
-def _nodes(raw: bytes) -> Iterator[int]:
-    """NUMA nodes of the topology in field 3; a node without an id is node 0."""
-    for number, value in protobuf.fields(raw):
-        if number == 3:
-            for inner, node in protobuf.fields(protobuf.message(value)):
-                if inner == 1:
-                    ids = [each for kind, each in protobuf.fields(protobuf.message(node)) if kind == 1]
-                    yield protobuf.signed(ids[-1]) if ids else 0
-
-
-def _cdi_names(container: bytes) -> Iterator[str]:
-    """Names of the devices that DRA drivers prepared: `dynamic_resources` (5) → `claim_resources` (4) → `cdi_devices`
-    (1) → `name` (1)."""
-    parts = [container]
-    for wanted in (5, 4, 1):
-        parts = [
-            protobuf.message(value) for part in parts for number, value in protobuf.fields(part) if number == wanted
-        ]
-    yield from dict.fromkeys(_first_text(part, 1) for part in parts)
-
-
-def _first_text(raw: bytes, wanted: int) -> str:
-    return next((protobuf.text(value) for number, value in protobuf.fields(raw) if number == wanted), "")
+def _nodes(topology: _Topology | None) -> tuple[int, ...]:
+    return tuple(node.id for node in topology.nodes) if topology else ()

@@ -16,7 +16,7 @@ from koordlite.kube.kubelet import checkpoints, given_out
 from koordlite.kube.kubelet import configz as kubelet
 from koordlite.kube.kubelet.checkpoint_notices import CheckpointNotices
 from koordlite.kube.kubelet.checkpoints import MemoryManagerState
-from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.kube.kubelet.configz import CPUManagerState
 from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.http import KubeletHttp
 from koordlite.kube.watch.store import Store
@@ -91,7 +91,7 @@ class KubeletState:
         watched = (self._cpu_file, self._memory_file, self._device_file, self._admitted_file)
         self._notices = CheckpointNotices(watched) if notices else None
         self._http: KubeletHttp | None = None
-        self._config: KubeletConfig | None = None
+        self._config: Kubelet | None = None
         self._read: dict[str, tuple[bytes, _State]] = {}
         self._pods = Store("pod", wire.PodObject)
         self._asked = {"kubelet": _Request(CONFIG_SECONDS)} | (
@@ -139,8 +139,7 @@ class KubeletState:
         """The present state; never waits."""
         with self._lock:
             state = self._cpus
-            # Without an answer the checkpoint alone says which policy wrote it.
-            config = self._config or KubeletConfig(cpu_manager_policy=state.policy, topology_manager_policy="")
+            config = self._config or kubelet.of_checkpoint(state)
             if self._is_older_than_checkpoint:
                 config = msgspec.structs.replace(config, cpu_manager_policy=state.policy)
             seen, wrong = kubelet.combine(config, state, self._topology)
@@ -270,7 +269,7 @@ class KubeletState:
     def _took(self, what: str, asked: _Request, fresh: object) -> None:
         now = self._monotonic()
         with self._lock:
-            if isinstance(fresh, KubeletConfig):
+            if isinstance(fresh, Kubelet):
                 self._config = fresh
             elif isinstance(fresh, list):
                 self._pods.replace(fresh)

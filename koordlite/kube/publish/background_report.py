@@ -112,8 +112,9 @@ class BackgroundReport(BackgroundWriter, Generic[W]):
         do = f"allow this identity to get, create, update and patch {self.resource}; it is tried again"
         return (Problem(f"{self.kind}/{self._name}", "content", "", self.error, do),) if self.error else ()
 
-    def observe(self, snapshot: Snapshot, *, monotonic: float, node: Owner) -> None:
+    def observe(self, snapshot: Snapshot, *, monotonic: float, wall: float, node: Owner) -> None:
         """Write what this picture says if it is new, or was not confirmed for a while."""
+        del wall  # The object says nothing of its time.
         wanted, since = self.wanted(snapshot), monotonic - self._asked
         due = since >= AT_MOST_EVERY_SECONDS and wanted != self._wanted
         if not (due or since >= CONFIRM_SECONDS):

@@ -2,19 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.publish import patches
+from koordlite.kube.folder import published
 from koordlite.kube.watch.reflector import View
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.wire import objects
+
+KIND = "NodeResourceTopology"
+
+
+def of_node(changes: Iterable[NodeChange], *, uid: str) -> dict[str, Any]:
+    """Merge patch for the node's status subresource; null removes a key.
+
+    The subresource takes annotations as well, so one request and one permission do. With `uid` the server refuses the
+    patch for a node that was created again under the same name.
+    """
+    changes = tuple(changes)
+    notes = {key: text for change in changes for key, text in change.annotations.items()}
+    amounts = {
+        name: None if amount is None else str(amount) for change in changes for name, amount in change.amounts.items()
+    }
+    metadata: dict[str, Any] = ({"annotations": notes} if notes else {}) | ({"uid": uid} if uid else {})
+    status = {"capacity": amounts, "allocatable": amounts}
+    return ({"metadata": metadata} if metadata else {}) | ({"status": status} if amounts else {})
+
+
+def after(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> objects.NRTObject:
+    """The object with all changes; resources, zones, annotations and labels of others stay."""
+    for change in changes:
+        topology = change.onto(topology)
+    return topology
+
+
+def new_topology(node: objects.NodeObject, changes: Iterable[TopologyPart], *, api_version: str) -> dict[str, Any]:
+    """The whole object, owned by the Node, so that it goes when the node goes."""
+    made = after(published.new_topology(node), changes)
+    head = {"apiVersion": api_version, "kind": KIND, "topologyPolicies": [], "zones": []}
+    return {**head, **msgspec.to_builtins(made)}
+
+
+def of_topology(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> dict[str, Any]:
+    """A merge patch from `topology` to what the changes make of it; empty when that is the same.
+
+    Zones and attributes are lists, which a merge patch replaces as a whole: then the patch carries the resource version
+    it was made from, and the server answers a conflict if another client wrote meanwhile.
+    """
+    target = after(topology, changes)
+    body: dict[str, Any] = {}
+    if target.zones != topology.zones:
+        body["zones"] = msgspec.to_builtins(target.zones or ())
+    if target.topology_policies != topology.topology_policies:
+        body["topologyPolicies"] = list(target.topology_policies or ())
+    if (target.attributes or ()) != (topology.attributes or ()):
+        body["attributes"] = list(target.attributes or ())
+    metadata: dict[str, Any] = {
+        name: difference
+        for name in ("annotations", "labels")
+        if (difference := _difference(getattr(topology.metadata, name), getattr(target.metadata, name)))
+    }
+    if "zones" in body or "attributes" in body:
+        metadata["resourceVersion"] = topology.metadata.resource_version
+    return body | ({"metadata": metadata} if metadata else {})
+
+
+def _difference(before: dict[str, str] | None, now: dict[str, str] | None) -> dict[str, str | None]:
+    before, now = before or {}, now or {}
+    removed: dict[str, str | None] = dict.fromkeys(before.keys() - now.keys())
+    return removed | {key: text for key, text in now.items() if before.get(key) != text}
+
 
 CONFIRM_SECONDS = 60.0
 """What stands already is written again this often at most."""
@@ -103,7 +167,7 @@ class Publisher:
         held = self._node.view().objects.get(self._name)
         if not self._due("node", held is None or not all(change.stands(held) for change in changes)):
             return
-        body = patches.of_node(changes, uid=held.metadata.uid if held else "")
+        body = of_node(changes, uid=held.metadata.uid if held else "")
         path = f"/api/v1/nodes/{self._name}/status"
         try:
             self._node.written(self._api.request("PATCH", path, body=body, content_type=MERGE).body)
@@ -117,7 +181,7 @@ class Publisher:
         view = self._topology.view()
         held = self._held(view)
         for attempt in range(CONFLICTS + 1):
-            body = patches.of_topology(held, changes) if held else None
+            body = of_topology(held, changes) if held else None
             if body == {}:
                 return
             try:
@@ -140,7 +204,7 @@ class Publisher:
             node = self._node.view().objects.get(self._name)
             if node is None:
                 raise ApiError(404, "", "the Node that would own it is not known yet", named=self._name)
-            whole = patches.new_topology(node, changes, api_version=folder.removeprefix("/apis/").rpartition("/")[0])
+            whole = new_topology(node, changes, api_version=folder.removeprefix("/apis/").rpartition("/")[0])
             answer = self._api.request("POST", folder, body=whole)
         self._topology.written(answer.body)
 

@@ -15,8 +15,7 @@ import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.answers import ApiError, refusal_in_stream
-from koordlite.kube.client.backoff import Uniform
-from koordlite.kube.client.outage import LONGEST_SECONDS
+from koordlite.kube.client.backoff import LONGEST_SECONDS, Uniform
 from koordlite.kube.watch.store import Store
 from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.status import WatchState

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from koordlite.kube.client.access import Api, ApiError, Stream
 from koordlite.kube.client.answers import ApiUnreachable
-from koordlite.kube.client.outage import LINE_SECONDS
+from koordlite.kube.client.backoff import LINE_SECONDS
 from koordlite.kube.watch.reflector import Ask, Reflector, View
 from koordlite.model.status import WatchState
 from koordlite.threads import Worker

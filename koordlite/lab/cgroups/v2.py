@@ -35,13 +35,11 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
             "cgroup.kill": Attribute(_write_only, kill, root=False),
             **_cpu(),
             **_cpuset(hierarchy, machine),
-
-                "memory.current": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n", root=False),
-                **memory_files.maximum(),
-                **memory_files.protection(),
-                "memory.stat": Attribute(_memory_stat),
-                "memory.numa_stat": Attribute(_numa_stat(machine))
-            ,
+            "memory.current": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n", root=False),
+            **memory_files.maximum(),
+            **memory_files.protection(),
+            "memory.stat": Attribute(_memory_stat),
+            "memory.numa_stat": Attribute(_numa_stat(machine)),
             **disk_files.v2(),
             **(_extensions() if machine.extended else {}),
         }

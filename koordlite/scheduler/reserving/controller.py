@@ -19,9 +19,9 @@ from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
-from koordlite.kube.publish.event_series import Event, EventType, Regarding
-from koordlite.kube.watch.feed import Feed
+from koordlite.kube.publish.events import Event, EventType, Regarding
 from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import ReservationObject

@@ -23,7 +23,7 @@ from descheduler.snapshot import assemble, cluster, watches
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.watches import Watches
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.kube.client.outage import Outage
+from koordlite.kube.client.backoff import Outage
 from koordlite.kube.client.paging import Page
 from koordlite.model import keys, nrt, times
 from koordlite.model.cpuset import CPUSet

@@ -17,8 +17,8 @@ import cyaml
 import msgspec
 
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model import keys
 from koordlite.model.wire import objects

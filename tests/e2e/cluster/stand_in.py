@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model import duration
 from koordlite.model.wire import objects

@@ -21,8 +21,8 @@ import msgspec
 from koordlite.cli.scheduler_extender import load_aware
 from koordlite.fault_guard import SubjectFaults
 from koordlite.formulas.reservation.placeholder import Settings as PlaceholderSettings
-from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Source
+from koordlite.kube.watch.store import Feed
 from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.wire import metrics, objects

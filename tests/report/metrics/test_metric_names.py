@@ -16,8 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from koordlite import changes
 from koordlite.changes.core_cookie import CoreCookieChange
-from koordlite.kube.client.answers import ApiError
-from koordlite.kube.client.request_times import RequestTimes
+from koordlite.kube.client.answers import ApiError, RequestTimes
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import CoreSched, Found, Process, TaskCookie
 from koordlite.model.picture.usage import HardwareCounts, NumaUse, Prediction, Pressure, Stall, Use

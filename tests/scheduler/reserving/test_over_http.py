@@ -19,7 +19,7 @@ from apiserver import ApiServer
 from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError, ApiUnreachable
-from koordlite.kube.publish.event_series import Event
+from koordlite.kube.publish.events import Event
 from koordlite.model import keys, times
 from koordlite.scheduler.reserving import documents
 from koordlite.scheduler.reserving.controller import Controller
