@@ -93,6 +93,8 @@ CONFIG_SOURCE = "kubernetes.io/config.source"
 
 CPU_SUPPRESS_POLICY = "suppress.koordlite.io/policy"
 """Annotation of a Node: its `cpuSuppressPolicy`, over the ConfigMap's."""
+WAIT_PERCENT = "suppress.koordlite.io/wait-percent"
+"""Annotation of a pod: by how much best effort may lengthen its work where the limit goes by what services wait."""
 NUMA_GROUP = "affinity.koordlite.io/numa-group"
 """Annotation of a pod: pods of one namespace with the same word want one NUMA node."""
 PLACEMENT = "placement.koordlite.io/containers"

@@ -172,7 +172,6 @@ class Observer:
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values()), self._disturbed(pods)),
-            cpu_waits=same("CPU waits", self._look_at_waits(now, known, pods, wanted, cgroups)),
             numa_memory=self._numa.read(now, topology),
             memory_places=same("memory places", self._memory_places.read(now, _promised(known, pods))),
             resctrl=resctrl,
@@ -189,20 +188,19 @@ class Observer:
         snapshot = self._with_run(snapshot, run, view, known)
         if self._predictor is not None:
             snapshot = self._predictor.into(snapshot, view.pods, wall=self._clock.wall())
-        return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(snapshot)), wanted)
+        return self._with_asked(self._with_hardware_counts(self._with_node_metric(snapshot)), wanted)
 
-    def _look_at_waits(
-        self,
-        now: float,
-        known: Known,
-        places: Mapping[str, PodGroups],
-        wanted: wants.Wants,
-        limits: Mapping[str, Cgroup],
-    ) -> Mapping[str, CPUWait]:
-        if wanted.cpu_waits or not self._reacts:
-            asked = {uid: place for uid, place in places.items() if uid in wanted.cpu_waits}
-            return self._cpu_waits.read(now, asked, limits)
-        services = {pod.uid for pod in known.pods if pod.kube_qos is not KubeQoS.BEST_EFFORT}
+    def _look_at_waits(self, snapshot: Snapshot, wanted: wants.Wants) -> Mapping[str, CPUWait]:
+        now, places, limits = snapshot.time, snapshot.places, snapshot.cgroups
+        inputs = (wanted, snapshot.pods, snapshot.slo, snapshot.topology, snapshot.kubelet, snapshot.crane)
+        uids = self._unchanged.of(
+            "waits asked for",
+            (*inputs, snapshot.reserved, snapshot.system_qos),
+            lambda: frozenset(wants.of_picture(snapshot, wanted.cpu_waits)),
+        )
+        if uids or not self._reacts:
+            return self._cpu_waits.read(now, {uid: place for uid, place in places.items() if uid in uids}, limits)
+        services = {pod.uid for pod in snapshot.pods if pod.kube_qos is not KubeQoS.BEST_EFFORT}
         self._cpu_waits.follow(now, {uid: place for uid, place in places.items() if uid in services}, limits)
         return {}
 
@@ -278,13 +276,14 @@ class Observer:
         )
         return dataclasses.replace(snapshot, numa_use=used)
 
-    def _with_memory_held(self, snapshot: Snapshot, wanted: wants.Wants) -> Snapshot:
-        """Memory of the few groups whose limit is about to fall: to ask for them again costs nothing while pods and
-        groups stay the same."""
+    def _with_asked(self, snapshot: Snapshot, wanted: wants.Wants) -> Snapshot:
+        """Waits of services, and memory of the few groups whose limit is about to fall: to ask for them again costs
+        nothing while what the answer depends on stays the same."""
         inputs = (wanted, snapshot.pods, snapshot.places, snapshot.cgroups)
-        groups = self._unchanged.of("memory asked for", inputs, lambda: wants.memory_held(snapshot, wanted))
-        found = self._unchanged.same("memory held", memory_held.look(self._cgroups, groups))
-        return dataclasses.replace(snapshot, memory_held=found)
+        groups = self._unchanged.of("memory asked for", inputs, lambda: wants.of_picture(snapshot, wanted.memory_held))
+        held = self._unchanged.same("memory held", memory_held.look(self._cgroups, groups))
+        waits = self._unchanged.same("CPU waits", self._look_at_waits(snapshot, wanted))
+        return dataclasses.replace(snapshot, memory_held=held, cpu_waits=waits)
 
     def observe_surge(self, snapshot: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:
         """The picture of a round before its time: `snapshot` with the CPU use of `use`, and with the limits of best
@@ -334,7 +333,8 @@ class Observer:
             ours=run.ours,
             found=run.found,
         )
-        held = memory_held.look(self._cgroups, wants.memory_held(fast_snapshot.of_groups(whole, fresh), wanted))
+        groups = wants.of_picture(fast_snapshot.of_groups(whole, fresh), wanted.memory_held)
+        held = memory_held.look(self._cgroups, groups)
         return dataclasses.replace(whole, memory_held={**snapshot.memory_held, **held})
 
     def _sample(

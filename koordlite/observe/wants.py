@@ -16,7 +16,15 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import connections as connection_counts
 from koordlite.observe.crane_promises import Wanted
-from koordlite.strategies import Strategy, cpu_suppress, cpuset_pools, crane_cpu_manager, numa_affinity, of_subjects
+from koordlite.strategies import (
+    OfPicture,
+    Strategy,
+    cpu_suppress,
+    cpuset_pools,
+    crane_cpu_manager,
+    numa_affinity,
+    of_subjects,
+)
 from koordlite.unchanged import Unchanged, with_equal_shared
 
 Pods = tuple[Pod, ...]
@@ -33,11 +41,11 @@ class Wants(msgspec.Struct, frozen=True):
     """Lengths of `Snapshot.windows` in seconds."""
     throttling: frozenset[str] = frozenset()
     """Uids of the pods of which each container's use and throttling are asked for."""
-    cpu_waits: frozenset[str] = frozenset()
-    """Uids of the pods of which it is asked how long they wait for a CPU."""
     percentiles: tuple[tuple[int, int], ...] = ()
     """Seconds and percent of `Snapshot.percentiles`."""
-    memory_held: tuple[Callable[[Snapshot], Iterable[str]], ...] = ()
+    cpu_waits: tuple[OfPicture, ...] = ()
+    """Each says of which pods it wants to see how long they wait for a CPU."""
+    memory_held: tuple[OfPicture, ...] = ()
     """Each says which groups it wants in `Snapshot.memory_held`."""
 
     @property
@@ -117,7 +125,7 @@ def _all(asked: Sequence[Strategy], slo: SLO, pods: Pods) -> Wants:
         pod_reads=_joined(one.pod_reads for one in each),
         windows=tuple(sorted(set().union(*(one.windows for one in each)))),
         throttling=frozenset().union(*(one.throttling for one in each)),
-        cpu_waits=frozenset().union(*(one.cpu_waits for one in each)),
+        cpu_waits=tuple(strategy.cpu_waits for strategy in asked if strategy.cpu_waits),
         percentiles=tuple(sorted(set().union(*(one.percentiles for one in each)))),
         memory_held=tuple(strategy.memory_held for strategy in asked if strategy.memory_held),
     )
@@ -139,7 +147,6 @@ def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Iterable[Wants]:
             pod_reads={uid: frozenset(fields) for uid, fields in strategy.pod_reads(slo, some).items()},
             windows=tuple(strategy.windows(slo, some)),
             throttling=frozenset(strategy.throttling(slo, some)),
-            cpu_waits=frozenset(strategy.cpu_waits(slo, some)),
             percentiles=tuple(strategy.percentiles(slo)),
         )
 
@@ -150,15 +157,15 @@ def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Iterable[Wants]:
     return isolation.each([(), *((pod,) for pod in pods)], of, lambda _some, _why: Wants())
 
 
-def memory_held(snapshot: Snapshot, wanted: Wants) -> tuple[str, ...]:
-    """The groups that strategies ask for. A pod about which one cannot say adds none; the loop goes on."""
-    found: dict[str, None] = {}
-    for groups_of in wanted.memory_held:
+def of_picture(snapshot: Snapshot, hooks: Iterable[OfPicture]) -> tuple[str, ...]:
+    """The groups or pods that strategies ask for. A pod about which one cannot say adds none; the loop goes on."""
+    names: dict[str, None] = {}
+    for hook in hooks:
         try:
-            found |= dict.fromkeys(groups_of(snapshot))
+            names |= dict.fromkeys(hook(snapshot))
         except Exception:
-            LOG.exception("%s cannot say whose memory it wants to see", groups_of.__module__)
+            LOG.exception("%s cannot say what it wants to see of this picture", hook.__module__)
             alone = (of_subjects(snapshot, (pod,)) for pod in snapshot.pods)
-            for groups in isolation.each(alone, lambda one: tuple(groups_of(one)), lambda _one, _why: ()):  # noqa: B023
-                found |= dict.fromkeys(groups)
-    return tuple(found)
+            for some in isolation.each(alone, lambda one: tuple(hook(one)), lambda _one, _why: ()):  # noqa: B023
+                names |= dict.fromkeys(some)
+    return tuple(names)

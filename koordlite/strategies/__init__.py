@@ -41,6 +41,7 @@ SENTENCES = {
 
 
 Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
+OfPicture = Callable[[Snapshot], Iterable[str]]
 
 
 def _no_pod(_slo: SLO, _pods: Sequence[Pod]) -> Mapping[str, Iterable[str]]:
@@ -95,9 +96,10 @@ class Strategy(msgspec.Struct, frozen=True):
     """Optional in a module: as `reads`, by uid of the only pods of which it wants to see them, containers and all."""
     throttling: Asked = _nobody
     """Optional in a module: uids of the pods of which it wants use and throttling of each container."""
-    cpu_waits: Asked = _nobody
-    """Optional in a module: uids of the pods of which it wants to see how long they wait for a CPU."""
-    memory_held: Callable[[Snapshot], Iterable[str]] | None = None
+    cpu_waits: OfPicture | None = None
+    """Optional in a module: uids of the pods of which it wants to see how long they wait for a CPU; asked of the
+    picture without that."""
+    memory_held: OfPicture | None = None
     """Optional in a module: groups it wants to find in `Snapshot.memory_held`; asked of the picture without it. The
     answer may depend on nothing but pods, places, cgroups and page size."""
     new_containers: Literal["all", "theirs", "none"] = "all"
@@ -308,7 +310,7 @@ def _load(name: str) -> Strategy:
         reads=getattr(module, "reads", _nobody),
         pod_reads=getattr(module, "pod_reads", _no_pod),
         throttling=getattr(module, "throttling", _nobody),
-        cpu_waits=getattr(module, "cpu_waits", _nobody),
+        cpu_waits=getattr(module, "cpu_waits", None),
         memory_held=getattr(module, "memory_held", None),
         windows=getattr(module, "windows", _nobody),
         percentiles=getattr(module, "percentiles", _nothing),

@@ -26,7 +26,7 @@ from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.slo.settings import SLO
+from koordlite.model.slo import pod_overrides
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
 from koordlite.strategies.shared import usable_cpus
 
@@ -58,8 +58,11 @@ class Config(StrategySettings):
     hold_seconds: float = bounded(60.0, ge=0)
     """How long the last limit stays when usage is unknown or the Node is gone; after that best-effort is released."""
     wait_percent: float = bounded(10.0, ge=0, le=1000)
-    """Under the policy `guided`, by how much waiting for a CPU may lengthen the work of a service's threads because of
-    best effort, before best effort has to give way."""
+    """Where the limit goes by what services wait, by how much waiting for a CPU may lengthen the work of a service's
+    threads because of best effort, before best effort has to give way."""
+    least_wait_percent: float = bounded(5.0, ge=0, le=1000)
+    """A pod that has a percentage of its own (`suppress.koordlite.io/wait-percent`) gets no less than this: a low one
+    costs best effort nearly all."""
     follow_promises: bool = False
     """Keep best-effort containers on the CPUs or NUMA nodes that the scheduler promised to their pods, as far as these
     are among the CPUs of best effort. Koordinator's gate BECPUManager, which gives up the limit for it."""
@@ -153,6 +156,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     followed_milli = _followed(snapshot, config, memory, budget_milli)
     owed = _owed(snapshot, config, memory, followed_milli)
     unit_milli = 1 if _follows_by_quota(snapshot) else 1000
+    guidance = None
     repaid_milli = suppress.repayment_milli(owed_milli_seconds=owed, unit_milli=unit_milli)
     budget = Budget(budget_milli, followed_milli, owed, repaid_milli)
     if budget.followed_milli != budget.milli:
@@ -161,25 +165,28 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         evidence["repaid_milli" if repaid_milli > 0 else "withheld_milli"] = abs(repaid_milli)
     if not _be_cpus(snapshot):
         decisions = [_least(snapshot, evidence, budget)]
-    elif snapshot.slo.threshold.cpu_suppress_policy == "guided":
-        decision, guidance = _guided(snapshot, config, evidence, budget)
-        decisions = [decision, _full_set(snapshot, config, "PolicyIsQuota", {})]
-        if decision.reason != "NoWaitSignal":
+    elif _follows_waits(snapshot):
+        quota, guidance = _guided(snapshot, config, evidence, budget)
+        decisions = [quota, _full_set(snapshot, config, "PolicyIsQuota", {})]
+        if snapshot.slo.threshold.cpu_suppress_policy != "guided":
+            decisions = [_by_cpuset(snapshot, config, evidence, budget), _quota_beside_set(snapshot, quota)]
+        if quota.reason != "NoWaitSignal":
             budget = msgspec.structs.replace(budget, owed_milli_seconds=0, repaid_milli=0)
-        yield from _remembering(snapshot, memory, budget, decisions, guidance)
-        return
-    elif snapshot.slo.threshold.cpu_suppress_policy == "cfsQuota":
+    elif _follows_by_quota(snapshot):
         decisions = [_by_quota(snapshot, evidence, budget), _full_set(snapshot, config, "PolicyIsQuota", {})]
     else:
-        decisions = [_by_cpuset(snapshot, config, evidence, budget), *_quota_beside_set(snapshot, evidence, budget)]
-    yield from _remembering(snapshot, memory, budget, decisions)
+        by_set = _by_cpuset(snapshot, config, evidence, budget)
+        decisions = [by_set, *_quota_release(snapshot, "PolicyIsCPUSet")]
+    yield from _remembering(snapshot, memory, budget, decisions, guidance)
+    if guidance is not None:
+        yield from _unusable_objectives(snapshot)
 
 
 def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
     """Use of everything but best effort above which `limit`, in force since `snapshot`, is too high; None when it
     cannot shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
     others, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
-    if snapshot.slo.threshold.cpu_suppress_policy == "guided" and limit.limit_milli > limit.budget_milli:
+    if _follows_waits(snapshot) and limit.limit_milli > limit.budget_milli:
         return None  # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits.
     if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
         return None
@@ -197,12 +204,11 @@ def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: f
     )
 
 
-def cpu_waits(slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
-    """Under the policy `guided`, the pods that best effort is to leave alone."""
-    threshold = slo.threshold
-    if not threshold.enable or threshold.cpu_suppress_policy != "guided":
+def cpu_waits(snapshot: Snapshot) -> Iterable[str]:
+    """Where the limit goes by what services wait, the pods that best effort is to leave alone."""
+    if not snapshot.slo.threshold.enable or not _follows_waits(snapshot):
         return ()
-    return (pod.uid for pod in pods if pod.kube_qos is not KubeQoS.BEST_EFFORT)
+    return (pod.uid for pod in snapshot.pods if pod.kube_qos is not KubeQoS.BEST_EFFORT)
 
 
 def _off(snapshot: Snapshot, config: Config) -> Decision | None:
@@ -321,9 +327,15 @@ def _present_and_entitled(snapshot: NodeSnapshot, config: Config, followed_milli
 
 
 def _follows_by_quota(snapshot: Snapshot) -> bool:
-    """Tell whether the quota follows the budget: by the policy, or beside a set that cannot be any narrower."""
-    by_policy = snapshot.slo.threshold.cpu_suppress_policy in ("cfsQuota", "guided")
-    return by_policy or 0 < len(_be_cpus(snapshot)) <= suppress.MIN_CPUS
+    """Tell whether the limit is a quota: by the policy, or beside a set that cannot be any narrower."""
+    return snapshot.slo.threshold.cpu_suppress_policy == "cfsQuota" or _follows_waits(snapshot)
+
+
+def _follows_waits(snapshot: Snapshot) -> bool:
+    """Tell whether the limit goes by what services wait: by the policy, or beside a set that cannot be any narrower. A
+    quota there for the budget's sake would make services slower than no agent does."""
+    policy = snapshot.slo.threshold.cpu_suppress_policy
+    return policy == "guided" or (policy != "cfsQuota" and 0 < len(_be_cpus(snapshot)) <= suppress.MIN_CPUS)
 
 
 def _remembering(
@@ -558,7 +570,7 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
     least_milli = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US
     guided = contention.guided(
         [
-            Service(uid, wait.share, wait.since)
+            Service(uid, wait.share, wait.since, _tolerated_percent(services[uid], config) / 100)
             for uid, wait in waits.items()
             if wait.until - wait.since >= MIN_WINDOW_SECONDS
             and wait.ran_us + wait.waited_us >= MIN_ACTIVITY * 1e6 * (wait.until - wait.since)
@@ -569,9 +581,8 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
         used_milli=snapshot.usage.best_effort_cpu or 0,
         floor_milli=max(budget.followed_milli, least_milli),
         capacity_milli=snapshot.node.capacity_milli,
-        tolerance=config.wait_percent / 100,
     )
-    evidence = {**evidence, "wait_percent": config.wait_percent, **_blame(guided, services)}
+    evidence = {**evidence, "wait_percent": config.wait_percent, **_blame(guided, services, config)}
     # Nothing is owed by a limit that follows services: the formula's is its least.
     target = Budget(budget.milli, guided.limit_milli, 0, 0)
     decision = _by_quota(snapshot, evidence, target, _GUIDED[guided.verdict])
@@ -581,33 +592,48 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
     return decision, guided.guidance
 
 
-def _blame(guided: Guided, services: Mapping[str, Pod]) -> Evidence:
-    """The service that best effort delays most, and how much."""
+def _tolerated_percent(pod: Pod, config: Config) -> float:
+    """By how much best effort may lengthen the pod's work."""
+    own, _ = pod_overrides.wait_percent(pod)
+    return config.wait_percent if own is None else max(own, config.least_wait_percent)
+
+
+def _unusable_objectives(snapshot: Snapshot) -> Iterator[Decision]:
+    for pod in snapshot.pods:
+        _, bad = pod_overrides.wait_percent(pod)
+        if bad and not gives_way(snapshot, pod):
+            yield Decision(f"pod/{pod.key}", "refuse", "BadWaitPercent", {"annotation": bad.key, "why": bad.why})
+
+
+def _blame(guided: Guided, services: Mapping[str, Pod], config: Config) -> Evidence:
+    """The service that best effort delays most by what it tolerates, and how much."""
     if guided.worst is None:
         return {}
-    worst, own = guided.worst, guided.guidance.own.get(guided.worst.uid)
-    blame: Evidence = {"service": services[worst.uid].key, "waited_percent": round(100 * worst.share, 1)}
+    worst, own, pod = guided.worst, guided.guidance.own.get(guided.worst.uid), services[guided.worst.uid]
+    blame: Evidence = {"service": pod.key, "waited_percent": round(100 * worst.share, 1)}
+    tolerated, (asked, _) = _tolerated_percent(pod, config), pod_overrides.wait_percent(pod)
+    if asked is not None:
+        blame |= {"wait_percent": tolerated} | ({"asked_percent": asked} if asked < tolerated else {})
     if own is not None:
         blame["own_percent"] = round(100 * own, 1)
     return blame | {"slower_percent": round(100 * guided.slower, 1)}
 
 
-def _quota_beside_set(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:
-    """Under the cpuset policy the quota follows the budget where best effort has no more CPUs than a set must keep.
-
-    It is lifted when it has grown to all those CPUs.
-    """
-    allowed = _be_cpus(snapshot)
-    if _follows_by_quota(snapshot):
-        found = _by_quota(snapshot, evidence, budget)
-        quota_us = _wanted_quota(snapshot, budget)
-        if quota_us is None or quota_us < len(allowed) * suppress.PERIOD_US:
-            reason = "NoQuotaFile" if quota_us is None else "SetIsLeast"
-            numbers = {**found.evidence, "cpuset": str(allowed)}
-            verdict, changes, limit = found.verdict, found.changes, found.outcome
-            yield Decision("besteffort/quota", verdict, reason, numbers, changes, outcome=limit)
-            return
-    yield from _quota_release(snapshot, "PolicyIsCPUSet")
+def _quota_beside_set(snapshot: NodeSnapshot, quota: Decision) -> Decision:
+    """Under the cpuset policy, the quota that services ask for where best effort has no more CPUs than a set must keep.
+    It is lifted when they leave best effort all of these."""
+    allowed, limit = _be_cpus(snapshot), quota.outcome
+    numbers = {**quota.evidence, "cpuset": str(allowed)}
+    ceiling = contention.ceiling_milli(capacity_milli=snapshot.node.capacity_milli, floor_milli=0)
+    is_whole = isinstance(limit, CPULimit) and limit.limit_milli >= min(ceiling, len(allowed) * 1000)
+    if not is_whole or not isinstance(limit, CPULimit):
+        return msgspec.structs.replace(quota, subject="besteffort/quota", evidence=numbers)
+    changes = tuple(change for lifted in _quota_release(snapshot, "SetIsLeast") for change in lifted.changes)
+    numbers = {
+        name: value for name, value in numbers.items() if name not in ("present_quota_us", "quota_us", "limit_milli")
+    }
+    evidence = {"budget_milli": max(0, limit.budget_milli), **numbers}
+    return Decision("besteffort/quota", "release" if changes else "hold", "SetIsLeast", evidence, changes)
 
 
 def _quotas_below(snapshot: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
@@ -671,7 +697,7 @@ _BUDGET = (
 )
 _SERVICE = (
     "[: {service} waited {waited_percent} of the time it wanted a CPU][, {own_percent} by itself]"
-    "; BE may make services {wait_percent} slower"
+    "; BE may make services {wait_percent} slower[, not {asked_percent} as it asks]"
 )
 _BY_FORMULA = "; by the formula it were {budget_milli}[; {does} quota {present_quota_us} → {quota_us} per 100 ms]"
 SENTENCES = {
@@ -699,17 +725,10 @@ SENTENCES = {
         f"{_BUDGET}[; stays at {{present_cpus}} CPUs: {{cpuset}}][; quota stays at {{quota_us}} per 100 ms]"
     ),
     "SetIsLeast": (
-        "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
-        "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
-        "[; {withheld_milli} less, for what it had too much]"
-        "; {does} quota {present_quota_us} → {quota_us} per 100 ms"
+        "BE has no quota beside its set {cpuset}, the least it gets, since no service waits too long for it"
+        f"{_SERVICE}; by the formula it were {{budget_milli}} cores"
     ),
-    "SetIsLeast/hold": (
-        "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
-        "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
-        "[; {withheld_milli} less, for what it had too much]"
-        "; quota stays at {quota_us} per 100 ms"
-    ),
+    "BadWaitPercent": "annotation {annotation} cannot be used: {why}; the node's percentage applies",
     "NoCPULeftForBestEffort": (
         "no CPU is left for BE: {forbidden} are reserved or exclusive; BE keeps its set {cpuset} and gets the smallest "
         "quota there, {quota_us} per 100 ms"

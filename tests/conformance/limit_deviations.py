@@ -79,11 +79,6 @@ DEVIATIONS = (
         "suppress-static-parents: under kubelet's static policy on v1 the groups above containers keep every CPU",
     ),
     Deviation(
-        ("cpu_suppress.reconcile",),
-        suppress_rules.least_set,
-        "suppress-set-is-least: where best effort has no more than two CPUs the quota follows the budget",
-    ),
-    Deviation(
         ("cpu_suppress.adjust_by_cfs_quota",),
         suppress_rules.from_unlimited,
         "suppress-from-unlimited: a limit is written at once where there was none, however small",

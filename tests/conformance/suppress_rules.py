@@ -70,14 +70,6 @@ def static_parents(given: Any, wanted: Any, found: Any) -> bool:
     return bool(static and found == every and wanted < every and not (every - wanted) & _allowed(given))
 
 
-def least_set(given: Any, wanted: Any, found: Any) -> bool:
-    """Where best effort has no more than two CPUs, the quota follows the budget beside the set."""
-    name = "beRootQuotaAfter"
-    few = 0 < len(_allowed({**given, "suppressMilliCPU": 0})) <= 2
-    by_set = (given["thresholdStrategy"].get("cpuSuppressPolicy") or "cpuset") == "cpuset"
-    return bool(few and by_set and {**wanted, name: found[name]} == found and found[name] > 0)
-
-
 def labelled_outside(given: Any, wanted: Any, found: Any) -> bool:
     """Pods labelled BE that kubelet put elsewhere: their use is taken off the budget."""
     used = given["podCPUUsageCoresByUID"]

@@ -17,12 +17,12 @@ FLOOR, CEILING = 4000, 31_360
 def guided(*services: Service, guidance: Guidance | None = None, **given: Any) -> Guided:
     """On a node of 32 CPUs where the formula gives 4, at second 1000, best effort using all it may have."""
     present = given.pop("present_milli", CEILING)
-    facts = {"time": 1000.0, "floor_milli": FLOOR, "capacity_milli": 32_000, "tolerance": 0.1, "used_milli": present}
+    facts = {"time": 1000.0, "floor_milli": FLOOR, "capacity_milli": 32_000, "used_milli": present}
     return contention.guided(services, guidance or Guidance(), present_milli=present, **{**facts, **given})
 
 
 def web(share: float, since: float = 995.0) -> Service:
-    return Service("web", share, since)
+    return Service("web", share, since, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def web(share: float, since: float = 995.0) -> Service:
             id="what was learned more than ten minutes ago is learned again",
         ),
         pytest.param(
-            (web(0.1), Service("db", 0.3, 995)),
+            (web(0.1), Service("db", 0.3, 995, 0.1)),
             Guidance(own={"web": 0.1, "db": 0.1}, learned_at=900),
             CEILING,
             (CEILING + FLOOR) // 2,
@@ -143,6 +143,15 @@ def test_while_best_effort_uses_little_nothing_has_to_be_tried_out() -> None:
     assert (later.verdict, dict(later.guidance.own)) == ("calm", {"web": 0.5})
 
 
+def test_each_service_is_measured_by_what_it_tolerates() -> None:
+    known = Guidance(own={"web": 0.0, "db": 0.0}, learned_at=900)
+    strict, easy = Service("web", 0.08, 995, 0.05), Service("db", 0.3, 995, 1.0)
+    cut = guided(strict, easy, guidance=known)
+    assert (cut.verdict, cut.worst, cut.limit_milli) == ("caused", strict, (CEILING + FLOOR) // 2)
+    assert guided(easy, guidance=known).verdict == "calm"
+    assert guided(Service("web", 0.01, 995, 0.0), guidance=known).verdict == "caused"
+
+
 def test_a_service_that_ended_is_forgotten() -> None:
     gone = guided(web(0.1), guidance=Guidance(own={"web": 0.1, "db": 0.5}, learned_at=900))
     assert dict(gone.guidance.own) == {"web": 0.1}
@@ -152,7 +161,8 @@ def test_a_service_that_ended_is_forgotten() -> None:
 def test_the_limit_is_never_below_the_formulas_nor_above_the_nodes(data: st.DataObject) -> None:
     number, milli = st.floats(0, 2000), st.integers(0, 40_000)
     shares = st.floats(0, 1)
-    services = [Service(str(n), data.draw(shares), data.draw(number)) for n in range(data.draw(st.integers(0, 3)))]
+    uids = map(str, range(data.draw(st.integers(0, 3))))
+    services = [Service(uid, data.draw(shares), data.draw(number), data.draw(shares)) for uid in uids]
     guidance = Guidance(
         own={s.uid: data.draw(shares) for s in services if data.draw(st.booleans())},
         learned_at=data.draw(st.none() | number),

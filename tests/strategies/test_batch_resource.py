@@ -211,6 +211,7 @@ def test_suppression_lowers_the_quotas_of_this_strategy_before_its_own(build: An
         cgroups={**node(present=WRITTEN).cgroups, BE: build.cgroup("0-1")},
         found=FOUND,
         ours=frozenset(FOUND),
+        slo=build.suppression(cpu_suppress_policy="cfsQuota"),
         node=Node(name="n", capacity=amounts_of, allocatable=amounts_of),
         topology=Topology((CPU(0, 0, 0, 0, 0), CPU(1, 1, 0, 0, 0)), (NUMANode(0, CPUSet.parse("0-1"), GIB),)),
     )

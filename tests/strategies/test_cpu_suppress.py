@@ -10,18 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordlite.formulas.cpu.contention import Guidance
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Found
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
-from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.picture.usage import CPUWait, Usage, Use
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
 from koordlite.report.sentence import sentence
 from koordlite.strategies import cpu_suppress, discover
+from koordlite.strategies.cpu_suppress import NAME, SuppressMemory
 
 RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
 
@@ -196,6 +198,7 @@ def two_cpus(build: Any, *, used: int, quota: int | None = -1, **part: Any) -> l
             topology=TWO,
             node=Node(name="n", capacity=amounts, allocatable=amounts),
             pods=(build.pod("web", "LS"),),
+            places={"web": build.place("kubepods/burstable/podweb")},
             usage=build.used(used, web=used),
             cgroups=build.best_effort("0-1", quota),
             **part,
@@ -203,39 +206,43 @@ def two_cpus(build: Any, *, used: int, quota: int | None = -1, **part: Any) -> l
     )
 
 
+LEARNED = SuppressMemory(guidance=Guidance(own={"web": 0.1}, learned_at=900.0, known_at=999.0))
+
+
 @pytest.mark.parametrize(
-    ("used", "present", "verdict", "quota"),
+    ("used", "share", "reason", "quotas"),
     [
-        pytest.param(300, -1, "shrink", 100_000, id="the limit is met at once"),
-        pytest.param(1000, 100_000, "shrink", 30_000, id="and followed down"),
-        pytest.param(100, 50_000, "grow", 70_000, id="up by a tenth of the node"),
-        pytest.param(1000, 30_000, "hold", 30_000, id="it stays where it fits"),
-        pytest.param(2000, 30_000, "shrink", 2_000, id="at the least 2 ms"),
+        pytest.param(300, 0.05, "SetIsLeast", (-1, -1), id="no service waits: no quota"),
+        pytest.param(300, 0.05, "ServicesDoNotWait", (100_000, 120_000), id="it grows by a tenth of the node"),
+        pytest.param(300, 0.3, "ServicesWait", (-1, 148_000), id="one waits: half the way from 98 % to the budget"),
+        pytest.param(1000, 0.3, "ServicesWait", (32_000, 30_000), id="and then the budget"),
+        pytest.param(2000, 0.3, "ServicesWait", (2_000, 2_000), id="at the least 2 ms"),
     ],
 )
-def test_on_two_cpus_the_quota_follows_the_budget(
-    build: Any, used: int, present: int, verdict: str, quota: int
+def test_on_two_cpus_there_is_a_quota_only_while_services_wait(
+    build: Any, used: int, share: float, reason: str, quotas: tuple[int, int]
 ) -> None:
-    by_set, by_quota = two_cpus(build, used=used, quota=present)
+    present, quota = quotas
+    waits = {"web": CPUWait(995, 1000, round(1e6 * (1 - share)), round(1e6 * share))}
+    by_set, by_quota = two_cpus(build, used=used, quota=present, cpu_waits=waits, remembered={NAME: LEARNED})
     assert (by_set.verdict, by_set.evidence["cpuset"]) == ("hold", "0-1")
-    assert (by_quota.subject, by_quota.verdict, by_quota.reason) == ("besteffort/quota", verdict, "SetIsLeast")
-    assert (by_quota.evidence["quota_us"], by_quota.evidence["cpuset"]) == (quota, "0-1")
-    assert build.changes([by_quota]) == ({} if verdict == "hold" else {QUOTA: str(quota)})
+    assert (by_quota.subject, by_quota.reason, by_quota.evidence["cpuset"]) == ("besteffort/quota", reason, "0-1")
+    assert build.changes([by_quota]) == ({} if quota == present else {QUOTA: str(quota)})
 
 
 def test_a_reservation_that_leaves_one_cpu_counts(build: Any) -> None:
     reserved = ResolvedReservation(CPUSet([0]), {"cpu": Quantity.of(1)})
-    by_set, by_quota = two_cpus(build, used=200, reserved=reserved)
-    assert (by_set.evidence["cpuset"], by_quota.evidence["quota_us"]) == ("1", 10_000)
+    by_set, by_quota = two_cpus(build, used=200, reserved=reserved, time=1000 + 10, remembered={NAME: LEARNED})
+    assert (by_set.evidence["cpuset"], by_quota.reason) == ("1", "NoWaitSignal")
+    assert by_quota.evidence["quota_us"] == 10_000
 
 
 def test_a_quota_that_has_grown_to_all_cpus_is_lifted(build: Any) -> None:
-    whole = build.suppression(cpu_suppress_threshold_percent=100)
-    part = {"slo": whole, "ours": frozenset({QUOTA})}
+    part = {"cpu_waits": {"web": CPUWait(995, 1000, 1_000_000, 0)}, "ours": frozenset({QUOTA})}
     by_quota = two_cpus(build, used=0, quota=170_000, **part)[1]
-    assert (by_quota.reason, by_quota.evidence["quota_us"]) == ("SetIsLeast", 190_000)
+    assert (by_quota.reason, by_quota.evidence["quota_us"]) == ("ServicesDoNotWait", 190_000)
     lifted = two_cpus(build, used=0, quota=190_000, **part)[1]
-    assert (lifted.reason, build.changes([lifted])) == ("PolicyIsCPUSet", {QUOTA: "-1"})
+    assert (lifted.reason, build.changes([lifted])) == ("SetIsLeast", {QUOTA: "-1"})
 
 
 def test_a_larger_node_keeps_its_least_of_two_cpus_and_no_quota(build: Any) -> None:

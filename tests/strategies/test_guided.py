@@ -9,10 +9,12 @@ import msgspec
 import pytest
 
 from koordlite.formulas.cpu.contention import Guidance
+from koordlite.model import keys
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.picture.usage import CPUWait
 from koordlite.model.slo.settings import Threshold
 from koordlite.model.snapshot import Snapshot, has_node
+from koordlite.model.topology import CPU, Topology
 from koordlite.report.sentence import sentence
 from koordlite.strategies import cpu_suppress, discover
 from koordlite.strategies.cpu_suppress import SuppressMemory
@@ -131,12 +133,43 @@ def test_a_best_effort_pod_is_not_waited_for_whatever_its_label_says(build: Any,
 
 def test_waits_are_asked_for_only_under_this_policy(build: Any) -> None:
     pods = (build.pod("web", "LS"), build.pod("b", "BE", "BestEffort"))
-    asked = {
-        policy: tuple(RULE.cpu_waits(build.suppression(cpu_suppress_policy=policy), pods))
-        for policy in ("cpuset", "cfsQuota", "guided")
-    }
-    assert asked == {"cpuset": (), "cfsQuota": (), "guided": ("web",)}
-    assert tuple(RULE.cpu_waits(build.suppression(False, cpu_suppress_policy="guided"), pods)) == ()
+
+    def asked(policy: str, **more: Any) -> tuple[str, ...]:
+        assert RULE.cpu_waits
+        slo = build.suppression(more.pop("on", True), cpu_suppress_policy=policy)
+        return tuple(RULE.cpu_waits(build.snapshot(slo=slo, pods=pods, **more)))
+
+    two = Topology((CPU(0, 0, 0, 0), CPU(1, 1, 0, 0)), ())
+    assert (asked("cpuset"), asked("cpuset", topology=two)) == ((), ("web",)), "a set of two CPUs is the least"
+    assert (asked("cfsQuota"), asked("cfsQuota", topology=two)) == ((), ())
+    assert (asked("guided"), asked("guided", on=False)) == (("web",), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "shown"),
+    [
+        pytest.param("20", "ServicesDoNotWait", "BE may make services 20 % slower;", id="it bears more"),
+        pytest.param("10.5", "WaitCauseUnknown", "BE may make services 10.5 % slower;", id="it bears a little less"),
+        pytest.param("1", "WaitCauseUnknown", "BE may make services 5 % slower, not 1 % as it asks;", id="but no less"),
+        pytest.param("", "ServicesDoNotWait", "BE may make services 16 % slower;", id="the node's"),
+    ],
+)
+def test_a_pod_says_itself_what_it_tolerates(build: Any, picture: Any, text: str, reason: str, shown: str) -> None:
+    web = build.pod("web", "LS", annotations={keys.WAIT_PERCENT: text} if text else {})
+    seen = picture(pods=(web, build.pod("b", "BE", "BestEffort")), cpu_waits={"web": wait(0.13)})
+    decision = decide(seen, wait_percent=16)
+    assert decision.reason == reason
+    assert shown in sentence(decision)
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1001", "5 %"])
+def test_what_cannot_be_read_is_reported_and_the_nodes_percentage_holds(build: Any, picture: Any, text: str) -> None:
+    web = build.pod("web", "LS", annotations={keys.WAIT_PERCENT: text})
+    seen = picture(pods=(web, build.pod("b", "BE", "BestEffort")), cpu_waits={"web": wait(0.05)})
+    limit, _, bad = RULE.answer(seen, cpu_suppress.Config())
+    assert (limit.reason, limit.evidence["wait_percent"]) == ("ServicesDoNotWait", 10)
+    assert (bad.subject, bad.verdict, bad.reason) == ("pod/ns/web", "refuse", "BadWaitPercent")
+    assert "no decimal number from 0 to 1000" in sentence(bad)
 
 
 def test_a_surge_wakes_nobody_while_the_kernel_arbitrates(picture: Any) -> None:

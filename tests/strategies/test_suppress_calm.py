@@ -224,16 +224,6 @@ def test_no_load_makes_the_quota_exceed_the_mean_of_the_budget_for_long(build: A
     assert abs(allowed - budget) < 8000 * 2 + len(loads) * 80, "one second of the node is owed at most, within 1 %"
 
 
-def test_a_dip_of_the_quota_beside_the_least_set_is_counted_and_given_back(build: Any) -> None:
-    loop = Loop(build, 2, "cpuset")
-    loop.tick(300)
-    assert loop.limit_milli == 1000
-    loop.tick(800, after=0.25, woken=True)
-    assert loop.limit_milli == 500
-    loop.tick(300, after=0.75)
-    assert loop.limit_milli == 1037, "0.5 CPUs for 0.75 s, over ten seconds"
-
-
 def test_a_dip_between_ticks_is_counted_and_given_back(build: Any) -> None:
     loop = Loop(build, 8, "cfsQuota")
     loop.tick(1200)

@@ -35,6 +35,8 @@ class Service(msgspec.Struct, frozen=True):
     """Part of the time it wanted a CPU."""
     since: float
     """When that time began."""
+    tolerance: float
+    """By which part of its time best effort may lengthen its work."""
 
 
 class Guidance(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +70,7 @@ class Guided(msgspec.Struct, frozen=True):
     out at the formula's limit; caused: it is."""
     guidance: Guidance
     worst: Service | None = None
-    """The service that best effort delays most."""
+    """The service that best effort delays most, by what it tolerates."""
     slower: float = 0.0
     """By which part of their time best effort lengthens the work of its threads."""
 
@@ -94,6 +96,11 @@ def usual_share(before: float, ran: int, waited: int) -> float:
     return before + (waited / wanted - before) / 5 if wanted else before
 
 
+def ceiling_milli(*, capacity_milli: int, floor_milli: int) -> int:
+    """max(98 % of the node, the formula's limit): what best effort may have while no service waits."""
+    return max(capacity_milli * CEILING_PERCENT // 100, floor_milli)
+
+
 def guided(
     services: Sequence[Service],
     guidance: Guidance,
@@ -103,23 +110,23 @@ def guided(
     used_milli: int,
     floor_milli: int,
     capacity_milli: int,
-    tolerance: float,
 ) -> Guided:
-    """The next limit: all but 2 % of the node while the worst slowdown is within `tolerance`; the formula's while it is
-    unknown what the service waits by itself; half the way to the formula's, once in a window, when best effort is to
-    blame. Never below the formula's (`floor_milli`). `present_milli` is the limit in force, `used_milli` what best
-    effort uses.
+    """The next limit: all but 2 % of the node while every slowdown is within the service's tolerance; the formula's
+    while it is unknown what the service waits by itself; half the way to the formula's, once in a window, when best
+    effort is to blame. Never below the formula's (`floor_milli`). `present_milli` is the limit in force, `used_milli`
+    what best effort uses.
     """
-    ceiling = max(capacity_milli * CEILING_PERCENT // 100, floor_milli)
+    ceiling = ceiling_milli(capacity_milli=capacity_milli, floor_milli=floor_milli)
     guidance = _learned(services, guidance, time, thrifty=used_milli <= floor_milli)
     own = guidance.own
-    worst = max(services, key=lambda s: slowdown(share=s.share, own=own.get(s.uid, 0.0)), default=None)
-    slower = max(0.0, slowdown(share=worst.share, own=own.get(worst.uid, 0.0))) if worst else 0.0
+    slowdowns = {s.uid: slowdown(share=s.share, own=own.get(s.uid, 0.0)) for s in services}
+    worst = max(services, key=lambda s: slowdowns[s.uid] / max(s.tolerance, 1e-3), default=None)
+    slower = max(0.0, slowdowns[worst.uid]) if worst else 0.0
     verdict: Verdict = "calm"
     began = guidance.learning_since
     if began is not None and time - began < LEARNING_SECONDS and any(s.since < began for s in services):
         verdict, limit = "learning", floor_milli
-    elif worst is None or slower <= tolerance:
+    elif worst is None or slower <= worst.tolerance:
         careful = guidance.cut_at is not None and 0 <= time - guidance.cut_at < CAREFUL_SECONDS
         limit = min(ceiling, present_milli + round(capacity_milli * GROWTH)) if careful else ceiling
         limit = max(limit, floor_milli)

@@ -23,6 +23,8 @@ from koordlite.model.slo.qos import CPUQOS, BlkioQOS, Block, MemoryQOS
 from koordlite.model.slo.settings import CPUBurst
 
 OOM_SCORE_MIN, OOM_SCORE_MAX = -1000, 1000
+MOST_WAIT_PERCENT = 1000
+_DECIMAL = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\Z", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
 
 
@@ -100,6 +102,17 @@ def built_in(qos: QoSClass) -> MemoryQOS:
     if qos in (QoSClass.LSE, QoSClass.LSR, QoSClass.LS):
         return slo_qos.DEFAULTS.ls_class.memory_qos
     return slo_qos.DEFAULTS.be_class.memory_qos if qos is QoSClass.BE else MemoryQOS()
+
+
+def wait_percent(pod: Pod) -> tuple[float | None, UnusableAnnotation | None]:
+    """The number of annotation `suppress.koordlite.io/wait-percent`, 0 to 1000; None without one that can be used."""
+    text = pod.annotations.get(keys.WAIT_PERCENT, "")
+    if not text:
+        return None, None
+    if not _DECIMAL.match(text) or float(text) > MOST_WAIT_PERCENT:
+        why = f"it is no decimal number from 0 to {MOST_WAIT_PERCENT}"
+        return None, UnusableAnnotation(keys.WAIT_PERCENT, text, why)
+    return float(text), None
 
 
 def oom_score_adj(pod: Pod, container: str) -> int | None:

@@ -115,11 +115,11 @@ class _Guided:
         now = node.now / SECOND
         self._past.append((now, list(node.waits)))
         since, before = self._past[0]
-        services = []
+        services, tolerance = [], cpu_suppress.Config().wait_percent / 100
         for number, ((ran, waited), (ran_before, waited_before)) in enumerate(zip(node.waits, before, strict=True)):
             wanted = ran - ran_before + waited - waited_before
             if now - since >= cpu_suppress.MIN_WINDOW_SECONDS and wanted > 0:
-                services.append(contention.Service(str(number), (waited - waited_before) / wanted, since))
+                services.append(contention.Service(str(number), (waited - waited_before) / wanted, since, tolerance))
         batch_us, self._batch_us = node.batch_us - self._batch_us, node.batch_us
         most_us = self._cpus * suppress.PERIOD_US
         guided = contention.guided(
@@ -130,7 +130,6 @@ class _Guided:
             used_milli=round(batch_us / 1000),
             floor_milli=max(_budget_milli(self._cpus, self._way, used), 20),
             capacity_milli=self._cpus * 1000,
-            tolerance=cpu_suppress.Config().wait_percent / 100,
         )
         self._guidance = guided.guidance
         return _quota(node.limits, guided.limit_milli, self._cpus)
