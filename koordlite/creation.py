@@ -22,12 +22,13 @@ from koordlite.apply import inherited
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.resctrl import GROUP, TasksChange
-from koordlite.changes.system import OOMScoreChange
+from koordlite.changes.system import OOM_SCORE_AT_CREATION, OOMScoreAtCreation, OOMScoreChange
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, CgroupField
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.entry import Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.picture.groups import Cgroup, PodGroups, Process
 from koordlite.model.place import Place
@@ -87,6 +88,7 @@ class _Verdict(msgspec.Struct):
     values: dict[CgroupField, CPUSet | int] = msgspec.field(default_factory=dict)
     owners: dict[CgroupField, str] = msgspec.field(default_factory=dict)
     oom_score: int | None = None
+    oom_score_owner: str = ""
     rdt: str = ""
 
     @property
@@ -201,7 +203,7 @@ class Creation(nri.Handler):
             return
         self._names = {each: name for each, name in self._names.items() if each != group}
         if self._journal is not None and not self._host.cgroups.exists(group):
-            self._journal.forget(cgroup.places_of(group))
+            self._journal.forget((*cgroup.places_of(group), OOM_SCORE_AT_CREATION.place(group)))
 
     def create(self, pod: PodSandbox, container: Container) -> Answer:
         """The values of a round, as far as NRI can set them."""
@@ -232,7 +234,7 @@ class Creation(nri.Handler):
                 rdt=nri.LinuxRdt(clos_id=verdict.rdt) if verdict.rdt else None,
             )
         )
-        return self._ours(group, verdict, present, lambda withdraw: Answer(adjust=adjust, withdraw=withdraw))
+        return self._ours(question, verdict, lambda withdraw: Answer(adjust=adjust, withdraw=withdraw))
 
     def update(self, pod: PodSandbox, container: Container, resources: LinuxResources) -> Answer:
         """Take over what kubelet changes where we hold a value: its value is what would stand there without us from now
@@ -251,7 +253,8 @@ class Creation(nri.Handler):
             quota_us=cast(int | None, named.get("cpu.quota", before.quota_us)),
             values={**before.values, **{k: cast(int, v) for k, v in named.items() if k in before.values}},
         )
-        enforced, observed = self._judged(basis, _Question(pod, container, group, present))
+        question = _Question(pod, container, group, present)
+        enforced, observed = self._judged(basis, question)
         verdict = self._settable(basis.snapshot, group, enforced, present)
         verdict.values = {field: value for field, value in verdict.values.items() if field in named}
         verdict.oom_score, verdict.rdt = None, ""  # Fixed at creation.
@@ -260,12 +263,7 @@ class Creation(nri.Handler):
         if verdict.is_empty:
             would = self._settable(basis.snapshot, group, observed, present).values.keys() & named.keys()
             return self._left("wouldAdjust" if would else "asItIs")
-        return self._ours(
-            group,
-            verdict,
-            present,
-            lambda withdraw: Answer(resources=_resources(verdict), withdraw=withdraw),
-        )
+        return self._ours(question, verdict, lambda withdraw: Answer(resources=_resources(verdict), withdraw=withdraw))
 
     # ── the judgement ──
 
@@ -342,12 +340,13 @@ class Creation(nri.Handler):
             for field, value in verdict.values.items()
             if cgroup.present(present, field) not in (None, value) and self._is_safe(snapshot, group, field, value)
         }
-        for change in (change for decision in decisions for change in decision.changes):
+        for change, owner in ((change, each.strategy) for each in decisions for change in each.changes):
             if isinstance(change, OOMScoreChange) and change.pid == _NEW_TID and not change.gives_back:
-                verdict.oom_score = change.value
+                verdict.oom_score, verdict.oom_score_owner = change.value, owner
             elif isinstance(change, TasksChange) and _NEW_TID in change.tids and "/" not in change.group:
-                # Only a group of ours: with it the class ends, and so its threads are back where they would be.
-                is_there = change.group in snapshot.resctrl.groups and GROUP.place(change.group) in snapshot.ours
+                # Only a group of ours: with it the class ends, and so its threads are back where they would be. It may
+                # have gone since the picture was taken, and the runtime would make it again, or refuse the start.
+                is_there = GROUP.place(change.group) in snapshot.ours and self._has_class(change.group)
                 verdict.rdt = change.group if is_there else ""
         return verdict
 
@@ -385,6 +384,12 @@ class Creation(nri.Handler):
         raw = [self._host.cgroups.read_present(each, "cpuset.cpus") for each in groups]
         return [cast(CPUSet, self._host.cgroups.decode("cpuset.cpus", each)) for each in raw if each is not None]
 
+    def _has_class(self, group: str) -> bool:
+        try:
+            return f"{group}/" in self._host.files.list(self._host.resctrl.root)
+        except OSError:
+            return False
+
     def _counts_swap(self, snapshot: Snapshot) -> bool:
         """Tell whether the kernel has a limit of memory and swap together that follows the limit of memory."""
         limit = self._host.cgroups.path(snapshot.layout.kubepods, "memory.limit")
@@ -397,24 +402,25 @@ class Creation(nri.Handler):
 
     # ── what is ours then ──
 
-    def _ours(
-        self, group: str, verdict: _Verdict, present: Cgroup, answer: Callable[[Callable[[], None]], Answer]
-    ) -> Answer:
+    def _ours(self, question: _Question, verdict: _Verdict, answer: Callable[[Callable[[], None]], Answer]) -> Answer:
         """The answer, once the journal on disk says what the container would have had."""
         if self._journal is None:
             return self._left("wouldAdjust")
-        originals = {f: v for f in verdict.values if (v := cgroup.present(present, f)) is not None}
+        group, score = question.group, verdict.oom_score
+        originals = {f: v for f in verdict.values if (v := cgroup.present(question.present, f)) is not None}
+        entries: list[Entry] = [*self._entries(group, originals, verdict.owners, {})]
+        changes = (CgroupChange(group, field, value) for field, value in verdict.values.items())
+        values = {change.place: change.describe() for change in changes}
+        if score is not None and question.oom_score is not None:
+            owner = verdict.oom_score_owner
+            entries.append(OOMScoreAtCreation(group=group, value=question.oom_score, ours=score, strategy=owner))
+            values[entries[-1].place] = str(score)
         try:
-            added = self._journal.add(self._entries(group, originals, verdict.owners, {}))
+            added = self._journal.add(entries)
         except JournalError as error:
             LOG.error("NRI: nothing is set: %s", error)
             return self._left("noJournal")
-        steps = {
-            place: AppliedStep(place, change.describe(), origin=_ORIGIN)
-            for field, value in verdict.values.items()
-            for change in (CgroupChange(group, field, value),)
-            for place in (change.place,)
-        }
+        steps = {place: AppliedStep(place, value, origin=_ORIGIN) for place, value in values.items()}
         with self._lock:
             self._set |= steps
         self._count("adjusted")

@@ -28,6 +28,14 @@ OOM_SCORE = PlaceKind(
     update="default",
 )
 """The start tells a process from a later one with the same number."""
+OOM_SCORE_AT_CREATION = PlaceKind(
+    name="oom_score_adj_at_creation",
+    form="oom_score_adj/at-creation/%s",
+    pattern=re.compile(r"oom_score_adj/at-creation/(?P<cgroup>.+)"),
+    metrics=frozenset({"oom_score_adj"}),
+    update="default",
+)
+"""A container that was created with a number of ours, until its processes are known."""
 
 
 class SystemFileChange(KernelChange, msgspec.Struct, frozen=True):
@@ -84,3 +92,27 @@ class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
     def undoing(self) -> OOMScoreChange:
         """The change that puts it back."""
         return OOMScoreChange(self.pid, self.start_time, self.value)
+
+
+class OOMScoreAtCreation(Entry, frozen=True, kw_only=True, tag="oomScoreAtCreation"):
+    """The oom_score_adj that the processes of a container would have, which the runtime was asked to create with ours.
+    A process forked before the first round about the container has inherited ours as well."""
+
+    group: str
+    value: int
+    ours: int
+    strategy: str = ""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The container's."""
+        return (self.group,)
+
+    @property
+    def place(self) -> Place:
+        """The container."""
+        return OOM_SCORE_AT_CREATION.place(self.group)
+
+    def describe(self) -> str:
+        """The number that comes back."""
+        return str(self.value)

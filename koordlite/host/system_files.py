@@ -6,11 +6,13 @@ Nothing is remembered: a file that appears later is used from then on.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import PATHS
 from koordlite.host import procfs
-from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.cgroups.filesystem import Cgroups, vanished
+from koordlite.model.picture.groups import Process
 from koordlite.ports import Files
 
 
@@ -49,6 +51,23 @@ def oom_score_adj(files: Files, pid: int) -> int | None:
         if vanished(error):
             return None
         raise
+
+
+def oom_scores(files: Files, cgroups: Cgroups, group: str) -> Iterator[Process]:
+    """Processes of a group with their numbers; none where it is gone."""
+    try:
+        pids = cgroups.procs(group)
+    except OSError as error:
+        if vanished(error):
+            return
+        raise
+    for pid in pids:
+        stat = procfs.process(files, pid)
+        if stat is None or stat.has_ended:
+            continue
+        started, score = procfs.start_time(files, pid), oom_score_adj(files, pid)
+        if started is not None and score is not None:
+            yield Process(pid, started, score)
 
 
 def write_oom_score_adj(files: Files, pid: int, start_time: int, value: int) -> bool:

@@ -36,7 +36,7 @@ class Held(msgspec.Struct, frozen=True):
                 {group: frozenset(place.part("field") for place in theirs) for group, theirs in by_group}
             ),
             settings=any(place.kind is system.SETTING for place in found),
-            scores=any(place.kind is system.OOM_SCORE for place in found),
+            scores=any(place.kind in (system.OOM_SCORE, system.OOM_SCORE_AT_CREATION) for place in found),
             cookies=any(place.kind is core_cookie.COOKIE for place in found),
         )
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.formulas import system_settings
-from koordlite.host import procfs, system_files
+from koordlite.host import system_files
 from koordlite.host.bundle import Host
-from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model import keys
 from koordlite.model.picture.groups import PodGroups, Process
 from koordlite.model.pod.values import Pod
@@ -41,24 +40,8 @@ def oom_scores(
         return {}
     wanted = [pod for pod in pods if pod.uid in places and (held or _asks(pod))]
     groups = [group for pod in wanted for group in places[pod.uid].containers.values()]
-    return {group: tuple(_processes(host.files, host.cgroups, group)) for group in groups}
+    return {group: tuple(system_files.oom_scores(host.files, host.cgroups, group)) for group in groups}
 
 
 def _asks(pod: Pod) -> bool:
     return any(key in pod.annotations for key in (keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC))
-
-
-def _processes(files: Files, cgroups: Cgroups, group: str) -> Iterator[Process]:
-    try:
-        pids = cgroups.procs(group)
-    except OSError as error:
-        if vanished(error):
-            return  # Gone since it was listed.
-        raise
-    for pid in pids:
-        stat = procfs.process(files, pid)
-        if stat is None or stat.has_ended:
-            continue
-        started, score = procfs.start_time(files, pid), system_files.oom_score_adj(files, pid)
-        if started is not None and score is not None:
-            yield Process(pid, started, score)

@@ -11,11 +11,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from koordlite.changes.system import OOMScoreChange
+from koordlite.changes.system import OOM_SCORE_AT_CREATION, OOMScoreChange
 from koordlite.formulas import ceilings
 from koordlite.model import keys
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import Process
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.settings import StrategySettings, bounded
@@ -81,7 +80,7 @@ def _pod(snapshot: Snapshot, pod: Pod, config: Config) -> Decision | None:
         if asked is not None and value is not None:
             wanted[name] = value
             clipped += [f"{name} asks for {asked}, the floor is {value}"] if value != asked else []
-        changes += _changes(snapshot, snapshot.oom_scores.get(group, ()), value)
+        changes += _changes(snapshot, group, value)
     more = {"clipped": "; ".join(clipped)} if clipped else {}
     if broken:
         return Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {**wanted, **broken, **more}, tuple(changes))
@@ -101,13 +100,15 @@ def _floor(snapshot: Snapshot, pod: Pod, name: str, config: Config) -> int:
     return min(given, config.floor(pod.kube_qos))
 
 
-def _changes(snapshot: Snapshot, processes: tuple[Process, ...], wanted: int | None) -> Iterator[OOMScoreChange]:
-    """Changes; without a request, what was found comes back."""
-    for process in processes:
+def _changes(snapshot: Snapshot, group: str, wanted: int | None) -> Iterator[OOMScoreChange]:
+    """Changes; without a request, what was found comes back. Processes of a container that was created with our number
+    are named although they have it, so that what they would have had is noted of each."""
+    created = snapshot.found.get(OOM_SCORE_AT_CREATION.place(group))
+    for process in snapshot.oom_scores.get(group, ()):
         place = OOMScoreChange(process.pid, process.start_time, 0).place
-        found = snapshot.found.get(place)
+        found = snapshot.found.get(place) or created
         value = wanted if wanted is not None else found.value if found else None
-        if isinstance(value, int) and (value != process.oom_score_adj or (wanted is None and found)):
+        if isinstance(value, int) and (value != process.oom_score_adj or created or (wanted is None and found)):
             yield OOMScoreChange(process.pid, process.start_time, value, gives_back=wanted is None)
 
 

@@ -30,7 +30,7 @@ from koordlite.changes.resctrl import (
     SchemataChange,
     TasksChange,
 )
-from koordlite.changes.system import OOMScoreChange, SystemFileChange
+from koordlite.changes.system import OOM_SCORE_AT_CREATION, OOMScoreChange, SystemFileChange
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.change import Change
 from koordlite.model.place import OTHER, Place
@@ -86,6 +86,12 @@ def test_no_two_places_are_the_same() -> None:
 def test_the_mount_is_not_a_group_called_mount() -> None:
     mount, group = ResctrlMountChange().place, ResctrlGroupChange("mount").place
     assert (mount == group, str(mount) == str(group)) == (False, False)
+
+
+def test_a_container_created_with_our_oom_score_has_a_place_beside_its_processes() -> None:
+    place = OOM_SCORE_AT_CREATION.place("kubepods/podu/77")
+    assert changes.parse(str(place)) == place != OOMScoreChange(77, 1234, 0).place
+    assert (place.part("cgroup"), place.metric) == ("kubepods/podu/77", "oom_score_adj")
 
 
 def test_a_thread_has_a_place_of_its_own() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 from emulated import Emulated
 
 from koordlite.creation import Creation
+from koordlite.host import system_files
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import Cgroup
+from koordlite.model.picture.groups import Cgroup, Process
 from koordlite.nri import (
     Answer,
     Container,
@@ -29,16 +31,22 @@ FIELDS = ("cpu.shares", "cpu.quota", "memory.limit", "cpuset.cpus")
 class Asking:
     """A node with an agent that has looked twice, and a pod that begins."""
 
-    def __init__(self, shape: str, folder: Path, *, nri: str = "auto", mode: Any = "enforce", **slo: Any) -> None:
+    def __init__(
+        self, shape: str, folder: Path, *, nri: str = "auto", mode: Any = "enforce", static: bool = False, **slo: Any
+    ) -> None:
         self.node = Emulated(shape, folder)
+        if static:
+            self.node.node(cpu_manager="static")
         if slo:
             self.node.slo(**slo)
         self.node.pod("web", "LS", "500m")
         self.journal = self.node.journal()
         self.agent = self.node.agent(self.journal, mode, nri=nri)
         self.node.ticks(self.agent, 2)
-        self.pod = self.container = ""
+        self.pod = ""
+        self.containers: dict[str, str] = {}
         self.labels: dict[str, str] = {}
+        self.annotations: dict[str, str] = {}
 
     @property
     def creation(self) -> Creation:
@@ -49,14 +57,19 @@ class Asking:
     def cgroups(self) -> Cgroups:
         return self.node.host().cgroups
 
+    @property
+    def container(self) -> str:
+        """The group of the container `main`."""
+        return self.containers["main"]
+
     def begin(self, qos: str, **options: Any) -> None:
-        """kubelet makes the groups of the pod `late`; what stands in its container is what the runtime would write."""
-        labels = {"koordinator.sh/qosClass": qos} if qos else {}
+        """kubelet makes the groups of the pod `late`; what stands in its containers is what the runtime would write."""
         self.node.pod("late", qos, "0.2", **options)
-        self.labels = labels
         self.node.sandbox.advance(1.0)
         view = self.node.cluster.view()
         (late,) = (pod for pod in view.pods if pod.metadata.name == "late")
+        self.labels = dict(late.metadata.labels or {})
+        self.annotations = dict(late.metadata.annotations or {})
         layout = self.cgroups.layout
         parents = (layout.besteffort, layout.burstable, layout.kubepods)
         self.pod = next(
@@ -65,76 +78,110 @@ class Asking:
             for name in self.cgroups.children(parent)
             if name.replace("_", "-").removesuffix(".slice").endswith("poduid-late")
         )
-        (status,) = late.status.container_statuses or ()
-        self.container = self.cgroups.container_group(self.pod, status.container_id or "") or ""
-        assert self.cgroups.exists(self.container)
+        self.containers = {
+            status.name: self.cgroups.container_group(self.pod, status.container_id or "") or ""
+            for status in late.status.container_statuses or ()
+        }
+        assert all(self.cgroups.exists(group) for group in self.containers.values())
 
-    def hide(self) -> None:
+    def hide(self, name: str = "main") -> None:
         """The agent's picture is that of a moment before the container."""
-        import dataclasses
-
-        seen = self.agent.snapshot
-        assert seen is not None
+        shown, hidden = self.agent.snapshot, self.containers[name]
+        assert shown is not None
         places = {
             uid: place
             if place.group != self.pod
-            else type(place)(place.group, {}, tuple(g for g in place.all[1:] if g != self.container))
-            for uid, place in seen.places.items()
+            else type(place)(
+                place.group,
+                {each: group for each, group in place.containers.items() if group != hidden},
+                tuple(group for group in place.sandboxes if group != hidden),
+            )
+            for uid, place in shown.places.items()
         }
-        cgroups = {group: state for group, state in seen.cgroups.items() if group != self.container}
-        shown = dataclasses.replace(seen, places=places, cgroups=cgroups)
+        cgroups = {group: state for group, state in shown.cgroups.items() if group != hidden}
+        shown = dataclasses.replace(shown, places=places, cgroups=cgroups)
         self.creation.publish(shown, self.agent.modes, self.agent._settings.strategies)
 
-    @property
-    def state(self) -> Cgroup:
-        return self.cgroups.state(self.container, ("cpu.shares", "memory.limit"))
+    def state(self, name: str = "main") -> Cgroup:
+        return self.cgroups.state(self.containers[name], ("cpu.shares", "memory.limit"))
+
+    def processes(self, name: str = "main") -> tuple[Process, ...]:
+        return tuple(system_files.oom_scores(self.node.sandbox.files, self.cgroups, self.containers[name]))
+
+    def rdt(self, name: str = "main") -> str | None:
+        """The resctrl group of the container's threads; None where they are in several, or resctrl is not there."""
+        groups = {self.node.host().resctrl.group_of(tid) for tid in self.cgroups.threads(self.containers[name])}
+        return groups.pop() if len(groups) == 1 else None
 
     @property
-    def values(self) -> dict[str, CPUSet | int | None]:
-        """What stands in the container's group."""
-        state = self.state
-        own = {"cpu.quota": state.quota_us, "cpuset.cpus": state.effective}
-        return {field: own.get(field, state.values.get(field)) for field in FIELDS}
+    def values(self) -> dict[str, object]:
+        """What stands in the container `main`."""
+        return self.values_of("main")
 
-    def messages(self) -> tuple[PodSandbox, Container]:
+    def values_of(self, name: str) -> dict[str, object]:
+        """What stands in a container: its group's files, its processes, its class of RDT."""
+        state = self.state(name)
+        files = {"cpu.quota": state.quota_us, "cpuset.cpus": state.effective, **state.values}
+        scores = sorted({each.oom_score_adj for each in self.processes(name)})
+        return {**{field: files.get(field) for field in FIELDS}, "oom": scores, "rdt": self.rdt(name)}
+
+    def messages(self, name: str = "main") -> tuple[PodSandbox, Container]:
         """The pod and its container as the runtime shows them."""
-        layout, name = self.cgroups.layout, self.container.rpartition("/")[2]
-        identity = self.cgroups.container_id(self.container)
-        path = f"/{self.container}"
+        group = self.containers[name]
+        layout, folder = self.cgroups.layout, group.rpartition("/")[2]
+        identity = self.cgroups.container_id(group)
+        path = f"/{group}"
         if layout.driver == "systemd":
-            prefix = name.removesuffix(".scope").removesuffix(f"-{identity}")
+            prefix = folder.removesuffix(".scope").removesuffix(f"-{identity}")
             path = f"{self.pod.rpartition('/')[2]}:{prefix}:{identity}"
-        state = self.state
-        resources = LinuxResources(
-            cpu=LinuxCPU(shares=state.values["cpu.shares"], quota=state.quota_us, period=state.period_us),
-            memory=LinuxMemory(),
-        )
         pod = PodSandbox(
             id="p",
             name="late",
             uid="uid-late",
             namespace="ns",
             labels=self.labels,
+            annotations=self.annotations,
             linux=LinuxPodSandbox(cgroup_parent=f"/{self.pod}"),
         )
-        linux = LinuxContainer(resources=resources, cgroups_path=path, oom_score_adj=1000)
-        return pod, Container(id=identity, pod_sandbox_id="p", name="main", linux=linux)
+        (score,) = {each.oom_score_adj for each in self.processes(name)} or {None}
+        linux = LinuxContainer(resources=self.resources(name), cgroups_path=path, oom_score_adj=score)
+        return pod, Container(id=identity, pod_sandbox_id="p", name=name, linux=linux)
 
-    def ask(self) -> Answer:
-        """The answer, and the group as the runtime makes it then."""
-        answer = self.creation.create(*self.messages())
-        linux = answer.adjust.linux if answer.adjust else None
-        self.make((linux or LinuxContainerAdjustment()).resources)
+    def resources(self, name: str = "main") -> LinuxResources:
+        """The resources of a container as kubelet asks for them."""
+        state = self.state(name)
+        # A set is asked for where the CPU manager gives the container CPUs of its own.
+        own = [each.cpus for each in self.node.cluster.view().kubelet.pod_cpus if each.uid == "uid-late"]
+        cpus = str(state.cpuset) if own and state.cpuset else ""
+        limit = state.values.get("memory.limit")
+        return LinuxResources(
+            cpu=LinuxCPU(shares=state.values["cpu.shares"], quota=state.quota_us, period=state.period_us, cpus=cpus),
+            memory=LinuxMemory(limit=limit) if limit not in (None, -1) else LinuxMemory(),
+        )
+
+    def ask(self, name: str = "main") -> Answer:
+        """The answer, and the container as the runtime makes it then."""
+        answer = self.creation.create(*self.messages(name))
+        linux = (answer.adjust and answer.adjust.linux) or LinuxContainerAdjustment()
+        self.make(linux.resources, name)
+        files = self.node.sandbox.files
+        if linux.oom_score_adj is not None:
+            for each in self.processes(name):
+                files.write(f"/proc/{each.pid}/oom_score_adj", b"%d" % linux.oom_score_adj)
+        if linux.rdt and linux.rdt.clos_id:
+            for tid in self.cgroups.threads(self.containers[name]):
+                files.write(f"/sys/fs/resctrl/{linux.rdt.clos_id}/tasks", b"%d" % tid)
         return answer
 
-    def make(self, resources: LinuxResources | None) -> None:
+    def make(self, resources: LinuxResources | None, name: str = "main") -> None:
         """Write what was answered, as the runtime does."""
+        group = self.containers[name]
         cpu, memory = (resources and resources.cpu) or LinuxCPU(), (resources and resources.memory) or LinuxMemory()
         for field, value in (("cpu.shares", cpu.shares), ("cpu.quota", cpu.quota), ("memory.limit", memory.limit)):
             if value is not None:
-                self.cgroups.write(self.container, field, value)  # type: ignore[arg-type]
+                self.cgroups.write(group, field, value)  # type: ignore[arg-type]
         if cpu.cpus:
-            self.cgroups.write(self.container, "cpuset.cpus", CPUSet.parse(cpu.cpus))
+            self.cgroups.write(group, "cpuset.cpus", CPUSet.parse(cpu.cpus))
 
     def close(self) -> None:
         self.journal.close()

@@ -14,6 +14,7 @@ from emulated import BOOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordlite.changes.system import OOM_SCORE, OOM_SCORE_AT_CREATION
 from koordlite.host.journal import file
 from koordlite.host.journal.journal import FileEntry, Journal, read
 from koordlite.model.cpuset import CPUSet
@@ -56,46 +57,53 @@ def test_the_journal_has_what_the_container_would_have_had_before_the_answer_is_
     assert entry.raw.strip() == before.strip()
 
 
-_PODS = st.sampled_from(
-    [
-        ("BE", {"batch_cpu": "500", "memory": "64Mi"}),
-        ("BE", {"batch_cpu": "2500"}),
-        ("LS", {"request": "500m"}),
-        ("LSR", {"request": "1", "guaranteed": True}),
-        ("LSR", {"request": "1", "guaranteed": True, "status": '{"cpuset":"1"}'}),
-        ("", {"request": "300m"}),
-    ]
+_PODS: list[tuple[str, dict[str, Any]]] = [
+    ("BE", {"batch_cpu": "500", "memory": "64Mi"}),
+    ("BE", {"batch_cpu": "2500", "sidecar": True}),
+    ("BE", {"batch_cpu": "500", "oom_score": "1000"}),
+    ("LS", {"request": "500m"}),
+    ("LS", {"request": "500m", "sidecar": True, "oom_score": "1000"}),
+    ("LSR", {"request": "1", "guaranteed": True}),
+    ("LSR", {"request": "1", "guaranteed": True, "status": '{"cpuset":"1"}'}),
+    ("LSE", {"request": "2", "guaranteed": True, "oom_score": "500"}),
+    ("", {"request": "300m"}),
+    ("", {"request": "1", "guaranteed": True, "sidecar": True}),
+]
+_RESIZED = {"BE": {"batch_cpu": "1500"}, "LS": {"request": "700m"}, "": {"request": "700m"}}
+"""What an in-place resize makes of a pod; the other classes keep their CPUs."""
+_EVENTS = st.lists(
+    st.sampled_from(["create", "look", "tick", "withdraw", "crash", "update", "resize", "remove"]), max_size=6
 )
-_EVENTS = st.lists(st.sampled_from(["create", "look", "tick", "withdraw", "crash", "update", "remove"]), max_size=6)
 
 
 @pytest.mark.sliced
 @given(
     shape=st.sampled_from(SHAPES),
-    pod=_PODS,
+    pod=st.sampled_from(_PODS),
     events=_EVENTS,
-    policy=st.sampled_from(["cpuset", "cfsQuota"]),
-    resctrl=st.booleans(),
+    slo=st.fixed_dictionaries(
+        {"policy": st.sampled_from(["cpuset", "cfsQuota"]), "resctrl": st.booleans(), "static": st.booleans()}
+    ),
 )
-@settings(max_examples=slices.amount(200, 8), deadline=None)
+@settings(max_examples=slices.amount(300, 12), deadline=None)
 def test_in_any_order_of_events_the_end_is_that_of_a_node_without_nri(
-    shape: str, pod: tuple[str, dict[str, Any]], events: list[str], policy: str, resctrl: bool
+    shape: str, pod: tuple[str, dict[str, Any]], events: list[str], slo: dict[str, Any]
 ) -> None:
-    """Creation before, between and after rounds, unheard answers, updates of kubelet, kill -9: the same values
-    stand in the end, and the same come back."""
+    """Creation before, between and after rounds, unheard answers, updates of kubelet and resizes, kill -9, with and
+    without kubelet's static CPU manager: the same values stand in all containers in the end, and the same come back."""
     ends = []
     for nri in ("auto", "off"):
         with tempfile.TemporaryDirectory() as folder:
-            asking = Asking(shape, Path(folder), nri=nri, policy=policy, resctrl=resctrl)
+            asking = Asking(shape, Path(folder), nri=nri, **slo)
             try:
                 asking.begin(pod[0], **pod[1])
-                before = asking.values
+                before = _all(asking)
                 for event in events:
-                    _happen(asking, event, with_nri=nri == "auto")
+                    _happen(asking, event, pod, with_nri=nri == "auto")
                 asking.node.ticks(asking.agent, 3)
-                end = asking.values
+                end = _all(asking)
                 asking.agent.put_back()
-                ends.append((end, {f: v for f, v in asking.values.items() if f != "cpuset.cpus"}, before))
+                ends.append((end, _all(asking), before))
                 assert not asking.journal.entries
             finally:
                 asking.close()
@@ -103,9 +111,13 @@ def test_in_any_order_of_events_the_end_is_that_of_a_node_without_nri(
     assert with_nri == without
 
 
-def _happen(asking: Asking, event: str, *, with_nri: bool) -> None:
+def _all(asking: Asking) -> dict[str, dict[str, object]]:
+    return {name: asking.values_of(name) for name in asking.containers}
+
+
+def _happen(asking: Asking, event: str, pod: tuple[str, dict[str, Any]], *, with_nri: bool) -> None:
     if event == "look":
-        asking.agent.begin(frozenset([asking.pod, asking.container]))
+        asking.agent.begin(frozenset([asking.pod, *asking.containers.values()]))
     elif event == "tick":
         asking.node.ticks(asking.agent, 1)
     elif event == "crash":
@@ -114,20 +126,117 @@ def _happen(asking: Asking, event: str, *, with_nri: bool) -> None:
         asking.agent = asking.node.agent(asking.journal, nri="auto" if with_nri else "off")
         asking.agent.take_over()
         asking.node.ticks(asking.agent, 1)
+    elif event == "resize":
+        asking.node.pod("late", pod[0], "0.2", **{**pod[1], **_RESIZED.get(pod[0], {})})
+        asking.node.sandbox.advance(1.0)
+        asking.node.cluster.view()
+        for name in asking.containers if with_nri else ():
+            asked = asking.resources(name)
+            asking.make(asking.creation.update(*asking.messages(name), asked).resources, name)
     elif with_nri and event in ("create", "withdraw"):
-        if any(e.place.part("cgroup") == asking.container for e in asking.journal.entries):
-            return  # A container is created once, and before any round has seen its group.
-        asking.hide()
-        if event == "create":
-            asking.ask()
-        else:
-            asking.creation.create(*asking.messages()).withdraw()
+        for name in asking.containers:
+            _create(asking, name, withdraw=event == "withdraw")
     elif with_nri and event == "update":
-        if "besteffort" in asking.container:
+        for name in asking.containers if "besteffort" in asking.pod else ():
             asked = LinuxResources(cpu=LinuxCPU(shares=2))  # What kubelet has always asked for.
-            asking.make(asking.creation.update(*asking.messages(), asked).resources)
+            asking.make(asking.creation.update(*asking.messages(name), asked).resources, name)
     elif with_nri and event == "remove":
         asking.creation.remove(*asking.messages())  # Of an earlier container of this name; the group is there.
+
+
+def _create(asking: Asking, name: str, *, withdraw: bool) -> None:
+    """A container is created once, and before any round has seen its group."""
+    group, pids = asking.containers[name], {str(each.pid) for each in asking.processes(name)}
+    if any(e.place.part("cgroup") == group or e.place.part("pid") in pids for e in asking.journal.entries):
+        return
+    asking.hide(name)
+    if withdraw:
+        asking.creation.create(*asking.messages(name)).withdraw()
+    else:
+        asking.ask(name)
+
+
+def _look(asking: Asking) -> None:
+    """A picture that has the pod, whose container nobody has judged."""
+    asking.agent.snapshot = asking.agent._observer.observe(asking.agent._recall)
+
+
+def test_an_oom_score_set_at_creation_comes_back_when_it_is_not_asked_for_any_more(asking: Asking) -> None:
+    """Of the process that was created, and of what it has forked since; before the first round and after it."""
+    asking.begin("LS", request="500m", oom_score="1000")
+    (before,) = asking.values["oom"]  # type: ignore[misc]
+    _look(asking)
+    asking.hide()
+    answer = asking.ask()
+    assert answer.adjust and answer.adjust.linux and answer.adjust.linux.oom_score_adj == 1000 != before
+    (entry,) = (e for e in asking.journal.entries if e.place.kind is OOM_SCORE_AT_CREATION)
+    assert (entry.place.part("cgroup"), entry.describe(), entry.strategy) == (asking.container, str(before), "oomScore")
+    asking.node.ticks(asking.agent, 2)
+    assert asking.values["oom"] == [1000]
+    kinds = [e.place.kind for e in asking.journal.entries if e.strategy == "oomScore"]
+    assert set(kinds) == {OOM_SCORE}
+    asking.node.pod("late", "LS", "0.2", request="500m")
+    asking.node.ticks(asking.agent, 2)
+    assert asking.values["oom"] == [before]
+    assert not [e for e in asking.journal.entries if e.strategy == "oomScore"]
+
+
+@pytest.mark.parametrize("rounds", [0, 2], ids=["before any round", "after rounds"])
+def test_a_restore_gives_the_oom_score_back_that_the_container_would_have_had(asking: Asking, rounds: int) -> None:
+    asking.begin("LS", request="500m", oom_score="1000")
+    before = asking.values["oom"]
+    _look(asking)
+    asking.hide()
+    asking.ask()
+    assert asking.values["oom"] == [1000]
+    asking.node.ticks(asking.agent, rounds)
+    assert all(step.ok for step in asking.agent.put_back())
+    assert asking.values["oom"] == before
+    assert not asking.journal.entries
+
+
+def test_an_oom_score_of_a_container_that_never_came_to_be_is_forgotten(asking: Asking) -> None:
+    asking.begin("LS", request="500m", oom_score="1000")
+    _look(asking)
+    asking.hide()
+    messages = asking.messages()
+    asking.creation.create(*messages)
+    asking.node.remove("late")
+    asking.node.sandbox.advance(1.0)
+    asking.node.cluster.view()
+    asking.creation.remove(*messages)
+    assert not [e for e in asking.journal.entries if e.place.kind is OOM_SCORE_AT_CREATION]
+
+
+def test_the_class_of_rdt_is_answered_only_while_its_group_is_there(tmp_path: Path) -> None:
+    """A runtime makes a group that is missing, and nobody would remove it."""
+    asking = Asking("intel-2s-ht", tmp_path)
+    asking.begin("BE", batch_cpu="500")
+    _look(asking)
+    asking.hide()
+    linux = asking.ask().adjust.linux  # type: ignore[union-attr]
+    assert linux and linux.rdt and linux.rdt.clos_id == "BE" == asking.rdt()
+    asking.agent.put_back()
+    assert asking.rdt() == ""
+    assert "BE" not in asking.node.host().resctrl.group_names()
+    # The picture is older than the removal.
+    answer = asking.creation.create(*asking.messages())
+    assert not (answer.adjust and answer.adjust.linux and answer.adjust.linux.rdt)
+    asking.close()
+
+
+def test_a_class_that_another_program_made_is_not_answered(tmp_path: Path) -> None:
+    """With a group of ours the class ends with a restore; one of others stays, and the container in it."""
+    asking = Asking("intel-2s-ht", tmp_path)
+    asking.begin("BE", batch_cpu="500")
+    _look(asking)
+    shown = asking.agent.snapshot
+    assert shown is not None
+    asking.agent.snapshot = dataclasses.replace(shown, ours=frozenset(p for p in shown.ours if not p.kind.is_resctrl))
+    asking.hide()
+    linux = asking.creation.create(*asking.messages()).adjust
+    assert not (linux and linux.linux and linux.linux.rdt)
+    asking.close()
 
 
 def test_an_answer_that_is_not_heard_is_not_ours(asking: Asking) -> None:

@@ -104,11 +104,13 @@ class Emulated:
         guaranteed: bool = False,
         limited: bool = False,
         created: str = "",
+        sidecar: bool = False,
         **annotations: str,
     ) -> None:
         """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory;
-        `limited`: its limits are its requests."""
+        `limited`: its limits are its requests; a sidecar asks for the same again."""
         keys = {
+            "oom_score": "koordinator.sh/oom-score-adj",
             "status": "scheduling.koordinator.sh/resource-status",
             "static_cpus": "sandbox.koordlite.io/static-cpus",
         }
@@ -121,8 +123,8 @@ class Emulated:
         if guaranteed:
             wanted |= {"memory": "16Mi"}
         resources = {"requests": wanted} | ({"limits": wanted} if guaranteed or limited else {})
-        container = {"name": "main", "resources": resources}
-        spec = {"nodeName": "node-a", "containers": [container]}
+        containers = [{"name": each, "resources": resources} for each in ("main", *["sidecar"] * sidecar)]
+        spec = {"nodeName": "node-a", "containers": containers}
         self._write(f"pod-{name}", "v1", "Pod", names, spec=spec, status={"phase": "Running"})
 
     def remove(self, name: str) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from koordlite.apply import writer
-from koordlite.apply.kind import Kind, Work
-from koordlite.changes.system import OOM_SCORE, SETTING, OOMScoreChange, OOMScoreFound, SystemFileChange
+from koordlite.apply.kind import Kind, Undoing, Work
+from koordlite.changes.system import (
+    OOM_SCORE,
+    OOM_SCORE_AT_CREATION,
+    SETTING,
+    OOMScoreAtCreation,
+    OOMScoreChange,
+    OOMScoreFound,
+    SystemFileChange,
+)
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
@@ -64,34 +72,73 @@ def _is_feature(name: str) -> bool:
     return name.startswith(f"{FEATURES}/")
 
 
-class OOMScore(Kind[OOMScoreChange, OOMScoreFound]):
-    """A process with an old one's number is not the one that was judged."""
+class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
+    """A process with an old one's number is not the one that was judged.
+
+    The entry of a container that was created with our number becomes one for each of its processes in the first round
+    that writes them."""
 
     change = OOMScoreChange
-    places = (OOM_SCORE,)
+    places = (OOM_SCORE, OOM_SCORE_AT_CREATION)
 
     def found(self, change: OOMScoreChange, strategy: str, work: Work) -> Iterator[OOMScoreFound]:
         """The number of the process that was judged, while it lives."""
         files = work.host.files
         present = None if change.place in work.noted else system_files.oom_score_adj(files, change.pid)
-        if present is not None and procfs.start_time(files, change.pid) == change.start_time:
-            yield OOMScoreFound(pid=change.pid, start_time=change.start_time, value=present, strategy=strategy)
+        if present is None or procfs.start_time(files, change.pid) != change.start_time:
+            return
+        group = next((g for g, those in work.snapshot.oom_scores.items() if change.pid in (p.pid for p in those)), "")
+        created = work.noted.get(OOM_SCORE_AT_CREATION.place(group))
+        if isinstance(created, OOMScoreAtCreation) and present == created.ours:
+            present = created.value
+        yield OOMScoreFound(pid=change.pid, start_time=change.start_time, value=present, strategy=strategy)
+
+    def carry_out(self, changes: Sequence[OOMScoreChange], work: Work) -> Iterator[AppliedStep]:
+        """Besides, forget containers whose processes have entries of their own now."""
+        yield from super().carry_out(changes, work)
+        pids = {change.pid for change in changes}
+        work.journal.forget(
+            OOM_SCORE_AT_CREATION.place(group)
+            for group, processes in work.snapshot.oom_scores.items()
+            if processes and pids.issuperset(each.pid for each in processes)
+        )
 
     def set(self, host: Host, change: OOMScoreChange) -> str:
         """The number."""
         alive = system_files.write_oom_score_adj(host.files, change.pid, change.start_time, change.value)
         return change.describe() if alive else writer.GONE
 
-    def value_before(self, entry: OOMScoreFound, host: Host) -> Found | None:
+    def value_before(self, entry: OOMScoreFound | OOMScoreAtCreation, host: Host) -> Found | None:
         """The number."""
         return Found(entry.value, entry.strategy)
 
-    def has_ended(self, entry: OOMScoreFound, host: Host, snapshot: Snapshot) -> bool:
-        """With its process."""
+    def has_ended(self, entry: OOMScoreFound | OOMScoreAtCreation, host: Host, snapshot: Snapshot) -> bool:
+        """With its process, or its container."""
+        if isinstance(entry, OOMScoreAtCreation):
+            return not host.cgroups.exists(entry.group)
         return procfs.start_time(host.files, entry.pid) != entry.start_time
 
-    def present(self, entry: OOMScoreFound, host: Host) -> str | None:
-        """The number."""
+    def undo(self, entries: Sequence[OOMScoreFound | OOMScoreAtCreation], back: Undoing) -> Iterable[AppliedStep]:
+        """Of a container, the processes that have the number it was created with get the other one."""
+        host = back.host
+        for entry in entries:
+            if isinstance(entry, OOMScoreFound):
+                yield self.put(host, entry.undoing())
+                continue
+            processes = system_files.oom_scores(host.files, host.cgroups, entry.group)
+            steps = [
+                self.put(host, OOMScoreChange(each.pid, each.start_time, entry.value))
+                for each in processes
+                if each.oom_score_adj == entry.ours
+            ]
+            refused = next((step for step in steps if not step.ok), None)
+            yield AppliedStep(entry.place, entry.describe(), refused is None, refused.error if refused else "")
+
+    def present(self, entry: OOMScoreFound | OOMScoreAtCreation, host: Host) -> str | None:
+        """The number; of a container, those of its processes."""
+        if isinstance(entry, OOMScoreAtCreation):
+            processes = system_files.oom_scores(host.files, host.cgroups, entry.group)
+            return ", ".join(dict.fromkeys(str(each.oom_score_adj) for each in processes)) or None
         score = system_files.oom_score_adj(host.files, entry.pid)
         return None if score is None else str(score)
 
