@@ -56,14 +56,12 @@ _EVENTS = {
 }
 _METHODS = {number: name for name, number in _EVENTS.items()}
 SUBSCRIBED = (
-    "RunPodSandbox",
-    "RemovePodSandbox",
     "CreateContainer",
     "PostStartContainer",
     "UpdateContainer",
     "RemoveContainer",
 )
-"""Never ValidateContainerAdjustment: a dead plugin that asked for it makes the next creation fail."""
+"""Nothing of a pod can be set by NRI, so that calls about pods would only cost. Never ValidateContainerAdjustment: a dead plugin that asked for it makes the next creation fail."""
 
 Outcome = Literal["answered", "late", "busy", "unreadable", "fault"]
 
@@ -92,12 +90,6 @@ class Handler:
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         """Take in all that is there: after each connection."""
-
-    def run_pod(self, pod: PodSandbox) -> None:
-        """A pod has begun; its pause process runs."""
-
-    def remove_pod(self, pod: PodSandbox) -> None:
-        """A pod is gone."""
 
     def create(self, pod: PodSandbox, container: Container) -> Answer:
         """Answer what is to differ of a container that is about to be created."""
@@ -361,9 +353,6 @@ class _Session:
         handler, pod, container = self._handler, event.pod, event.container
         if pod is None:
             return None
-        if method in ("RunPodSandbox", "RemovePodSandbox"):
-            tell = handler.run_pod if method == "RunPodSandbox" else handler.remove_pod
-            return _told(lambda: tell(pod))
         if container is None or (is_notice and method in ("CreateContainer", "UpdateContainer")):
             return None
         if method == "CreateContainer":

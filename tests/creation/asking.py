@@ -11,8 +11,10 @@ from emulated import Emulated
 from koordlite.creation import Creation
 from koordlite.host import system_files
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.lab.pods import pod_spec
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup, Process
+from koordlite.model.pod import pod_reader
 from koordlite.nri import (
     Answer,
     Container,
@@ -148,15 +150,14 @@ class Asking:
         return pod, Container(id=identity, pod_sandbox_id="p", name=name, linux=linux)
 
     def resources(self, name: str = "main") -> LinuxResources:
-        """The resources of a container as kubelet asks for them."""
-        state = self.state(name)
-        # A set is asked for where the CPU manager gives the container CPUs of its own.
-        own = [each.cpus for each in self.node.cluster.view().kubelet.pod_cpus if each.uid == "uid-late"]
-        cpus = str(state.cpuset) if own and state.cpuset else ""
-        limit = state.values.get("memory.limit")
+        """The resources of a container as kubelet asks for them: by its spec, and CPUs where its manager gives some."""
+        view = self.node.cluster.view()
+        (late,) = (pod for pod in view.pods if pod.metadata.name == "late")
+        (spec,) = (each for each in pod_spec.containers(pod_reader.from_wire(late)) if each.name == name)
+        own = [each.containers[name] for each in view.kubelet.pod_cpus if name in each.containers]
         return LinuxResources(
-            cpu=LinuxCPU(shares=state.values["cpu.shares"], quota=state.quota_us, period=state.period_us, cpus=cpus),
-            memory=LinuxMemory(limit=limit) if limit not in (None, -1) else LinuxMemory(),
+            cpu=LinuxCPU(shares=spec.shares, quota=spec.quota_us, period=100_000, cpus=str(own[0]) if own else ""),
+            memory=LinuxMemory(limit=spec.memory_limit if spec.memory_limit != -1 else None),
         )
 
     def ask(self, name: str = "main") -> Answer:

@@ -21,7 +21,9 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import JournalError
 from koordlite.model.node import ResolvedReservation
 from koordlite.nri import NOTHING, LinuxCPU, LinuxResources
+from koordlite.report import view
 from koordlite.report.explain import pieces
+from koordlite.report.metrics.collector import Metrics
 from koordlite.report.past import Write
 from tests.creation.asking import FIELDS, Asking
 
@@ -130,7 +132,7 @@ def _happen(asking: Asking, event: str, pod: tuple[str, dict[str, Any]], *, with
         asking.node.pod("late", pod[0], "0.2", **{**pod[1], **_RESIZED.get(pod[0], {})})
         asking.node.sandbox.advance(1.0)
         asking.node.cluster.view()
-        for name in asking.containers if with_nri else ():
+        for name in asking.containers if with_nri and pod[0] in _RESIZED else ():
             asked = asking.resources(name)
             asking.make(asking.creation.update(*asking.messages(name), asked).resources, name)
     elif with_nri and event in ("create", "withdraw"):
@@ -405,3 +407,49 @@ def test_a_set_that_another_plugin_has_named_is_not_named_again(asking: Asking, 
     answer = asking.creation.create(pod, dataclasses.replace(container, linux=linux))
     answered = answer.adjust and answer.adjust.linux and answer.adjust.linux.resources
     assert bool(answered and answered.cpu and answered.cpu.cpus) == (not named), answer
+
+
+def test_an_agent_that_must_be_asked_is_degraded_while_no_runtime_asks(tmp_path: Path) -> None:
+    asking = Asking("small", tmp_path, nri="required")
+    (tick,) = asking.node.ticks(asking.agent, 1)
+    assert (tick.status, tick.because) == ("degraded", "agent.nri is required, and no runtime asks: not connected yet")
+    asking.creation.connection("", "/run/nri.sock: No such file or directory")
+    (tick,) = asking.node.ticks(asking.agent, 1)
+    assert tick.because == "agent.nri is required, and no runtime asks: /run/nri.sock: No such file or directory"
+    asking.creation.connection("containerd v2.3.4", "")
+    (tick,) = asking.node.ticks(asking.agent, 1)
+    assert (tick.status, tick.because) == ("enforcing", "")
+    asking.close()
+
+
+def test_without_being_required_it_may_be_missing(tmp_path: Path) -> None:
+    asking = Asking("small", tmp_path)
+    asking.creation.connection("", "/run/nri.sock: No such file or directory")
+    (tick,) = asking.node.ticks(asking.agent, 1)
+    assert tick.status == "enforcing"
+    facts = {fact.name: fact.value for fact in view.inputs(tick)}
+    assert facts["before the first process"] == "no runtime asks by NRI: /run/nri.sock: No such file or directory"
+    asking.close()
+
+
+def test_answers_are_in_the_status_and_in_the_metrics(tmp_path: Path) -> None:
+    asking = Asking("small", tmp_path)
+    asking.begin("BE", batch_cpu="500")
+    asking.agent.begin(frozenset())
+    asking.creation.connection("containerd v2.3.4", "")
+    asking.ask()
+    asking.creation.answered("CreateContainer", "answered", 0.003)
+    asking.creation.answered("CreateContainer", "late", 1.0)
+    tick = asking.agent.tick()
+    facts = {fact.name: fact.value for fact in view.inputs(tick)}
+    said = "containerd v2.3.4 asks by NRI: 1 set at creation, 1 without an answer of ours"
+    assert facts["before the first process"] == said
+    metrics = Metrics(started=0.0)
+    metrics.observe_tick(tick)
+    value = metrics.registry.get_sample_value
+    assert value("koordlite_nri_connected", {"node": tick.node}) == 1
+    assert value("koordlite_nri_answers_total", {"method": "CreateContainer", "outcome": "late"}) == 1
+    assert value("koordlite_nri_results_total", {"result": "adjusted"}) == 1
+    assert value("koordlite_nri_answer_seconds_count", {"method": "CreateContainer"}) == 2
+    assert value("koordlite_nri_answer_seconds_sum", {"method": "CreateContainer"}) == 1.003
+    asking.close()

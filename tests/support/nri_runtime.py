@@ -1,7 +1,7 @@
 """A container runtime with NRI, as far as a plugin can tell: a socket, the order of calls, and the rules of framing.
 
-It is held to recorded conversations with containerd (tests/nri/recorded): it drops a plugin that breaks framing, one
-that answers too late, and one that is not registered in time.
+It is held to recorded conversations with containerd (tests/nri/recorded): it drops a plugin that breaks framing and one
+that answers too late, whose container it creates as if there were no plugin, and refuses names in containerd's words.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import pathlib
+import re
 import socket
 import struct
 import time
@@ -39,6 +40,23 @@ def exchange(name: str) -> list[dict[str, Any]]:
     """The decoded messages of a recorded conversation."""
     records: list[dict[str, Any]] = json.loads((RECORDED / f"{name}.json").read_text())["exchange"]
     return records
+
+
+def refusal(asked: messages.RegisterPluginRequest) -> messages.Status | None:
+    """containerd's words for a registration that it does not take (recording 16)."""
+    index, name = asked.plugin_idx, asked.plugin_name
+    if len(index) != 2:
+        return messages.Status(
+            code=2, message=f'invalid plugin index: invalid plugin index "{index}", must be 2 digits'
+        )
+    if not re.fullmatch("[0-9]{2}", index):
+        return messages.Status(code=2, message=f'invalid plugin index: invalid plugin index "{index}" (not [0-9][0-9])')
+    if not name:
+        return messages.Status(code=2, message="invalid plugin name: invalid plugin name: name is empty")
+    if "/" in name:
+        why = f"invalid plugin name: invalid plugin name \"{name}\": contains invalid character '/'"
+        return messages.Status(code=2, message=why)
+    return None
 
 
 class Runtime:
@@ -74,6 +92,11 @@ class Runtime:
         asked = decode(messages.Request, frame.body)
         assert (frame.connection, frame.type, frame.stream, asked.method) == (RUNTIME, REQUEST, 1, "RegisterPlugin")
         self.registered = decode(messages.RegisterPluginRequest, asked.payload)
+        refused = refusal(self.registered)
+        if refused:
+            # The socket stays open, with nothing more to come.
+            self.send(Frame(RUNTIME, 1, RESPONSE, encode(messages.Response(status=refused))))
+            return
         # Configure may come first: seen in one of ten connections.
         self.send_call(
             "Configure",
@@ -103,16 +126,28 @@ class Runtime:
         return response.payload
 
     def call(self, method: str, payload: Any) -> tuple[bytes, float]:
-        """Call, and the answer with the seconds it took."""
+        """Call, and the answer with the seconds it took. A plugin that answers too late is dropped (TimeoutError)."""
+        assert self._connected is not None
         began = time.monotonic()
         self.send_call(method, payload)
-        return self.answer(), time.monotonic() - began
+        self._connected.settimeout(self.timeout_ms / 1000)
+        try:
+            return self.answer(), time.monotonic() - began
+        except TimeoutError:
+            self.drop()
+            raise
+        finally:
+            if self._connected:
+                self._connected.settimeout(LONG_SECONDS)
 
     def create(
         self, pod: messages.PodSandbox, container: messages.Container
     ) -> messages.LinuxContainerAdjustment | None:
-        """The adjustment of a container that is about to be created."""
-        payload, _ = self.call("CreateContainer", messages.ContainerEvent(pod=pod, container=container))
+        """The adjustment of a container that is about to be created; none by a plugin that is dropped meanwhile."""
+        try:
+            payload, _ = self.call("CreateContainer", messages.ContainerEvent(pod=pod, container=container))
+        except TimeoutError:
+            return None
         adjust = decode(messages.CreateContainerResponse, payload).adjust
         return adjust.linux if adjust else None
 
