@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from koordlite.creation import Creation
 
 LOG = logging.getLogger(__name__)
+JOURNAL_SECONDS = 60.0
+"""How often a journal is opened again for which the disk had no room."""
 _WHOLE = ("node", "pods", "kubelet pods", "config")
 """What the cluster must have sent before the picture counts as whole."""
 
@@ -55,30 +57,13 @@ class Agent:
         journal: Journal | None = None,
         *,
         unjournaled: str = "",
+        open_journal: Callable[[], Journal] | None = None,
     ) -> None:
-        """`unjournaled`: why there is no journal, although something is to be written."""
+        """`unjournaled`: why there is no journal, although something is to be written; `open_journal` is then tried
+        each minute, and raises JournalFull while there still is no room."""
         self._host, self._cluster, self._settings = host, cluster, settings
-        self._unjournaled = unjournaled
-        self._journal_problems = damaged(journal.folder) if journal else ()
-        asked = [s for s in strategies.discover() if settings.strategies[s.name].mode != "off"]
-        self._observer = Observer(
-            host,
-            cluster,
-            tasks_seconds=settings.agent.tasks_seconds,
-            monitor_seconds=wants.monitor_seconds(asked, settings.strategies),
-            interval_seconds=settings.agent.interval_seconds,
-            wanted=wants.of(asked),
-            state=journal.folder if journal else None,
-            node_metric=settings.publish.node_metric != "off",
-            predictor=prediction.wanted(settings.strategies, journal.folder if journal else None),
-            crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
-            metrics=settings.metrics,
-            talks=wants.connections(settings.strategies),
-            off=config.off(settings),
-            pool_floor_percent=wants.pool_floor_percent(settings.strategies),
-            reacts=settings.agent.reaction != "off",
-        )
-        self._applier = Applier(host, cluster, journal) if journal else Watching()
+        self._unjournaled, self._open_journal = unjournaled, open_journal
+        self._next_try = host.clock.monotonic() + JOURNAL_SECONDS
         self._started = host.clock.monotonic()
         self._refused: Mapping[Place, str] = {}
         self._remembered: dict[str, Memory] = {}
@@ -89,11 +74,10 @@ class Agent:
         if settings.agent.nri != "off":
             from koordlite.creation import Creation
 
-            creation = self.creation = Creation(host.for_another_thread(), journal, settings.agent.nri)
-            self._observer.names = lambda: creation.names
+            self.creation = Creation(host.for_another_thread(), settings.agent.nri)
+        self._use(journal)
         self._waker = Waker(host)
         self._guard = FaultGuard(limit=0)
-        self._pauses = Pauses(journal.folder if journal else None)
         self._overdue = self._taking_over = False
         self._awaited = self._unreleased = ""
         self._unrestored = 0
@@ -106,6 +90,54 @@ class Agent:
         """The last picture."""
         self.judged: RoundRecord | None = None
         """What the last round decided on, and what it decided; None when there was no picture."""
+
+    def _use(self, journal: Journal | None) -> None:
+        """Work with this journal, and with what an earlier run left in its folder."""
+        host, cluster, settings = self._host, self._cluster, self._settings
+        folder = journal.folder if journal else None
+        asked = [s for s in strategies.discover() if settings.strategies[s.name].mode != "off"]
+        self.journal = journal
+        self._journal_problems = damaged(folder) if folder else ()
+        self._observer = Observer(
+            host,
+            cluster,
+            tasks_seconds=settings.agent.tasks_seconds,
+            monitor_seconds=wants.monitor_seconds(asked, settings.strategies),
+            interval_seconds=settings.agent.interval_seconds,
+            wanted=wants.of(asked),
+            state=folder,
+            node_metric=settings.publish.node_metric != "off",
+            predictor=prediction.wanted(settings.strategies, folder),
+            crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
+            metrics=settings.metrics,
+            talks=wants.connections(settings.strategies),
+            off=config.off(settings),
+            pool_floor_percent=wants.pool_floor_percent(settings.strategies),
+            reacts=settings.agent.reaction != "off",
+        )
+        self._applier = Applier(host, cluster, journal) if journal else Watching()
+        self._pauses = Pauses(folder)
+        if (creation := self.creation) is not None:
+            creation.journal = journal
+            self._observer.names = lambda: creation.names
+
+    def _try_journal(self) -> None:
+        """Open the journal that had no room at the start, and begin as a fresh run does."""
+        now = self._host.clock.monotonic()
+        if self._open_journal is None or not self._unjournaled or now < self._next_try:
+            return
+        self._next_try = now + JOURNAL_SECONDS
+        try:
+            journal = self._open_journal()
+        except JournalError as error:
+            self._say("journal", f"nothing can be journaled, so nothing is written: {error}")
+            return
+        LOG.warning("there is room for the undo journal now: what is enforced is written from here on")
+        self._unjournaled = ""
+        self._said.pop("journal", None)
+        self._use(journal)
+        self._waker.service_counters = self._observer.service_counters
+        self.take_over()
 
     def take_over(self) -> tuple[AppliedStep, ...]:
         """Go on with what an earlier run left in force; undo only what no strategy enforces any more.
@@ -271,6 +303,7 @@ class Agent:
     def tick(self) -> Tick:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
         began = time.perf_counter()
+        self._try_journal()
         if self._node_unread and self._cluster.view().node is not None:
             self.take_over()  # Only now is it known what an earlier run left on the Node.
         try:

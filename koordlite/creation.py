@@ -99,9 +99,10 @@ class _Verdict(msgspec.Struct):
 class Creation(nri.Handler):
     """Answers the runtime in its own thread; the agent's thread gives it pictures and takes what was set."""
 
-    def __init__(self, host: Host, journal: Journal | None, setting: NRISetting) -> None:
-        """Without a journal nothing is set, and what would have been is counted."""
-        self._host, self._journal = host, journal
+    def __init__(self, host: Host, setting: NRISetting) -> None:
+        self._host = host
+        self.journal: Journal | None = None
+        """Without one nothing is set, and what would have been is counted."""
         self._basis: _Basis | None = None
         self._answers = strategies.Answers()
         self._lock = threading.Lock()
@@ -202,8 +203,8 @@ class Creation(nri.Handler):
         if group is None:
             return
         self._names = {each: name for each, name in self._names.items() if each != group}
-        if self._journal is not None and not self._host.cgroups.exists(group):
-            self._journal.forget((*cgroup.places_of(group), OOM_SCORE_AT_CREATION.place(group)))
+        if self.journal is not None and not self._host.cgroups.exists(group):
+            self.journal.forget((*cgroup.places_of(group), OOM_SCORE_AT_CREATION.place(group)))
 
     def create(self, pod: PodSandbox, container: Container) -> Answer:
         """The values of a round, as far as NRI can set them."""
@@ -258,8 +259,8 @@ class Creation(nri.Handler):
         verdict = self._settable(basis.snapshot, group, enforced, present)
         verdict.values = {field: value for field, value in verdict.values.items() if field in named}
         verdict.oom_score, verdict.rdt = None, ""  # Fixed at creation.
-        if self._journal is not None:
-            self._journal.amend(self._entries(group, named, {}, _recorded(self._journal, group)))
+        if self.journal is not None:
+            self.journal.amend(self._entries(group, named, {}, _recorded(self.journal, group)))
         if verdict.is_empty:
             would = self._settable(basis.snapshot, group, observed, present).values.keys() & named.keys()
             return self._left("wouldAdjust" if would else "asItIs")
@@ -404,7 +405,7 @@ class Creation(nri.Handler):
 
     def _ours(self, question: _Question, verdict: _Verdict, answer: Callable[[Callable[[], None]], Answer]) -> Answer:
         """The answer, once the journal on disk says what the container would have had."""
-        if self._journal is None:
+        if self.journal is None:
             return self._left("wouldAdjust")
         group, score = question.group, verdict.oom_score
         originals = {f: v for f in verdict.values if (v := cgroup.present(question.present, f)) is not None}
@@ -416,7 +417,7 @@ class Creation(nri.Handler):
             entries.append(OOMScoreAtCreation(group=group, value=question.oom_score, ours=score, strategy=owner))
             values[entries[-1].place] = str(score)
         try:
-            added = self._journal.add(entries)
+            added = self.journal.add(entries)
         except JournalError as error:
             LOG.error("NRI: nothing is set: %s", error)
             return self._left("noJournal")
@@ -424,7 +425,7 @@ class Creation(nri.Handler):
         with self._lock:
             self._set |= steps
         self._count("adjusted")
-        journal = self._journal
+        journal = self.journal
 
         def withdraw() -> None:
             with self._lock:
@@ -445,8 +446,8 @@ class Creation(nri.Handler):
         cgroups, wall, found = self._host.cgroups, self._host.clock.wall(), []
         for field, value in originals.items():
             raw, before = cgroups.encode(field, value), recorded.get(field)
-            if field == inherited.FIELD and self._journal is not None:
-                raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place, inherited.Lately())
+            if field == inherited.FIELD and self.journal is not None:
+                raw = inherited.found_before_us(self._host, group, raw, self.journal.by_place, inherited.Lately())
             if before is not None:
                 found.append(msgspec.structs.replace(before, text=raw.decode("latin-1")))
                 continue

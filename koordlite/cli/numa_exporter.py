@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from koordlite import threads
 from koordlite.cli import machine as machines
 from koordlite.cli.serving import Listener, News
 from koordlite.clock import ended_by_signals
 from koordlite.config import NumaExporter, Settings
 from koordlite.host import sysfs
-from koordlite.http.answers import Router, encoded
+from koordlite.http.answers import Handler, Router, encoded, well
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.topology import Topology
 from koordlite.ports import Files
+from koordlite.report import health
 from koordlite.report.tick import Tick
 from koordlite.threads import Worker
 
 if TYPE_CHECKING:
     from koordlite.http.server import Server
     from koordlite.model.picture.usage import NumaCounters
+    from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.web.numa_history import NumaHistory
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +60,8 @@ def numa_exporter(args: argparse.Namespace) -> int:
     machine = machines.machine(args, settings, stop)
     with contextlib.closing(machine):
         machines.need_node(args, machine.cluster)
-        with served(machine.host.files, settings.numa_exporter, node=_node_name(settings)) as listen:
+        name, period = _node_name(settings), settings.agent.interval_seconds
+        with served(machine.host.files, settings.numa_exporter, node=name, period_seconds=period) as listen:
             Agent(machine.host, machine.cluster, settings).run(lambda tick: listen(tick, ()), seconds=args.seconds)
     return 0
 
@@ -92,9 +96,13 @@ def of_agent(files: Files, settings: Settings) -> Iterator[Listener]:
 
 
 @contextlib.contextmanager
-def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Listener]:
+def served(
+    files: Files, settings: NumaExporter, *, node: str, period_seconds: float | None = None
+) -> Iterator[Listener]:
     """Serve /metrics and the last hour to everyone; what is yielded takes each tick. ConfigError when that address
-    cannot be had."""
+    cannot be had.
+
+    `period_seconds`: how often a tick is due, where no other server of this process says that none comes."""
     from koordlite.observe import numa_counters
     from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.web.numa_history import NumaHistory
@@ -103,9 +111,8 @@ def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Liste
     topology, history, stop = _last_good(lambda: sysfs.topology(files)), NumaHistory(), threading.Event()
     metrics = NumaMetrics(read, topology, node=node)
     metrics.other_names = settings.other_names
-    # /history is for the page of the cluster.
-    pages = {"/history": lambda request: encoded(history.document(metrics.node))}
-    server = _server(settings.listen, Router(pages, registry=metrics.registry))
+    loop = Loop(period_seconds)
+    server = _server(settings.listen, router(loop, metrics, history))
     server.start()
 
     def sample() -> None:
@@ -116,6 +123,7 @@ def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Liste
     LOG.info("NUMA exporter: listening on %s", server.url)
 
     def listen(tick: Tick, news: News) -> None:
+        loop.turned()
         if tick.picture is not None:
             metrics.picture = tick.picture
 
@@ -151,6 +159,35 @@ def _last_good(read: Callable[[], Topology]) -> Callable[[], Topology]:
         return last
 
     return topology
+
+
+class Loop:
+    """The loop that takes pictures, for probes. `period_seconds`: how often a tick is due; None: nobody asks."""
+
+    def __init__(self, period_seconds: float | None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._period_seconds, self._now = period_seconds, monotonic
+        self._last: float | None = None
+
+    def turned(self) -> None:
+        """A tick has ended."""
+        self._last = self._now()
+
+    @property
+    def hung(self) -> str:
+        """Why it does not turn; empty when it does."""
+        if self._period_seconds is None:
+            return ""
+        age = None if self._last is None else self._now() - self._last
+        return health.failing(health.alive(age_seconds=age, period_seconds=self._period_seconds))
+
+
+def router(loop: Loop, metrics: NumaMetrics, history: NumaHistory) -> Router:
+    """Metrics, /history for the page of the cluster, and probes that hear of a loop that hangs."""
+    pages: dict[str, Handler] = {
+        "/history": lambda request: encoded(history.document(metrics.node)),
+        "/healthz": lambda request: well(loop.hung or threads.unhealthy()),
+    }
+    return Router(pages, ready=lambda: loop.hung, registry=metrics.registry)
 
 
 def _server(listen: str, pages: Router) -> Server:

@@ -14,7 +14,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 import msgspec
@@ -72,13 +72,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, settings: Settings, machine: Machine) -> int:
-    with contextlib.closing(machine), _journal(args, settings, machine) as (held, unjournaled):
+    with contextlib.closing(machine), _journal(args, settings, machine) as (held, unjournaled, again):
         machines.need_node(args, machine.cluster)
         _warn_of_another_size(machine)
-        agent = Agent(machine.host, machine.cluster, settings, held, unjournaled=unjournaled)
+        agent = Agent(machine.host, machine.cluster, settings, held, unjournaled=unjournaled, open_journal=again)
         code = _look_twice(agent, machine, settings, args) if args.once else _loop(agent, machine, settings, args)
-        if held is not None and not args.quiet:
-            print(printable.lines(in_force(held, args, emulated=machine.sandbox is not None)), end="")
+        if agent.journal is not None and not args.quiet:
+            print(printable.lines(in_force(agent.journal, args, emulated=machine.sandbox is not None)), end="")
         return code
 
 
@@ -174,29 +174,38 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
 
 
 @contextlib.contextmanager
-def _journal(args: argparse.Namespace, settings: Settings, machine: Machine) -> Iterator[tuple[Journal | None, str]]:
+def _journal(
+    args: argparse.Namespace, settings: Settings, machine: Machine
+) -> Iterator[tuple[Journal | None, str, Callable[[], Journal] | None]]:
     """The undo journal: when something may be written, or an earlier run left something to undo. On a full disk there
-    is none, and why: the agent observes, and the next start tries again."""
+    is none, and why, and how to try again: until then the agent observes."""
     if args.recorded:
-        yield None, ""
+        yield None, "", None
         return
     folder, boot = settings.agent.state_dir, procfs.boot_id(machine.host.files)
     writes = any(section.mode == "enforce" for section in settings.strategies.values())
     if not writes and not journal.read(folder, boot_id=boot):
-        yield None, ""
+        yield None, "", None
         return
     with contextlib.ExitStack() as stack:
+
+        def opened() -> Journal:
+            with contextlib.ExitStack() as own:
+                held = own.enter_context(Journal.open(folder, boot_id=boot))
+                if machine.sandbox is None:
+                    group = machine.host.cgroups.folder(machine.host.cgroups.layout.kubepods, "cpu")
+                    own.callback(lock.take_machine(pathlib.Path(group)).release)
+                for problem in journal.damaged(folder):
+                    LOG.error("%s", problem)
+                stack.push(own.pop_all())
+            return held
+
         try:
-            held, why = stack.enter_context(Journal.open(folder, boot_id=boot)), ""
-            if machine.sandbox is None:
-                group = machine.host.cgroups.folder(machine.host.cgroups.layout.kubepods, "cpu")
-                stack.callback(lock.take_machine(pathlib.Path(group)).release)
+            held, why = opened(), ""
         except JournalFull as error:
             held, why = None, f"nothing can be journaled, so nothing is written: {error}"
             LOG.error("%s", why)
-        for problem in journal.damaged(folder) if held else ():
-            LOG.error("%s", problem)
-        yield held, why
+        yield held, why, opened
 
 
 @contextlib.contextmanager

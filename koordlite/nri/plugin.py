@@ -61,7 +61,8 @@ SUBSCRIBED = (
     "UpdateContainer",
     "RemoveContainer",
 )
-"""Nothing of a pod can be set by NRI, so that calls about pods would only cost. Never ValidateContainerAdjustment: a dead plugin that asked for it makes the next creation fail."""
+"""Nothing of a pod can be set by NRI, so that calls about pods would only cost. Never ValidateContainerAdjustment: a
+dead plugin that asked for it makes the next creation fail."""
 
 Outcome = Literal["answered", "late", "busy", "unreadable", "fault"]
 

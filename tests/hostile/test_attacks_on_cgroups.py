@@ -30,6 +30,18 @@ EVIL = Pod("evil", "Burstable", "LS")
 pytestmark = [pytest.mark.kernel, pytest.mark.xdist_group("kernel")]
 
 
+class Hurried(RealClock):
+    """A clock for the cluster alone: a second passes at each look, so that every round has the newest manifests."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds so far."""
+        self._now += 1.0
+        return self._now
+
+
 class RealNode:
     """The agent on a private tree of this machine's cgroups, with a service and best-effort work."""
 
@@ -42,7 +54,7 @@ class RealNode:
             self.manifests.pod(pod)
             tree.add(pod)
         self.found = tree.content()
-        self.cluster = ManifestCluster(self.manifests.folder, clock=self.clock)
+        self.cluster = ManifestCluster(self.manifests.folder, clock=Hurried())
         self.journal = Journal.open(self.state)
         self.agent = self.begin()
 
@@ -90,6 +102,7 @@ def evil(node: RealNode, pod: Pod = EVIL, **changes: Any) -> None:
         document["spec"]["containers"][0]["resources"] = changes["resources"]
     path.write_text(json.dumps(document))
     node.tree.add(pod)
+    node.found = {**node.tree.content(), **node.found}
 
 
 def millicores(node: RealNode) -> None:
@@ -162,9 +175,42 @@ def host_root(node: RealNode) -> None:
     path.write_text(json.dumps(document))
 
 
+def crane_result(node: RealNode) -> None:
+    """CPUs of whole nodes by Crane's annotation, more than there are, and on a NUMA node that is not there."""
+    machine = len(os.sched_getaffinity(0))
+    for number, zones in enumerate([((0, machine),), ((0, 1),), ((0, 10**9),), ((77, 1),)]):
+        evil(node, Pod(f"evil-{number}", "Guaranteed", "", crane=zones))
+    evil(node, notes={"topology.crane.io/topology-result": '[{"name":"node0","resources":{"capacity":{"cpu":"-1"}}}]'})
+
+
+OLD = "2001-01-01T00:00:00Z"
+
+
+def older_rival(node: RealNode) -> None:
+    """A pod that says it was there first names the CPU that another one has, and the agent starts again."""
+    cpu = max(os.sched_getaffinity(0))
+    first = Pod("first", "Guaranteed", "LSR", pinned=str(cpu))
+    evil(node, first)
+    node.tick()
+    rival = Pod("evil", "Guaranteed", "LSR", pinned=str(cpu))
+    evil(node, rival)
+    path = node.manifests.folder / "pod-evil.yaml"
+    document = json.loads(path.read_text())
+    document["metadata"]["creationTimestamp"] = OLD
+    path.write_text(json.dumps(document))
+    node.agent = node.begin()
+    tick = node.tick()
+    (problem,) = [each for each in tick.problems if each.object == "pod/default/evil"]
+    assert problem.why == f"CPUs {cpu} belong to default/first, which had them before"
+    assert node.tree.cpus(node.tree.container(first, "main")) == {cpu}
+    assert node.tree.cpus(node.tree.container(rival, "main")) == os.sched_getaffinity(0) - {cpu}
+
+
 ATTACKS: list[Callable[[RealNode], None]] = [
     millicores,
     whole_cpus,
+    crane_result,
+    older_rival,
     burst_policy,
     extended_spec,
     huge_numbers,
@@ -181,6 +227,9 @@ def test_after_the_attack_all_others_are_served_and_every_byte_comes_back(
     attack(node)
     besides = {path: raw for path, raw in node.tree.content().items() if path not in node.found}
     tick = node.tick()
+    assert node.agent.snapshot is not None
+    read = {pod.key for pod in node.agent.snapshot.pods}
+    assert attack is host_root or len(read) > 2, "the agent has the pods of the attack in its picture"
     machine = os.sched_getaffinity(0)
     assert not [d for d in tick.decisions if d.reason in ("StrategyFailed", "SubjectFailed")]
     assert not tick.because, tick.because

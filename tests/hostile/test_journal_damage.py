@@ -196,20 +196,41 @@ def test_on_a_full_disk_the_agent_starts_limits_what_it_holds_and_writes_nothing
     assert [path for path in node.changed(found) if path in node.programmed() and path in found] == []
 
 
-def test_without_room_even_for_the_lock_there_is_no_journal_and_it_is_said(tmp_path: Path, disk: Mount) -> None:
+def test_without_room_even_for_the_lock_there_is_no_journal_and_it_is_opened_once_there_is_room(
+    tmp_path: Path, disk: Mount
+) -> None:
     point = disk("nr_inodes=2")
     (point / "ballast").touch()
     with pytest.raises(JournalFull, match=r"No space left on device.*make room"):
         Journal.open(point / "state", boot_id=BOOT)
     node = Emulated("small", tmp_path)
+    node.state = point / "state"
     node.pod("batch", "BE", "64")
     node.host()
     found = node.programmed()
-    agent = node.agent(None, unjournaled="nothing can be journaled, so nothing is written: full")
-    ticks = node.ticks(agent, 3)
+    opened: list[Journal] = []
+
+    def open_journal() -> Journal:
+        opened.append(node.journal())
+        return opened[-1]
+
+    why = "nothing can be journaled, so nothing is written: full"
+    agent = node.agent(None, unjournaled=why, open_journal=open_journal, nri="auto")
+    ticks = node.ticks(agent, 62)
     assert node.changed(found) == []
     assert ticks[-1].status == "degraded"
     assert "nothing can be journaled" in ticks[-1].because
+    subprocess.run(["mount", "-o", "remount,nr_inodes=100", str(point)], check=True)
+    ticks = node.ticks(agent, 55)
+    assert (opened, node.changed(found)) == ([], [])
+    ticks = node.ticks(agent, 10)
+    assert (ticks[-1].status, ticks[-1].because) == ("enforcing", "")
+    assert node.changed(found), "what is enforced is written"
+    assert [agent.journal] == opened
+    assert agent.creation and agent.creation.journal is agent.journal
+    agent.put_back()
+    assert node.changed(found) == []
+    opened[-1].close()
 
 
 def test_a_state_folder_that_is_removed_while_the_agent_runs_stops_no_loop(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def test_the_daemon_set_serves_that_port_and_writes_nothing(render, find):
     assert container["ports"] == [{"name": "https", "containerPort": 9201}]
     assert cli.parser().parse_args(container["command"][1:]).command == "numa-exporter"
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
+    probes = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
+    assert probes == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
     (held,) = [o for o in objects if o["kind"] == "ConfigMap" and o["metadata"]["namespace"] == "volcano-system"]
     assert config.parse(held["data"]["koordlite.yaml"], "component").numa_exporter.listen == ":9201"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +162,18 @@ class Emulated:
         files: Files | None = None,
         *,
         unjournaled: str = "",
+        open_journal: Callable[[], Journal] | None = None,
         **more: Any,
     ) -> Agent:
         """An agent in this mode."""
-        return Agent(self.host(files), self.cluster, self.settings(mode, **more), journal, unjournaled=unjournaled)
+        return Agent(
+            self.host(files),
+            self.cluster,
+            self.settings(mode, **more),
+            journal,
+            unjournaled=unjournaled,
+            open_journal=open_journal,
+        )
 
     def ticks(self, agent: Agent, count: int) -> list[Tick]:
         """That many ticks, a second apart."""

@@ -2,9 +2,9 @@
 
     CONTAINERD_NRI=FILE python -m tests.perf.agent.window [--nri off auto] [--containers 30] [--pods 250]
 
-Each container does nothing but compute. Its CPU time at the moment its quota stands is what it used without a limit; that
-is 0 when runc was given the quota. Beside it run that many pods without processes. Without a containerd of 2.0 or newer it
-says so, and measures nothing.
+Each container does nothing but compute. Its CPU time at the moment its quota stands is what it used without a limit;
+that is 0 when runc was given the quota. Beside it run that many pods without processes. Without a containerd of 2.0 or
+newer it says so, and measures nothing.
 """
 
 from __future__ import annotations
