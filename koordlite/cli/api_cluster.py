@@ -21,6 +21,7 @@ from koordlite.kube.publish.crane_topology import CraneTopologyReport
 from koordlite.kube.publish.events import Events
 from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.publish.numatopology import NumatopologyReport
+from koordlite.kube.publish.pod_affinity import PodAffinityReport
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology
@@ -72,6 +73,8 @@ def _reports(api: access.Api, name: str, settings: PublishSettings) -> list[Back
         reports.append(NodeMetricReport(api, name, every_seconds=settings.node_metric_seconds, create=create))
     if settings.numatopology == "on":
         reports.append(NumatopologyReport(api, name))
+    if settings.pod_affinity == "on":
+        reports.append(PodAffinityReport(api, name))
     if settings.crane_topology != "off":
         reports.append(CraneTopologyReport(api, name, parts=settings.crane_topology == "parts"))
     return reports

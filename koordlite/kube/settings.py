@@ -79,6 +79,9 @@ class PublishSettings:
     numatopology: Literal["off", "on"] = "off"
     """The node's Numatopology (nodeinfo.volcano.sh/v1alpha1), for clusters whose scheduler is Volcano's and where its
     resource-exporter does not run. Needs `manifests/components/volcano-numatopology`."""
+    pod_affinity: Literal["off", "on"] = "off"
+    """The node's PodAffinity (numa.koordlite.io/v1alpha1), for `kubectl get podafi`: pods that talk to each other, as
+    `numaAffinity` counted them, with their CPUs. Needs `manifests/components/pod-affinity-report`."""
     crane_topology: Literal["off", "on", "parts"] = "off"
     """The node's NodeResourceTopology of Crane (topology.crane.io/v1alpha1), for clusters whose scheduler goes by it,
     and where crane-agent does not run. parts: with its sockets and cores too. Needs

@@ -31,7 +31,7 @@ CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
 )
-KINDS = ("crds", "crds/koordinator", "crds/crane")
+KINDS = ("crds", "crds/koordinator", "crds/crane", "crds/podaffinity")
 NODE = "n1"
 POD = {
     "apiVersion": "v1",
@@ -242,14 +242,19 @@ def test_an_observing_agent(cluster: Cluster) -> None:
 def test_an_enforcing_agent_that_puts_its_node_back(cluster: Cluster) -> None:
     of = case("agent-enforce")
     objects, since = cluster.install(of), seen(cluster, of)
-    publish = {"nodeMetric": "create", "nodeMetricSeconds": 30, "craneTopology": "on", "numatopology": "on"}
+    publish = {"nodeMetric": "create", "nodeMetricSeconds": 30}
+    publish |= dict.fromkeys(("craneTopology", "numatopology", "podAffinity"), "on")
     settings = agent_settings(
         cluster.folder, objects, publish=publish, cluster={"kubelet": "off", "affinityNamespace": "tcs"}
     )
     token = cluster.token(of)
     run_agent(cluster, token, settings, "--mode", "enforce", "--for", "340", "--on-stop", "restore")
     assert cluster.get(f"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{NODE}")["zones"]
-    for path in ("slo.koordinator.sh/v1alpha1/nodemetrics", "topology.crane.io/v1alpha1/noderesourcetopologies"):
+    for path in (
+        "slo.koordinator.sh/v1alpha1/nodemetrics",
+        "topology.crane.io/v1alpha1/noderesourcetopologies",
+        "numa.koordlite.io/v1alpha1/podaffinities",
+    ):
         assert cluster.get(f"/apis/{path}/{NODE}")["metadata"]["name"] == NODE
     judged(cluster, of, since=since)
     assert asked(cluster, of, since, "patch", "nodes/status")()

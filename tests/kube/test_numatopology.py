@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -129,7 +130,7 @@ def test_a_refusal_is_a_problem() -> None:
 def test_what_is_written_reads_back_as_a_node_resource_topology() -> None:
     server = Server()
     NumatopologyReport(server, "n1").write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
-    read = volcano_nrt.to_nrt(numatopology.decode(json.dumps(server.held).encode()))
+    read = volcano_nrt.to_nrt(msgspec.convert(server.held, NumatopologyObject))
     notes = read.metadata.annotations or {}
     assert nrt.decode_cpu_topology(notes[keys.CPU_TOPOLOGY], "n1").cpus == FOUR.cpus
     (held,) = nrt.decode_pod_cpu_allocs(notes[keys.POD_CPU_ALLOCS], "n1")
@@ -142,7 +143,7 @@ def test_the_descheduler_takes_it_for_a_node_without_another() -> None:
     found.by_kind["Node"][("", "n1")] = NODE
     server = Server()
     NumatopologyReport(server, "n1").write(writer.spec(seen()), NODE)  # type: ignore[arg-type]
-    found.by_kind[numatopology.KIND][("", "n1")] = numatopology.decode(json.dumps(server.held).encode())
+    found.by_kind[numatopology.KIND][("", "n1")] = msgspec.convert(server.held, NumatopologyObject)
     view = assemble.view(found, "2026-01-01T00:00:00Z")
     assert view.nodes["n1"].topology_policy == "single-numa-node"
     assert view.problems == ()
@@ -152,7 +153,7 @@ def test_the_descheduler_takes_it_for_a_node_without_another() -> None:
 def test_a_number_that_is_none_is_named(number: str) -> None:
     raw = json.dumps({"metadata": {"name": "n1"}, "spec": {"cpuDetail": {number: {}}}}).encode()
     with pytest.raises(InputError, match="numatopology/n1"):
-        volcano_nrt.to_nrt(numatopology.decode(raw))
+        volcano_nrt.to_nrt(msgspec.json.decode(raw, type=NumatopologyObject))
 
 
 @given(some.dictionaries(some.text(max_size=3), some.builds(numatopology.CPUInfo, some.integers(-1, 3))), some.text())

@@ -63,7 +63,14 @@ def rights_used(requests: Iterable[Right]) -> list[Right]:
     )
 
 
-_AGENT = ("evictions", "node-metric-create", "crane-topology", "volcano-numatopology", "pod-affinity")
+_AGENT = (
+    "evictions",
+    "node-metric-create",
+    "crane-topology",
+    "volcano-numatopology",
+    "pod-affinity",
+    "pod-affinity-report",
+)
 _DESCHEDULER = ("descheduler-evict", "descheduler-migrate", "descheduler-cordon", "descheduler-deletion-cost")
 CASES = (
     Case("agent-observe", "overlays/observe", (), "koordlite"),

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.client.background import BackgroundRequests
 from koordlite.model.errors import Problem
@@ -122,3 +124,30 @@ class BackgroundReport(BackgroundWriter, Generic[W]):
         self._wanted, self._asked = wanted, monotonic
         owner = node()
         self._send(lambda: self.write(wanted, owner))
+
+
+class SpecReport(BackgroundReport[W]):
+    """An object that is nothing but a spec of this agent's: what others write into it goes."""
+
+    head: tuple[str, str]
+    """apiVersion and kind."""
+    type: type[Any]
+    """The object, with `metadata` and `spec`."""
+
+    def fresh(self, wanted: W, owner: objects.NodeObject) -> dict[str, Any]:
+        """The spec, with its metadata."""
+        references = [msgspec.to_builtins(owner.as_owner)]
+        return self._body({"name": owner.metadata.name, "ownerReferences": references}, wanted)
+
+    def change(self, path: str, held: bytes, wanted: W) -> None:
+        """Replace the spec where it differs."""
+        there = msgspec.json.decode(held, type=self.type)
+        if there.spec != wanted:
+            body = self._body({"name": self._name, "resourceVersion": there.metadata.resource_version}, wanted)
+            if there.metadata.owner_references:
+                body["metadata"]["ownerReferences"] = msgspec.to_builtins(there.metadata.owner_references)
+            self._api.request("PUT", path, body=body)
+
+    def _body(self, metadata: dict[str, Any], wanted: W) -> dict[str, Any]:
+        api_version, kind = self.head
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": msgspec.to_builtins(wanted)}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from koordlite.kube.publish.background_report import BackgroundReport
+from koordlite.kube.publish.background_report import SpecReport
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.wire import numatopology, objects
+from koordlite.model.wire import numatopology
 from koordlite.model.wire.numatopology import (
     ContainerAllocation,
     CPUInfo,
+    NumatopologyObject,
     NumatopologySpec,
     PodAllocation,
     ResourceInfo,
@@ -66,33 +63,16 @@ def _allocation(snapshot: Snapshot, held: PodCPUs) -> PodAllocation:
     )
 
 
-class NumatopologyReport(BackgroundReport[NumatopologySpec]):
+class NumatopologyReport(SpecReport[NumatopologySpec]):
     """Keeps the object as the pictures say."""
 
     kind = "numatopology"
     path = numatopology.PATH
     resource = "numatopologies.nodeinfo.volcano.sh"
     no_kind = "install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off"
+    head = (numatopology.API_VERSION, numatopology.KIND)
+    type = NumatopologyObject
 
     def wanted(self, snapshot: Snapshot) -> NumatopologySpec:
         """The object of `spec`."""
         return spec(snapshot)
-
-    def fresh(self, wanted: NumatopologySpec, owner: objects.NodeObject) -> dict[str, Any]:
-        """The spec, with its metadata."""
-        references = [msgspec.to_builtins(owner.as_owner)]
-        return _body({"name": owner.metadata.name, "ownerReferences": references}, wanted)
-
-    def change(self, path: str, held: bytes, wanted: NumatopologySpec) -> None:
-        """Replace the spec where it differs."""
-        there = numatopology.decode(held)
-        if there.spec != wanted:
-            body = _body({"name": self._name, "resourceVersion": there.metadata.resource_version}, wanted)
-            if there.metadata.owner_references:
-                body["metadata"]["ownerReferences"] = msgspec.to_builtins(there.metadata.owner_references)
-            self._api.request("PUT", path, body=body)
-
-
-def _body(metadata: dict[str, Any], wanted: NumatopologySpec) -> dict[str, Any]:
-    head = {"apiVersion": numatopology.API_VERSION, "kind": numatopology.KIND}
-    return {**head, "metadata": metadata, "spec": msgspec.to_builtins(wanted)}

@@ -6,8 +6,6 @@ volcano.sh/apis `nodeinfo/v1alpha1`.
 
 from __future__ import annotations
 
-import msgspec
-
 from koordlite.model.wire.objects import ObjectMeta, WireObject
 
 API_VERSION = "nodeinfo.volcano.sh/v1alpha1"
@@ -62,8 +60,3 @@ class NumatopologyObject(WireObject, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NumatopologySpec = NumatopologySpec()
-
-
-def decode(raw: bytes) -> NumatopologyObject:
-    """The object in JSON; msgspec.DecodeError when it is none."""
-    return msgspec.json.decode(raw, type=NumatopologyObject)
