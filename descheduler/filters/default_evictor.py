@@ -13,9 +13,9 @@ from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args
 from descheduler.framework import PodView, Refusal, View
 from descheduler.picture.pods import PREFER_NO_EVICTION
 from descheduler.picture.templates import SpecGroup
-from koordlite.formulas.reservation import placeholder
 from koordlite.model import duration, keys
 from koordlite.model.errors import InputError, Problem
+from koordlite.reservation import placeholder
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 _COST_NEVER = 2**31 - 1

@@ -19,10 +19,10 @@ from msgspec import structs
 from descheduler.filters.default_evictor import EVICT
 from descheduler.migration import objects, requests
 from descheduler.migration.objects import MigrationJob, Reservation, noted
-from koordlite.formulas.reservation import hand_over
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ObjectReference
+from koordlite.reservation import hand_over
 
 AGAIN_SECONDS = 3.0
 """Pause while something is waited for."""

@@ -13,31 +13,31 @@ from koordlite.model.errors import KoordliteError
 
 if TYPE_CHECKING:
     from koordlite.kube.client.access import Api
-    from koordlite.scheduler.reserving.world import World
+    from koordlite.reservation.world import World
 
 
 def reservation(args: argparse.Namespace) -> int:
     """List, or explain one."""
-    from koordlite.formulas.reservation.placeholder import Settings
     from koordlite.kube.client.access import connect
-    from koordlite.scheduler.reserving import documents, texts
+    from koordlite.reservation import report
+    from koordlite.reservation.placeholder import Settings
 
     world = _read(connect(args.kubeconfig, args.context, user_agent="koordlite"))
     if args.action == "list":
-        listed = documents.all_of(world, time.time())
+        listed = report.all_of(world, time.time())
         if args.output == "json":
             commandline.print_json("Reservations", reservations=listed)
         else:
-            _print(texts.table(listed))
+            _print(report.table(listed))
         return 0
-    found = documents.one_of(world, args.name, Settings(), time.time())
+    found = report.one_of(world, args.name, Settings(), time.time())
     if found is None:
         names = ", ".join(sorted(world.reservations)[:8]) or "none"
         raise KoordliteError(f"there is no Reservation {args.name}; there are {names}")
     if args.output == "json":
         commandline.print_json("Reservation", reservation=found)
     else:
-        _print(texts.one(found))
+        _print(report.details(found))
     return 0
 
 
@@ -46,8 +46,8 @@ def _read(api: Api) -> World:
     from koordlite.kube.client.access import ApiError
     from koordlite.model.wire.objects import NodeObject, PodObject
     from koordlite.model.wire.reservation import ReservationObject
-    from koordlite.scheduler.reserving.world import World
-    from koordlite.scheduler.reserving.writer import RESERVATIONS
+    from koordlite.reservation.world import World
+    from koordlite.reservation.writer import RESERVATIONS
 
     world = World()
     try:

@@ -16,10 +16,10 @@ from koordlite.cli import scheduler_serving as serving
 from koordlite.clock import ended_by_signals
 
 if TYPE_CHECKING:
-    from koordlite.formulas.reservation.placeholder import Settings
     from koordlite.kube.client.access import Api
+    from koordlite.reservation.controller import Controller
+    from koordlite.reservation.placeholder import Settings
     from koordlite.scheduler.cluster import Cluster
-    from koordlite.scheduler.reserving.controller import Controller
 
 LOG = logging.getLogger("koordlite.scheduler")
 LEASE = "koordlite-reservation-controller"
@@ -28,7 +28,7 @@ LEASE = "koordlite-reservation-controller"
 def run(args: argparse.Namespace) -> int:
     """Work until stopped. 1 when the controller ended by itself: faults that stay."""
     from koordlite.kube.client.access import connect
-    from koordlite.scheduler.reserving.service import Service
+    from koordlite.reservation.service import Service
 
     serving.start_log(args.log_level)
     stop = ended_by_signals()
@@ -42,11 +42,14 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = None) -> Iterator[Controller]:
-    """The controller at work, beside whatever else this process does; it writes while it holds the lease. `cluster`: as
-    of `Controller`."""
+    """The controller at work, beside whatever else this process does; it writes while it holds the lease. `cluster`:
+    what an extender in this process knows of NUMA nodes; without it the controller keeps its own."""
     from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
     from koordlite.kube.publish.events import Events
-    from koordlite.scheduler.reserving.controller import Controller
+    from koordlite.reservation.controller import Controller
+    from koordlite.scheduler.cluster import Cluster
+    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.owners import ReservationJudge
 
     name = socket.gethostname()
     # Whoever waits for a Reservation waits for the takeover, too: five seconds, at two requests a second.
@@ -66,7 +69,8 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
         monotonic=time.monotonic,
         wall=time.time,
     )
-    controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell, cluster=cluster)
+    judge = ReservationJudge(cluster or Cluster(Settings(), monotonic=time.monotonic), is_fed=cluster is not None)
+    controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell, judge=judge)
     election = Election(candidate, gained=controller.gained, lost=controller.lost)
     with contextlib.ExitStack() as stack:
         events.start()
@@ -80,7 +84,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Inputs of its placeholders."""
-    from koordlite.formulas.reservation.placeholder import Settings
+    from koordlite.reservation.placeholder import Settings
 
     guarded = {"guarded": frozenset(args.guarded_scheduler)} if args.guarded_scheduler else {}
     return Settings(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.formulas.reservation.matching import Candidate
+from koordlite.reservation.matching import Candidate
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import msgspec
 
-from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model.errors import KoordliteError
 from koordlite.model.wire import objects
+from koordlite.reservation.matching import Candidate
 from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts
 from koordlite.scheduler.boards import Board, Boards
 from koordlite.scheduler.cluster import Cluster

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from koordlite.formulas.reservation import capacity, matching
-from koordlite.formulas.reservation.matching import Candidate
+from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS
 from koordlite.model.errors import InputError
 from koordlite.model.wire import objects
+from koordlite.reservation import capacity, matching
+from koordlite.reservation.matching import Candidate
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, owners
 from koordlite.scheduler.judgement.nodes import Row
@@ -127,6 +129,25 @@ class Owners:
             while len(self._waiting) > MOST_WAITING:
                 self._waiting.popitem(last=False)
         return now - since < self._cluster.settings.hold_seconds
+
+
+class ReservationJudge:
+    """Judge of the reservation controller. `is_fed`: a cluster that watches of its own, or another's, keep up to date
+    already; else the controller's do."""
+
+    def __init__(self, cluster: Cluster, *, is_fed: bool) -> None:
+        self.lacks, self.synced, self.remove_pod = Owners(cluster).lacks, cluster.synced, cluster.remove_pod
+        self._takers: dict[str, tuple[Callable[[Any], None], Callable[[str], None]]] = {
+            NODES.name: (cluster.put_node, cluster.remove_node),
+            PODS.name: (cluster.put_pod, cluster.remove_pod),
+            REPORTS.name: (cluster.put_report, cluster.remove_report),
+            RESERVATIONS.name: (cluster.put_reservation, cluster.remove_reservation),
+        }
+        self._is_fed = is_fed
+
+    def taker(self, source: str) -> tuple[Callable[[Any], None], Callable[[str], None]] | None:
+        """`koordlite.reservation.controller.Judge`."""
+        return None if self._is_fed else self._takers[source]
 
 
 def _first(rows: Mapping[str, Row]) -> dict[str, Row]:

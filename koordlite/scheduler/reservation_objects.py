@@ -9,10 +9,10 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterable, Mapping
 
-from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model import keys
 from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.numa.nrt.filter import Zones
+from koordlite.reservation.matching import Candidate
 from koordlite.scheduler.judgement import reserved
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reserved import OnNode, Placed

@@ -11,12 +11,11 @@ from typing import Any
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
 from koordlite.kube.watch.reflector import Reflector, Source
-from koordlite.kube.watch.sources import TOPOLOGY_PATHS, config_map
+from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS, config_map
 from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.status import WatchState
-from koordlite.model.wire import crane, metrics, objects
-from koordlite.model.wire.reservation import ReservationObject
+from koordlite.model.wire import crane, metrics
 from koordlite.scheduler import policies
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.loads import Loads
@@ -24,20 +23,6 @@ from koordlite.scheduler.policies import Policies
 
 LOG = logging.getLogger(__name__)
 CRANE_PATH = "/apis/topology.crane.io/v1alpha1/noderesourcetopologies"
-NODES: Source[objects.NodeObject] = Source(
-    name="nodes", kind="node", shape=objects.NodeObject, paths=("/api/v1/nodes",)
-)
-PODS: Source[objects.PodObject] = Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",))
-REPORTS: Source[objects.NRTObject] = Source(
-    name="topologies", kind="noderesourcetopology", shape=objects.NRTObject, paths=TOPOLOGY_PATHS, optional=True
-)
-RESERVATIONS: Source[ReservationObject] = Source(
-    name="reservations",
-    kind="reservation",
-    shape=ReservationObject,
-    paths=("/apis/scheduling.koordinator.sh/v1alpha1/reservations",),
-    optional=True,
-)
 CRANE: Source[crane.TopologyObject] = Source(
     name="crane-topologies",
     kind="noderesourcetopology.topology.crane.io",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas.reservation import lifecycle, matching
 from koordlite.model.cpuset import CPUSet
 from koordlite.numa.koordinator import ask, schedule
 from koordlite.numa.koordinator.allocate import Supply
 from koordlite.numa.koordinator.hints import masks
 from koordlite.numa.koordinator.values import bits
+from koordlite.reservation import lifecycle, matching
 from tests.conformance.adapters import koordinator_numa, reservations, shapes
 from tests.conformance.deviation import Deviation
 

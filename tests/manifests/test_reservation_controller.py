@@ -19,10 +19,10 @@ from apiserver.users import User
 
 from koordlite import cli
 from koordlite.cli import reservation_controller
-from koordlite.formulas.reservation import placeholder
 from koordlite.kube.client import access, reviews
 from koordlite.model import times
-from tests.scheduler.reserving.test_over_http import RESERVATIONS, Bench, node
+from koordlite.reservation import placeholder
+from tests.reservation.test_over_http import RESERVATIONS, Bench, node
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "manifests/components/reservation-controller"

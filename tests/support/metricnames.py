@@ -20,7 +20,6 @@ from prometheus_client.core import Metric
 from descheduler.serve.metrics import Metrics as DeschedulerMetrics
 from koordlite import changes
 from koordlite.changes.core_cookie import CoreCookieChange
-from koordlite.formulas.reservation.placeholder import Settings as Placeholders
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.credentials import Transport
 from koordlite.model.decision import Decision
@@ -29,14 +28,16 @@ from koordlite.model.topology import Topology
 from koordlite.observe import numa_counters
 from koordlite.report.metrics.collector import Metrics as AgentMetrics
 from koordlite.report.metrics.numa import NumaMetrics
+from koordlite.reservation.controller import Controller
+from koordlite.reservation.placeholder import Settings as Placeholders
+from koordlite.reservation.service import ReservationMetrics
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.numa_api.service import NumaService
+from koordlite.scheduler.owners import ReservationJudge
 from koordlite.scheduler.promises import Promises, Writer
 from koordlite.scheduler.report.metrics import ExtenderMetrics
-from koordlite.scheduler.reserving.controller import Controller
-from koordlite.scheduler.reserving.service import ReservationMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
 _OWN_NUMA = ("numa_node_", "numa_container_", "numa_pod_")
@@ -121,7 +122,8 @@ def extender() -> tuple[Exported, ...]:
 def reservation_controller() -> tuple[Exported, ...]:
     """Of a controller that never reached its cluster."""
     registry, nowhere = CollectorRegistry(), Api(Transport(Configuration(), "none"))
-    controller = Controller(nowhere, Placeholders(), leads=lambda: False, tell=print)
+    judge = ReservationJudge(Cluster(Settings(), monotonic=time.monotonic), is_fed=True)
+    controller = Controller(nowhere, Placeholders(), leads=lambda: False, tell=print, judge=judge)
     registry.register(ReservationMetrics(controller))
     return tuple(_exported(registry))
 

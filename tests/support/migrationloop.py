@@ -17,7 +17,6 @@ from descheduler.cycle import planner
 from descheduler.evictors.migration import Migrations
 from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
-from koordlite.formulas.reservation.placeholder import Settings as Placeholders
 from koordlite.kube.client import access
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.paging import Page
@@ -25,13 +24,14 @@ from koordlite.model import keys, node_selectors, times
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.reservation import step
+from koordlite.reservation.placeholder import Settings as Placeholders
+from koordlite.reservation.world import World
+from koordlite.reservation.writer import Writer
 from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.reserving import step
-from koordlite.scheduler.reserving.world import World
-from koordlite.scheduler.reserving.writer import Writer
 
 ROOT = pathlib.Path(__file__).parents[2]
 CRDS = ROOT / "manifests/crds"

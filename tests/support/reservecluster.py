@@ -15,14 +15,12 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from koordlite.formulas.reservation import hand_over, lifecycle
-from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.model import keys, times
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.wire.objects import NodeObject, PodCondition, PodObject
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.scheduler.reserving import step
-from koordlite.scheduler.reserving.actions import (
+from koordlite.reservation import hand_over, lifecycle, step
+from koordlite.reservation.actions import (
     Action,
     Annotate,
     AnnotatePod,
@@ -34,7 +32,8 @@ from koordlite.scheduler.reserving.actions import (
     Step,
     WriteStatus,
 )
-from koordlite.scheduler.reserving.world import World
+from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.world import World
 
 START = 1_800_000_000.0
 HIGHEST = 1_000_000_000

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from slices import amount
 
-from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.model import times
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.reservation.placeholder import Settings
 from tests.support.topocluster.events import Events
 from tests.support.topocluster.reserving import START, ReservationSide
 from tests.support.topocluster.scheduler import NAME, OTHER, Scheduler

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from koordlite.kube.watch.reflector import Source
 from koordlite.model.wire import affinity, objects
+from koordlite.model.wire.reservation import ReservationObject
 
 TOPOLOGY_PATHS = (
     "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
     "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
 )
 """v1alpha2 also keeps attributes; Koordinator's CRD has v1alpha1 only."""
+
+NODES: Source[objects.NodeObject] = Source(
+    name="nodes", kind="node", shape=objects.NodeObject, paths=("/api/v1/nodes",)
+)
+PODS: Source[objects.PodObject] = Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",))
+REPORTS: Source[objects.NRTObject] = Source(
+    name="topologies", kind="noderesourcetopology", shape=objects.NRTObject, paths=TOPOLOGY_PATHS, optional=True
+)
+RESERVATIONS: Source[ReservationObject] = Source(
+    name="reservations",
+    kind="reservation",
+    shape=ReservationObject,
+    paths=("/apis/scheduling.koordinator.sh/v1alpha1/reservations",),
+    optional=True,
+)
 
 _AFFINITY = f"/apis/{affinity.GROUP}/v1alpha1/namespaces"
 

@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from koordlite.formulas.reservation import affinity as affinities
-from koordlite.formulas.reservation import capacity, matching
-from koordlite.formulas.reservation.annotations import read
-from koordlite.formulas.reservation.capacity import NodeCapacity, Wanted
-from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import ResourceNames
+from koordlite.reservation import capacity, matching
+from koordlite.reservation.capacity import NodeCapacity, Wanted
+from koordlite.reservation.matching import Candidate, read
 from koordlite.scheduler.judgement import beside_reservation
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
@@ -177,7 +175,7 @@ def _wanted(shape: PodShape) -> Wanted | str:
 
 def _read(shape: PodShape) -> Wanted | str:
     try:
-        affinity = affinities.parse(shape.pod.annotations, "pod")
+        affinity = matching.parse_affinity(shape.pod.annotations, "pod")
         read(ResourceNames, shape.pod.annotations, keys.EXACT_MATCH, "pod")
     except InputError as error:
         problem = error.problems[0]

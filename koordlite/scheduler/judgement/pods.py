@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from koordlite.formulas.reservation.placeholder import stands_for
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader, resizing
@@ -17,6 +16,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import filter as nrt
+from koordlite.reservation.placeholder import stands_for
 
 _RESERVATION_NOTES = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
 _SCHEDULER_NOTES = (keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_CPU_POLICY, keys.VOLCANO_NUMA_POLICY)

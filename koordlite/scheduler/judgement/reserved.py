@@ -6,10 +6,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from koordlite.formulas.reservation import lifecycle, placeholder
-from koordlite.formulas.reservation.annotations import read
-from koordlite.formulas.reservation.capacity import Holding
-from koordlite.formulas.reservation.placeholder import stands_for
 from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity
@@ -19,6 +15,10 @@ from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.values import Allocation
 from koordlite.numa.nrt.filter import Zones
+from koordlite.reservation import lifecycle, placeholder
+from koordlite.reservation.capacity import Holding
+from koordlite.reservation.matching import read
+from koordlite.reservation.placeholder import stands_for
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False):

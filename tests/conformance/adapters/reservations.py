@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from koordlite.formulas.reservation import affinity, capacity, lifecycle, matching, owners
-from koordlite.formulas.reservation.capacity import Holding, NodeCapacity, Wanted
-from koordlite.formulas.reservation.reserve_pod import reserve_pod
 from koordlite.model import times
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import Condition, Owner, ReservationObject, ReservationStatus
+from koordlite.reservation import capacity, lifecycle, matching
+from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
+from koordlite.reservation.placeholder import reserve_pod
 from tests.conformance.adapters import adapter, mappings, shapes
 
 NOW = 2_000_000_000.0
@@ -23,7 +23,7 @@ NOW = 2_000_000_000.0
 def owned(given: Any, expect: Any) -> tuple[Any, Any]:
     listed = msgspec.convert(given.get("owners") or (), tuple[Owner, ...])
     try:
-        return {"match": owners.match(listed, pod_of(given["pod"]))}, expect
+        return {"match": matching.match_owners(listed, pod_of(given["pod"]))}, expect
     except ValueError:
         return {"match": False, "parseError": True}, expect
 
@@ -31,10 +31,10 @@ def owned(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("ReservationAffinity")
 def asked(given: Any, expect: Any) -> tuple[Any, Any]:
     try:
-        found = affinity.parse(given.get("podAnnotations"), "pod")
+        found = matching.parse_affinity(given.get("podAnnotations"), "pod")
     except InputError:
         return {"error": True}, expect
-    reservation, one = given["reservation"], found or affinity.NO_AFFINITY
+    reservation, one = given["reservation"], found or matching.NO_AFFINITY
     labels = {**(given.get("nodeLabels") or {}), **(reservation.get("labels") or {})}
     taints = reservation_of({"spec": {"taints": reservation.get("taints")}}).spec.taints
     return {

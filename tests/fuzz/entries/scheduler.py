@@ -20,13 +20,15 @@ import msgspec
 
 from koordlite.cli.scheduler_extender import load_aware
 from koordlite.fault_guard import SubjectFaults
-from koordlite.formulas.reservation.placeholder import Settings as PlaceholderSettings
 from koordlite.kube.watch.reflector import Source
 from koordlite.kube.watch.store import Feed
 from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.wire import metrics, objects
 from koordlite.report.log_levels import LogLevels
+from koordlite.reservation import step
+from koordlite.reservation.placeholder import Settings as PlaceholderSettings
+from koordlite.reservation.world import World
 from koordlite.scheduler import watches
 from koordlite.scheduler.judgement import owners
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
@@ -35,8 +37,6 @@ from koordlite.scheduler.loads import Loads
 from koordlite.scheduler.numa_api import agents, prometheus
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.report import documents
-from koordlite.scheduler.reserving import step
-from koordlite.scheduler.reserving.world import World
 from koordlite.scheduler.service import Service
 from tests.fuzz.frame import Entry
 from tests.scheduler.builders import Scene, as_object, bound, pod, report

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.scheduler.reserving import step
-from koordlite.scheduler.reserving.world import World
+from koordlite.reservation import step
+from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.world import World
 
 NODES, PODS, RESERVATIONS, WAITING = 5_000, 100_000, 500, 200
 

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import structs
 
-from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.model import times
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.scheduler.reserving import step
-from koordlite.scheduler.reserving.actions import (
+from koordlite.reservation import step
+from koordlite.reservation.actions import (
     Action,
     Annotate,
     AnnotatePod,
@@ -24,7 +23,8 @@ from koordlite.scheduler.reserving.actions import (
     Step,
     WriteStatus,
 )
-from koordlite.scheduler.reserving.world import World
+from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.world import World
 from tests.support.topocluster.events import Events
 from tests.support.topocluster.store import Store
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from koordlite.formulas.allocatable import node_room
-from koordlite.formulas.reservation import capacity, hand_over, placeholder
-from koordlite.formulas.reservation.capacity import NodeCapacity
 from koordlite.model import keys, times
 from koordlite.model.errors import InputError
 from koordlite.model.node import parse_reservation
@@ -19,6 +17,8 @@ from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import AVAILABLE, HandOverText, ReservationObject
+from koordlite.reservation import capacity, hand_over, placeholder
+from koordlite.reservation.capacity import NodeCapacity
 
 Amounts = Mapping[str, Quantity]
 KOORD_SCHEDULER = ("koord-app", "koord-scheduler")

@@ -10,18 +10,26 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from koordlite.formulas.reservation import hand_over, lifecycle, placeholder, validity
-from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.model import keys, times
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationStatus
-from koordlite.scheduler.reserving import placed, room
-from koordlite.scheduler.reserving.actions import Action, Annotate, DeleteReservation, Nominate, Say, Step, WriteStatus
-from koordlite.scheduler.reserving.case import Case, delete
-from koordlite.scheduler.reserving.waiting import assigned, may_own, missing
-from koordlite.scheduler.reserving.world import SeenPod, World, created
+from koordlite.reservation import hand_over, lifecycle, placed, placeholder, validity
+from koordlite.reservation.actions import (
+    Action,
+    Annotate,
+    Case,
+    DeleteReservation,
+    Nominate,
+    Say,
+    Step,
+    WriteStatus,
+    delete,
+)
+from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.waiting import assigned, displaced, may_own, missing
+from koordlite.reservation.world import SeenPod, World, created
 
 KEEP_SECONDS = 24 * 3600.0
 """How long a Reservation that ended is kept for its reader."""
@@ -157,7 +165,7 @@ def _pending(case: Case) -> Iterator[Action]:
         if case.refused:
             yield from case.unplaced(case.refused, reason="PlaceholderRefused")
         spec = placeholder.as_pod(case.reservation).spec
-        coming = room.displaced(case.world, wanted, spec, case.reservation.metadata.uid)
+        coming = displaced(case.world, wanted, spec, case.reservation.metadata.uid)
         if not failed and not coming and not _waits(case):
             yield case.make(wanted)
     elif mine.node and mine.admitted:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.formulas.reservation import affinity, capacity, lifecycle, matching
-from koordlite.formulas.reservation.capacity import Holding, NodeCapacity, Wanted
-from koordlite.formulas.reservation.reserve_pod import reserve_pod
 from koordlite.model import times
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.reservation import capacity, lifecycle, matching
+from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
+from koordlite.reservation.placeholder import reserve_pod
 
 NOW = 1_800_000_000.0
 AMOUNTS = some.fixed_dictionaries(
@@ -124,7 +124,7 @@ def test_a_selector_that_can_select_nothing_is_refused(text: str, line: str) -> 
     terms = f'{{"reservationSelectorTerms":[{{"matchExpressions":[{text}]}}]}}'
     note = f'{{"requiredDuringSchedulingIgnoredDuringExecution":{terms}}}'
     with pytest.raises(InputError, match=line):
-        affinity.parse({"scheduling.koordinator.sh/reservation-affinity": note}, "pod/ns/p")
+        matching.parse_affinity({"scheduling.koordinator.sh/reservation-affinity": note}, "pod/ns/p")
 
 
 def test_one_that_was_never_placed_expires_too() -> None:

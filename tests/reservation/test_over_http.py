@@ -16,13 +16,16 @@ import pytest
 from apibench import until
 from apiserver import ApiServer
 
-from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError, ApiUnreachable
 from koordlite.kube.publish.events import Event
 from koordlite.model import keys, times
-from koordlite.scheduler.reserving import documents
-from koordlite.scheduler.reserving.controller import Controller
+from koordlite.reservation import report
+from koordlite.reservation.controller import Controller
+from koordlite.reservation.placeholder import Settings
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.judgement.settings import Settings as Judgement
+from koordlite.scheduler.owners import ReservationJudge
 
 ROOT = pathlib.Path(__file__).parents[3]
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
@@ -39,7 +42,10 @@ class Bench:
         self.api = access.connect(str(self.kubeconfig), None, user_agent="test")
         self.events: list[Event] = []
         self.leads = True
-        self.controller = Controller(self.api, Settings(), leads=lambda: self.leads, tell=self.events.append)
+        judge = ReservationJudge(Cluster(Judgement(), monotonic=time.monotonic), is_fed=False)
+        self.controller = Controller(
+            self.api, Settings(), leads=lambda: self.leads, tell=self.events.append, judge=judge
+        )
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -282,7 +288,7 @@ def test_no_place_is_freed_for_a_pod_that_no_numa_node_can_take(
     until(lambda: any(pod.name == "web-1" and pod.refused() for pod in bench.controller.world.waiting.values()))
     bench.controller.round()
     assert bool(bench.said("HandOver")) is begins
-    found = documents.one_of(bench.controller.world, "r", Settings(), time.time())
+    found = report.one_of(bench.controller.world, "r", Settings(), time.time())
     assert found is not None
     why = "it is being handed over to it" if begins else "cannot align container"
     assert [each["why"] for each in found["waiting"]] == [why]
@@ -342,7 +348,14 @@ def test_a_lease_that_may_not_be_read_is_asked_for_once_a_minute_and_said_once(
             asked.append(now)
             raise ApiError(403, "Forbidden", "may not get leases")
 
-    controller = Controller(Denying(), Settings(), leads=lambda: True, tell=lambda event: None, monotonic=lambda: now)  # type: ignore[arg-type]
+    controller = Controller(
+        Denying(),  # type: ignore[arg-type]
+        Settings(),
+        leads=lambda: True,
+        tell=lambda event: None,
+        judge=ReservationJudge(Cluster(Judgement(), monotonic=lambda: now), is_fed=True),
+        monotonic=lambda: now,
+    )
     for now in range(0, 130, 10):  # noqa: B007
         controller._look_for_rival()
     assert asked == [0, 60, 120]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from koordlite.formulas.reservation import hand_over, lifecycle, owners, placeholder
 from koordlite.model import times
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.wire.reservation import ALIGNED, RESTRICTED, ReservationObject
+from koordlite.reservation import hand_over, lifecycle, placeholder
+from koordlite.reservation.matching import check_owners
 
 _FIX = "fix the Reservation; until then it holds nothing and no pod takes it"
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z", re.ASCII)
@@ -39,7 +40,7 @@ def _spec(reservation: ReservationObject) -> Iterator[Problem]:
     if spec.expires and times.parse_or_none(spec.expires) is None:
         yield _problem(reservation, "spec.expires", spec.expires, "no time like 2026-01-31T03:00:00Z")
     try:
-        owners.check(spec.owners)
+        check_owners(spec.owners)
     except ValueError as error:
         yield _problem(reservation, "spec.owners", "", str(error))
     try:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from koordlite.formulas.reservation import hand_over, lifecycle
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import HandOverText
 from koordlite.numa.koordinator.amounts import ZERO, left
-from koordlite.scheduler.reserving.actions import Action, Annotate, AnnotatePod, Nominate, WriteStatus
-from koordlite.scheduler.reserving.case import Case, delete
-from koordlite.scheduler.reserving.waiting import held_by, missing, taker
-from koordlite.scheduler.reserving.world import SeenPod
+from koordlite.reservation import hand_over, lifecycle
+from koordlite.reservation.actions import Action, Annotate, AnnotatePod, Case, Nominate, WriteStatus, delete
+from koordlite.reservation.waiting import held_by, missing, taker
+from koordlite.reservation.world import SeenPod
 
 Amounts = dict[str, Quantity]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from koordlite.formulas.reservation.annotations import read as read_annotation
 from koordlite.model import keys, times
 from koordlite.model.errors import InputError
 from koordlite.model.wire.reservation import HandOverText, ReservationObject
+from koordlite.reservation.matching import read as read_annotation
 
 PATIENCE_SECONDS = 30.0
 """A pod that is not bound so long after its place was freed for it gives the place back."""

@@ -11,13 +11,12 @@ import pytest
 from msgspec import structs
 from reservecluster import START, ReserveCluster, broken, unsettled
 
-from koordlite.formulas.reservation import hand_over, lifecycle
 from koordlite.model import keys
 from koordlite.model.wire.objects import OwnerReference
-from koordlite.scheduler.reserving import documents, rivals, step, texts
-from koordlite.scheduler.reserving.actions import Action, Step
-from koordlite.scheduler.reserving.case import Case
-from koordlite.scheduler.reserving.world import World
+from koordlite.reservation import hand_over, lifecycle, report, step
+from koordlite.reservation.actions import Action, Case, Step
+from koordlite.reservation.controller import rival
+from koordlite.reservation.world import World
 
 
 def cluster(cpu: int = 4, **given: Any) -> ReserveCluster:
@@ -345,7 +344,7 @@ def test_no_place_is_freed_while_a_pod_waits_that_would_take_it(
     assert bool(said(made, "HandOver")) is begins
     assert (made.pods["ns/owner"].spec.node_name == "n") is begins
     if not begins:
-        found = documents.one_of(made.world, "r", made.settings, made.now)
+        found = report.one_of(made.world, "r", made.settings, made.now)
         assert found is not None
         assert found["waiting"] == [{"pod": "ns/owner", "why": "pod ns/other would take the room first"}]
 
@@ -401,25 +400,25 @@ def test_where_koord_scheduler_runs_everything_of_ours_is_removed() -> None:
 
 def test_koord_scheduler_is_known_by_its_pods_or_a_lease_that_is_renewed() -> None:
     lease = {"spec": {"holderIdentity": "host_1", "renewTime": "2027-01-15T08:00:00.000000Z"}}
-    assert rivals.sign([], None, START) == ""
-    assert rivals.sign(["k/pod-1"], None, START) == "pod k/pod-1 runs"
-    assert "is held by host_1, renewed 20 s ago" in rivals.sign([], lease, START + 20)
-    assert rivals.sign([], lease, START + 61) == ""
-    assert rivals.sign([], {"spec": {"holderIdentity": "", "renewTime": "x"}}, START) == ""
-    assert rivals.sign([], {"spec": "odd"}, START) == ""
+    assert rival([], None, START) == ""
+    assert rival(["k/pod-1"], None, START) == "pod k/pod-1 runs"
+    assert "is held by host_1, renewed 20 s ago" in rival([], lease, START + 20)
+    assert rival([], lease, START + 61) == ""
+    assert rival([], {"spec": {"holderIdentity": "", "renewTime": "x"}}, START) == ""
+    assert rival([], {"spec": "odd"}, START) == ""
 
 
 def test_explain_says_who_may_take_it_what_is_held_and_when_it_ends() -> None:
     made = cluster()
     held(made, allocateOnce=False, ttl="1h", unschedulable=True)
-    found = documents.one_of(made.world, "r", made.settings, START + 600)
+    found = report.one_of(made.world, "r", made.settings, START + 600)
     assert found is not None
-    shown = "\n".join(texts.one(found))
+    shown = "\n".join(report.details(found))
     assert "Reservation r: Available on node n" in shown
     assert "holds: cpu 4, memory 1Gi; placeholders hold now: cpu 4, memory 1Gi" in shown
     assert "may take it: pods with app=r" in shown
     assert "owners share it; what exceeds it may come from the node; it takes no new owners" in shown
     assert "(ttl), in 50m" in shown
-    rows = list(texts.table(documents.all_of(made.world, START + 600)))
+    rows = list(report.table(report.all_of(made.world, START + 600)))
     assert rows[0].split()[:3] == ["NAME", "PHASE", "NODE"]
     assert rows[1].split()[:3] == ["r", "Available", "n"]

@@ -7,42 +7,37 @@ import collections
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from koordlite.fault_guard import FaultGuard, SubjectFaults
-from koordlite.formulas.reservation.placeholder import Settings
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.publish.events import Event, EventType, Regarding
 from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS
 from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
-from koordlite.model.wire.objects import NodeObject, PodObject
+from koordlite.model import times
+from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement.settings import Settings as Judgement
-from koordlite.scheduler.owners import Owners
-from koordlite.scheduler.reserving import rivals, step
-from koordlite.scheduler.reserving.actions import Say, Step
-from koordlite.scheduler.reserving.world import World
-from koordlite.scheduler.reserving.writer import GROUP_VERSION, RESERVATIONS, Refused, Writer
-from koordlite.scheduler.watches import REPORTS
+from koordlite.reservation import step
+from koordlite.reservation.actions import Say, Step
+from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.world import World
+from koordlite.reservation.writer import GROUP_VERSION, Refused, Writer
 from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)
-LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{rivals.LEASE_NAMESPACE}/leases/{rivals.LEASE}"
-SOURCES: tuple[Source[Any], ...] = (
-    Source(name="reservations", kind="reservation", shape=ReservationObject, paths=(RESERVATIONS,), optional=True),
-    Source(name="nodes", kind="node", shape=NodeObject, paths=("/api/v1/nodes",)),
-    Source(name="pods", kind="pod", shape=PodObject, paths=("/api/v1/pods",)),
-    REPORTS,
-)
+LEASE_NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
+FRESH_SECONDS = 60.0
+"""A lease that was renewed within this time has a holder that lives; its own renewals come each 2 s."""
+LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE}"
 IDLE_SECONDS = 3.0
 """Longest time between two rounds: ends and pauses come by time."""
 LEAST_SECONDS, MOST_SECONDS = 0.02, 0.5
@@ -69,6 +64,22 @@ class State(msgspec.Struct, frozen=True):
     """Of the last request that failed in the last round."""
 
 
+class Judge(Protocol):
+    """Whoever knows the NUMA nodes of the cluster, as far as the controller asks or tells it."""
+
+    def lacks(self, obj: PodObject, name: str) -> str:
+        """Why a pod could not take the Reservation `name` even if its placeholders were gone; empty when it could."""
+
+    def synced(self) -> None:
+        """Everything was listed once."""
+
+    def taker(self, source: str) -> tuple[Callable[[Any], None], Callable[[str], None]] | None:
+        """What is told of objects of a source that came, and went; None when somebody else tells it."""
+
+    def remove_pod(self, key: str) -> None:
+        """The pod `namespace/name` is gone, by our own request."""
+
+
 class Controller:
     """Runs in a thread of its own, from `start` to `stop`."""
 
@@ -79,20 +90,18 @@ class Controller:
         *,
         leads: Callable[[], bool],
         tell: Callable[[Event], None],
-        cluster: Cluster | None = None,
+        judge: Judge,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`leads`: whether this process may write now. `tell` writes an Event. `cluster`: what an extender in this
-        process knows of NUMA nodes; without it the controller keeps its own."""
+        """`leads`: whether this process may write now. `tell` writes an Event."""
         self._api, self._settings, self._leads, self._tell = api, settings, leads, tell
         self._monotonic, self._wall = monotonic, wall
-        self._cluster = cluster or Cluster(Judgement(), monotonic=monotonic)
-        self._is_shared = cluster is not None
-        self.world, self.lock = World(lacks=Owners(self._cluster).lacks, fault=self._fault), threading.RLock()
+        self._judge = judge
+        self.world, self.lock = World(lacks=judge.lacks, fault=self._fault), threading.RLock()
         self.faults = SubjectFaults("reservations")
         self._stop, self._wake = threading.Event(), threading.Event()
-        sources = (source for source in SOURCES if source is not REPORTS or not self._is_shared)
+        sources: list[Source[Any]] = [RESERVATIONS, NODES, PODS, *([REPORTS] if judge.taker(REPORTS.name) else [])]
         self._watches = {source.name: self._watching(source) for source in sources}
         self._writer = Writer(api, wrote=self._wrote, deleted=self._deleted, say=self._said, may=leads)
         self._refused: dict[str, str] = {}
@@ -134,7 +143,7 @@ class Controller:
         beside = {name for name, state in states.items() if state.absent or (name == REPORTS.name and state.denied)}
         waiting = [name for name, state in states.items() if state.age_seconds is None and name not in beside]
         if not waiting:
-            self._cluster.synced()
+            self._judge.synced()
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 
     def gained(self) -> None:
@@ -231,7 +240,7 @@ class Controller:
             self._rival_lease = self._lease()
         with self.lock:
             pods = list(self.world.koord_schedulers.values())
-        found = rivals.sign(pods, self._rival_lease, self._wall())
+        found = rival(pods, self._rival_lease, self._wall())
         if bool(found) != bool(self._rival):
             if found:
                 LOG.warning("koord-scheduler runs here (%s) and holds Reservations: placeholders are removed", found)
@@ -261,7 +270,7 @@ class Controller:
             pod = self.world.pods.get(uid)
             self.world.removed(uid)
         if pod is not None:
-            self._cluster.remove_pod(pod.key)
+            self._judge.remove_pod(pod.key)
 
     def _fault(self, name: str, error: Exception) -> None:
         self._error = self.faults.note(f"reservation {name}", error)
@@ -289,23 +298,17 @@ class Controller:
         self._tell(Event(regarding=about, reason=said.reason, note=said.note, action="Reserve", type=kind))
 
     def _watching(self, source: Source[Any]) -> Watching[Any]:
-        world, cluster = self.world, self._cluster
+        world, judged = self.world, self._judge.taker(source.name)
         changes: dict[str, tuple[Callable[[Any], object], Callable[[str], object]]] = {
-            "reservations": (world.put_reservation, world.remove_reservation),
-            "nodes": (world.put_node, world.remove_node),
-            "pods": (world.put_pod, world.remove_pod),
-        }
-        judged: dict[str, tuple[Callable[[Any], None], Callable[[str], None]]] = {
-            "reservations": (cluster.put_reservation, cluster.remove_reservation),
-            "nodes": (cluster.put_node, cluster.remove_node),
-            "pods": (cluster.put_pod, cluster.remove_pod),
-            REPORTS.name: (cluster.put_report, cluster.remove_report),
+            RESERVATIONS.name: (world.put_reservation, world.remove_reservation),
+            NODES.name: (world.put_node, world.remove_node),
+            PODS.name: (world.put_pod, world.remove_pod),
         }
 
         def taken(place: int) -> Callable[[Any], None]:
             def apply(what: Any) -> None:
-                if not self._is_shared:
-                    judged[source.name][place](what)
+                if judged is not None:
+                    judged[place](what)
                 if source.name in changes:
                     with self.lock:
                         if changes[source.name][place](what) is not False:
@@ -316,3 +319,19 @@ class Controller:
         feed: Feed[Any] = Feed(source.kind, source.shape, put=taken(0), gone=taken(1))
         reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=feed)
         return Watching(self._api, reflector, monotonic=self._monotonic)
+
+
+def rival(pods: Collection[str], lease: Mapping[str, Any] | None, now: float) -> str:
+    """Sign that Koordinator's own scheduler runs, which holds the places itself; empty when it does not.
+
+    `pods`: names of its pods that run.
+    """
+    if pods:
+        return f"pod {min(pods)} runs"
+    spec = (lease or {}).get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    renewed = times.parse_or_none(spec.get("renewTime") if isinstance(spec.get("renewTime"), str) else None)
+    holder = spec.get("holderIdentity")
+    if not holder or renewed is None or now - renewed > FRESH_SECONDS:
+        return ""
+    return f"lease {LEASE_NAMESPACE}/{LEASE} is held by {holder}, renewed {max(0.0, now - renewed):.0f} s ago"

@@ -8,13 +8,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.formulas.reservation import hand_over, placeholder, validity
-from koordlite.formulas.reservation.placeholder import Settings
-from koordlite.formulas.reservation.reserve_pod import template_requests
 from koordlite.model import keys, times
 from koordlite.model.pod.pod_reader import effective_requests, kube_qos
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.reservation import hand_over, placeholder, validity
+from koordlite.reservation.lifecycle import template_requests
+from koordlite.reservation.placeholder import Settings
 
 NOW = 1_800_000_000.0
 ANYTHING = some.recursive(

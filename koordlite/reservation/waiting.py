@@ -1,23 +1,26 @@
-"""Pods that wait for a place, and the one that each Reservation is handed to next."""
+"""Pods that wait for a place, the one that each Reservation is handed to next, and the room that is promised meanwhile.
+
+Who makes a placeholder counts promised room beside what pods have. It is derived from the objects each time: hand-overs
+that are under way, pods that a scheduler keeps room for, and placeholders that wait.
+"""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from koordlite.formulas.reservation import capacity, hand_over, matching, owners
-from koordlite.formulas.reservation.matching import Candidate
-from koordlite.model import node_selectors
+from koordlite.model import keys, node_selectors
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity, add_resources
-from koordlite.model.wire.objects import NodeObject, PodObject
+from koordlite.model.wire.objects import NodeObject, PodObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.numa.koordinator.amounts import added, left
-from koordlite.scheduler.reserving import matches, room
-from koordlite.scheduler.reserving.matches import Place
-from koordlite.scheduler.reserving.world import SeenPod, World, created
+from koordlite.numa.koordinator.amounts import ZERO, added, left
+from koordlite.reservation import capacity, hand_over, lifecycle, matching
+from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
+from koordlite.reservation.matching import Candidate
+from koordlite.reservation.world import SeenPod, World, created
 
 Amounts = Mapping[str, Quantity]
 _NO_MATCH = {
@@ -40,7 +43,7 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, See
     free = []
     for name, reservation in world.reservations.items():
         with world.guarded(name):
-            place = matches.place_of(reservation)
+            place = place_of(reservation)
             if place is not None and hand_over.under_way(reservation) is None:
                 free.append(_as_held(world, place))
     if not free:
@@ -65,7 +68,7 @@ def next_place(world: World, pod: SeenPod, among: Iterable[Place], guarded: froz
         with world.guarded(place.name):
             if not refusal(world, one, place, now) and taker(world, pod, place.reservation, guarded) is None:
                 fitting.append(place)
-    return matches.best(one, fitting)
+    return best(one, fitting)
 
 
 def candidate(pod: SeenPod) -> Candidate | None:
@@ -88,8 +91,8 @@ def refusal(world: World, one: Candidate, place: Place, now: float) -> str:
         return _NO_MATCH.get(found, found)
     mine = len([pod for pod in world.placeholders(place.reservation.metadata.uid) if pod.node])
     uid = place.reservation.metadata.uid
-    where = room.capacity(world, place.node, uid, matched=mine, owner=one.pod.metadata.uid)
-    lacking = "; ".join(matches.lacks(one, place, where))
+    where = node_capacity(world, place.node, uid, matched=mine, owner=one.pod.metadata.uid)
+    lacking = "; ".join(lacks(one, place, where))
     return lacking or _not_now(one, place, now) or _keeps_off(one, node) or world.lacks(one.pod, place.name)
 
 
@@ -151,7 +154,7 @@ def may_own(reservation: ReservationObject, pod: PodObject) -> bool:
     """Tell whether its owners name the pod. With a selector that cannot be read they name none; `validity` reports
     it."""
     try:
-        return owners.match(reservation.spec.owners, pod)
+        return matching.match_owners(reservation.spec.owners, pod)
     except ValueError:
         return False
 
@@ -183,3 +186,135 @@ def missing(wanted: Amounts, held: Amounts) -> dict[str, Quantity]:
 
 def _priority(pod: SeenPod) -> int:
     return (pod.obj.spec.priority or 0) if pod.obj is not None else 0
+
+
+class Place(msgspec.Struct, frozen=True):
+    """An available Reservation with what it has left."""
+
+    reservation: ReservationObject
+    holding: Holding
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return self.reservation.metadata.name
+
+    @property
+    def node(self) -> str:
+        """Node of the place."""
+        return self.reservation.status.node_name
+
+
+def place_of(reservation: ReservationObject) -> Place | None:
+    """The place that pods may take now; None: none may."""
+    if not lifecycle.is_available(reservation):
+        return None
+    held, problems = lifecycle.holding(reservation)
+    status = reservation.status
+    taken = msgspec.structs.replace(
+        held,
+        allocated=lifecycle.amounts(status.allocated),
+        owners={owner.uid: {} for owner in status.current_owners or ()},
+    )
+    return Place(reservation, taken) if lifecycle.is_matchable(reservation, taken, problems) else None
+
+
+def places(reservations: Iterable[ReservationObject]) -> Iterator[Place]:
+    """All that pods may take."""
+    return (place for each in reservations if (place := place_of(each)) is not None)
+
+
+def lacks(one: Candidate, place: Place, where: NodeCapacity | None) -> tuple[str, ...]:
+    """Resources that the place and its node have too little of for a pod that may take it; empty when the pod fits."""
+    if where is None:
+        return ("its node is gone",)
+    affinity = one.affinity
+    wanted = Wanted(
+        requests=one.requests,
+        has_affinity=affinity is not None,
+        must_reserve=True,
+        name=affinity.name if affinity else "",
+    )
+    return capacity.refusals(wanted, where, [place.holding])
+
+
+def best(one: Candidate, among: Iterable[Place]) -> Place | None:
+    """Choose among the places that the pod may take: the smallest order label, else the one it fills most; equal ones
+    by name."""
+    found = sorted(among, key=lambda place: place.name)
+    if not found:
+        return None
+    labels = [(place.reservation.metadata.labels or {}).get(keys.RESERVATION_ORDER) for place in found]
+    first = capacity.first_by_order(labels)
+    if first is not None:
+        return found[first]
+    return max(found, key=lambda place: capacity.score(one.requests, place.holding))
+
+
+Amounts = Mapping[str, Quantity]
+
+
+def node_capacity(world: World, node: str, mine: str, *, matched: int = 0, owner: str = "") -> NodeCapacity | None:
+    """A node as the Reservation with uid `mine` meets it: room that others were promised there counts as requested.
+
+    No more than there is: what was promised and is gone is not taken from those who still have theirs. None when the
+    node is unknown. `matched`: as for `World.capacity`. `owner`: uid of a pod whose own claim does not count.
+    """
+    where = world.capacity(node, matched)
+    if where is None:
+        return None
+    promised: collections.Counter[str] = collections.Counter()
+    for amounts in _of_node(world, node, mine, owner):
+        promised.update({**capacity.whole(amounts), "pods": 1})
+    most, pods = where.allocatable, where.pods
+    requested = {
+        name: used + min(promised[name], max(most.get(name, 0) - used, 0))
+        for name in {*where.requested, *promised} - {"pods"}
+        for used in (where.requested.get(name, 0),)
+    }
+    pods += min(promised["pods"], max(most.get("pods", 0) - pods, 0))
+    return msgspec.structs.replace(where, requested=requested, pods=pods)
+
+
+def displaced(world: World, amounts: Amounts, spec: PodSpec, mine: str) -> str:
+    """The Reservation whose freed room a new placeholder would take from its owner; empty for none."""
+    for reservation, _ in world.handed_over():
+        name = reservation.status.node_name
+        node, where = world.nodes.get(name), world.capacity(name)
+        if node is None or where is None or reservation.metadata.uid == mine:
+            continue
+        may = node_selectors.node_matches(spec, name, node.metadata.labels or {})
+        if not may or node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ()) is not None:
+            continue
+        kept = node_capacity(world, name, mine)
+        whole = capacity.whole(amounts)
+        if not capacity.fit_node(whole, where, {}) and kept and capacity.fit_node(whole, kept, {}):
+            return reservation.metadata.name
+    return ""
+
+
+def _of_node(world: World, node: str, mine: str, owner: str) -> Iterator[Amounts]:
+    """Amounts promised on a node to others, and not bound yet."""
+    counted = {owner}
+    for reservation, coming in world.handed_over(node):
+        counted.add(coming.uid)
+        uid = reservation.metadata.uid
+        waiting = [pod for pod in world.placeholders(uid) if pod.alive and not pod.node]
+        counted.update(pod.uid for pod in waiting)
+        if uid != mine and (pod := world.waiting.get(coming.uid)) is not None:
+            yield _outstanding(world, reservation, pod)
+    for pod in world.nominated(node):
+        if pod.uid not in counted and pod.placeholder_of != mine:
+            yield pod.requests
+
+
+def _outstanding(world: World, reservation: ReservationObject, owner: SeenPod) -> Amounts:
+    """Amounts that have to be free for an owner and for what it leaves over, beyond what placeholders still hold."""
+    status = reservation.status
+    rest = left(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))
+    whole = {name: max(rest.get(name, ZERO), owner.requests.get(name, ZERO)) for name in {*rest, *owner.requests}}
+    held: dict[str, Quantity] = {}
+    for pod in world.placeholders(reservation.metadata.uid):
+        if pod.node == status.node_name and not pod.ended:
+            add_resources(held, pod.requests)
+    return {name: amount for name, amount in left(whole, held).items() if amount.nano > 0 and name != "pods"}

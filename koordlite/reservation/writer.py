@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from koordlite.kube.client.access import Api, ApiError
+from koordlite.kube.watch import sources
 from koordlite.model import merge_patch
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.scheduler.reserving.actions import (
+from koordlite.reservation.actions import (
     Action,
     Annotate,
     AnnotatePod,
@@ -28,7 +29,7 @@ from koordlite.scheduler.reserving.actions import (
 
 LOG = logging.getLogger(__name__)
 GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
-RESERVATIONS = f"/apis/{GROUP_VERSION}/reservations"
+RESERVATIONS = sources.RESERVATIONS.paths[0]
 TIMEOUT = (2.0, 5.0)
 _MERGE = "application/merge-patch+json"
 _BOUND = "may not be set on pods that are already bound to a node"

@@ -6,19 +6,17 @@ Source: Koordinator v1.9 pkg/util/reservation, plugins/reservation/controller.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from koordlite.formulas.allocatable.reservation import written_resources
-from koordlite.formulas.reservation import owners
-from koordlite.formulas.reservation.annotations import read
-from koordlite.formulas.reservation.capacity import Holding, restricted_names
-from koordlite.formulas.reservation.reserve_pod import template_requests
 from koordlite.model import duration, keys, times
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import parse_reservation
+from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
-from koordlite.model.wire.objects import PodObject
+from koordlite.model.wire.objects import PodObject, PodSpec
 from koordlite.model.wire.reservation import (
     AVAILABLE,
     FAILED,
@@ -33,6 +31,8 @@ from koordlite.model.wire.reservation import (
     ResizeAllocatable,
     RestrictedOptions,
 )
+from koordlite.reservation.capacity import Holding, restricted_names
+from koordlite.reservation.matching import check_owners, read
 
 LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 3.0, 15.0
 _SCHEDULED, _READY = "Scheduled", "Ready"
@@ -65,6 +65,16 @@ def is_once(reservation: ReservationObject) -> bool:
     return reservation.spec.allocate_once is not False
 
 
+def template_requests(reservation: ReservationObject) -> dict[str, Quantity]:
+    """Requests of the template's pod."""
+    return pod_requests((reservation.spec.template or {}).get("spec") or {})
+
+
+def pod_requests(spec: dict[str, Any]) -> dict[str, Quantity]:
+    """Requests of a pod with this spec."""
+    return effective_requests(msgspec.convert(spec, PodSpec, strict=False), "", [])
+
+
 def requests(reservation: ReservationObject) -> dict[str, Quantity]:
     """Amounts it holds: those in the status once it is available, else those of the template."""
     if is_available(reservation):
@@ -81,7 +91,7 @@ def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...
         if reservation.spec.allocate_policy == RESTRICTED:
             options = read(RestrictedOptions, notes, keys.RESERVATION_RESTRICTED, owner)
             names = restricted_names(names, options.resources if options else None)
-        owners.check(reservation.spec.owners)
+        check_owners(reservation.spec.owners)
     except InputError as error:
         problems += error.problems
     except ValueError as error:

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from koordlite import threads
 from koordlite.http.answers import Answer, Request, Router, well
 from koordlite.model.wire.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, WAITING
-from koordlite.scheduler.reserving.controller import Controller
+from koordlite.reservation.controller import Controller
 
 
 class ReservationMetrics(Collector):

@@ -1,0 +1,235 @@
+"""May this pod take that reservation? Its owners, the pod's affinity, and the annotations of both.
+
+Source: Koordinator v1.9 `checkReservationMatchedOrIgnored` (plugins/reservation/transformer.go),
+`GetRequiredReservationAffinity`, `MatchReservationOwners` (pkg/util/reservation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from koordlite.model import keys, label_selectors, node_selectors
+from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.label_selectors import check_requirement
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire.objects import (
+    LabelRequirement,
+    NodeSelectorTerm,
+    OwnerReference,
+    PodObject,
+    Taint,
+    Toleration,
+)
+from koordlite.model.wire.reservation import (
+    AffinityText,
+    ControllerReference,
+    ObjectReference,
+    Owner,
+    ReservationObject,
+    ResourceNames,
+)
+
+Amounts = Mapping[str, Quantity]
+MATCHED, IGNORED = "matched", "ignored"
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A pod that looks for a reservation, read once for all of them."""
+
+    pod: PodObject
+    requests: Amounts
+    affinity: Affinity | None = None
+    exact: tuple[str, ...] = ()
+    """Resources of which it must request just what the reservation holds."""
+
+    @property
+    def ignores(self) -> bool:
+        """It takes what reservations hold as if it were free."""
+        return (self.pod.metadata.labels or {}).get(keys.RESERVATION_IGNORED) == "true"
+
+
+def candidate(pod: PodObject, requests: Amounts) -> Candidate:
+    """The pod with its annotations; InputError when one of them cannot be read."""
+    name, notes = f"pod/{pod.metadata.namespace}/{pod.metadata.name}", pod.metadata.annotations
+    exact = read(ResourceNames, notes, keys.EXACT_MATCH, name)
+    return Candidate(pod, requests, parse_affinity(notes, name), (exact.resource_names or ()) if exact else ())
+
+
+def match(one: Candidate, reservation: ReservationObject, allocatable: Amounts, node_labels: Mapping[str, str]) -> str:
+    """`matched`, `ignored`, or what stands against it first: `owner`, `name`, `unschedulable`, `taints`, `affinity`,
+    `exact`.
+
+    Ours, unlike Koordinator's: taints also keep off pods without an affinity annotation.
+    """
+    if one.ignores:
+        return IGNORED
+    if not _is_owner(one, reservation):
+        return "owner"
+    affinity = one.affinity or NO_AFFINITY
+    why = _named(affinity, reservation) if affinity.name else _unnamed(affinity, reservation, node_labels)
+    return why or (MATCHED if exact_match(one.exact, one.requests, allocatable) else "exact")
+
+
+def _is_owner(one: Candidate, reservation: ReservationObject) -> bool:
+    try:
+        return match_owners(reservation.spec.owners, one.pod)
+    except ValueError:
+        # The reservation's own problem, which `lifecycle.problems` reports.
+        return False
+
+
+def _named(affinity: Affinity, reservation: ReservationObject) -> str:
+    return "" if affinity.name == reservation.metadata.name else "name"
+
+
+def _unnamed(affinity: Affinity, reservation: ReservationObject, node_labels: Mapping[str, str]) -> str:
+    closed = reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None
+    if closed and not affinity.tolerates_unschedulable:
+        return "unschedulable"
+    if affinity.untolerated(reservation.spec.taints) is not None:
+        return "taints"
+    labels = {**node_labels, **(reservation.metadata.labels or {})}
+    return "" if affinity.selects(reservation.metadata.name, labels) else "affinity"
+
+
+def exact_match(names: tuple[str, ...], requests: Amounts, allocatable: Amounts) -> bool:
+    """Tell whether of each of these resources the pod requests just what the reservation holds, or both have none.
+
+    Ours, unlike Koordinator's: a resource that both lack does not end the comparison.
+    """
+    return all(requests.get(name) == allocatable.get(name) for name in names)
+
+
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class Affinity(msgspec.Struct, frozen=True, kw_only=True):
+    """Requirements on a reservation. A pod that has one runs only where it takes a reservation."""
+
+    name: str = ""
+    """The one it asks for by name; then nothing else counts."""
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    terms: tuple[NodeSelectorTerm, ...] | None = None
+    """One of them has to hold; none does of an empty list."""
+    tolerations: tuple[Toleration, ...] = ()
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels and terms hold for the reservation `name`."""
+        if any(labels.get(key) != value for key, value in self.labels.items()):
+            return False
+        return self.terms is None or any(node_selectors.term_matches(term, name, labels) for term in self.terms)
+
+    def untolerated(self, taints: Iterable[Taint] | None) -> Taint | None:
+        """The first taint that keeps the pod off; PreferNoSchedule keeps none off."""
+        return node_selectors.untolerated(taints or (), self.tolerations)
+
+    @property
+    def tolerates_unschedulable(self) -> bool:
+        """It may take a reservation that takes no new owners."""
+        return self.untolerated([_UNSCHEDULABLE]) is None
+
+
+NO_AFFINITY = Affinity()
+
+
+def parse_affinity(annotations: Mapping[str, str] | None, owner: str) -> Affinity | None:
+    """The affinity of pod `owner`; None without one, InputError when it cannot be read."""
+    written = read(AffinityText, annotations, keys.RESERVATION_AFFINITY, owner)
+    if written is None:
+        return None
+    required = written.required_during_scheduling_ignored_during_execution
+    terms = None if required is None else required.reservation_selector_terms or ()
+    try:
+        for term in terms or ():
+            _check(term)
+    except ValueError as error:
+        text, do = (annotations or {})[keys.RESERVATION_AFFINITY], "fix the selector; until then no reservation matches"
+        raise InputError(Problem(owner, keys.RESERVATION_AFFINITY, text, str(error), do)) from error
+    return Affinity(
+        name=written.name,
+        labels=written.reservation_selector or {},
+        terms=terms,
+        tolerations=written.tolerations or (),
+    )
+
+
+def _check(term: NodeSelectorTerm) -> None:
+    """ValueError when a line of the term can hold for nothing as it stands."""
+    for line in term.match_expressions or ():
+        values = line.values or ()
+        if line.operator in ("Gt", "Lt"):
+            _check_number(line)
+        else:
+            check_requirement(line.key, line.operator, values)
+    for line in term.match_fields or ():
+        if line.operator not in ("In", "NotIn") or len(line.values or ()) != 1:
+            raise ValueError(f"{line.key}: a field is compared with one value, by In or NotIn")
+
+
+def _check_number(line: LabelRequirement) -> None:
+    values = line.values or ()
+    if len(values) != 1 or not values[0].lstrip("+-").isdigit():
+        raise ValueError(f"{line.key}: {line.operator} needs one whole number")
+
+
+def check_owners(owners: Iterable[Owner] | None) -> None:
+    """ValueError when a selector of any of them is none: then no pod may take the reservation."""
+    for number, owner in enumerate(owners or ()):
+        try:
+            if owner.label_selector is not None:
+                label_selectors.matches(owner.label_selector, {})
+        except ValueError as error:
+            raise ValueError(f"owners[{number}].labelSelector: {error}") from error
+
+
+def match_owners(owners: Iterable[Owner] | None, pod: PodObject) -> bool:
+    """Tell whether one of them matches the pod; an empty one matches every pod. ValueError as of `check_owners`."""
+    listed = tuple(owners or ())
+    check_owners(listed)
+    return any(_owns(owner, pod) for owner in listed)
+
+
+def _owns(owner: Owner, pod: PodObject) -> bool:
+    selector = owner.label_selector
+    return (
+        (owner.object is None or _is_object(owner.object, pod))
+        and (owner.controller is None or _has_controller(owner.controller, pod))
+        and (selector is None or label_selectors.labels_match(selector, pod.metadata.labels or {}))
+    )
+
+
+def _is_object(wanted: ObjectReference, pod: PodObject) -> bool:
+    """Pods are of version v1; Koordinator compares with a field that is empty in what a watch delivers."""
+    meta = pod.metadata
+    pairs = (wanted.uid, meta.uid), (wanted.name, meta.name), (wanted.namespace, meta.namespace)
+    return all(want in ("", has) for want, has in (*pairs, (wanted.api_version, "v1")))
+
+
+def _has_controller(wanted: ControllerReference, pod: PodObject) -> bool:
+    if wanted.namespace not in ("", pod.metadata.namespace):
+        return False
+    return any(_is_reference(wanted, reference) for reference in pod.metadata.owner_references or ())
+
+
+def _is_reference(wanted: ControllerReference, has: OwnerReference) -> bool:
+    pairs = (wanted.uid, has.uid), (wanted.name, has.name), (wanted.kind, has.kind)
+    same = all(want in ("", value) for want, value in (*pairs, (wanted.api_version, has.api_version)))
+    return same and (wanted.controller is None or wanted.controller == has.controller)
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def read(shape: type[T], annotations: Mapping[str, str] | None, key: str, owner: str) -> T | None:
+    """Annotation `key` of object `owner`; None without it, InputError when it cannot be read. Empty text is `{}`."""
+    text = (annotations or {}).get(key)
+    if text is None:
+        return None
+    try:
+        return (msgspec.json.decode(text, type=shape | None) if text else None) or shape()
+    except UNREADABLE as error:
+        do = "fix the annotation; until then no reservation matches"
+        raise InputError(Problem(owner, key, text, str(error), do)) from error
