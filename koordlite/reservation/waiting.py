@@ -251,9 +251,6 @@ def best(one: Candidate, among: Iterable[Place]) -> Place | None:
     return max(found, key=lambda place: capacity.score(one.requests, place.holding))
 
 
-Amounts = Mapping[str, Quantity]
-
-
 def node_capacity(world: World, node: str, mine: str, *, matched: int = 0, owner: str = "") -> NodeCapacity | None:
     """A node as the Reservation with uid `mine` meets it: room that others were promised there counts as requested.
 

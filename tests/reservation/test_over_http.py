@@ -27,7 +27,7 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.settings import Settings as Judgement
 from koordlite.scheduler.owners import ReservationJudge
 
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = pathlib.Path(__file__).parents[2]
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 PODS = "/api/v1/namespaces/shop/pods"
 WHOLE = {"cpu": "4", "memory": "2Gi"}
