@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +69,7 @@ def _answers(files: Files, settings: Settings, *, own: bool = False) -> Iterator
     yield _pressure(files)
     if own:
         yield _waits(files)
+        yield scheduler(files)
         yield _nri(settings)
     yield from writable(files, uid=os.geteuid() if own else 0)
 
@@ -152,6 +154,21 @@ def _waits(files: Files) -> Finding:
     if (procfs.run_delay(files, os.getpid()) or (0, 0))[0]:
         return Finding(what, "yes", "/proc/TID/schedstat")
     return Finding(what, "no", "/proc/TID/schedstat is missing or counts nothing", do)
+
+
+def scheduler(files: Files) -> Finding:
+    """The kernel's scheduler and the policy that goes with it: EEVDF since 6.6, CFS before."""
+    what, about_idle = "CPU scheduler", "cpuIdentity's cpu.idle ranks best-effort pods among each other only"
+    try:
+        release = files.read("/proc/sys/kernel/osrelease").decode().strip()
+    except OSError as error:
+        return Finding(what, "part", f"its kernel is not known: {error.strerror}")
+    version = re.match(r"(\d+)\.(\d+)", release)
+    if version and (int(version[1]), int(version[2])) >= (6, 6):
+        do = "cpuSuppressPolicy guided lets the weights arbitrate; cfsQuota where use has to stay below the threshold"
+        return Finding(what, "yes", f"EEVDF, kernel {release}; {about_idle}", do)
+    do = "no figures of ours: compare guided with cfsQuota on a node of yours, the service's latency beside batch work"
+    return Finding(what, "part", f"CFS, kernel {release}: it preempts later than EEVDF; {about_idle}", do)
 
 
 def _nri(settings: Settings) -> Finding:

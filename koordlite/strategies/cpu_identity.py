@@ -133,6 +133,8 @@ def _decided(snapshot: Snapshot, subject: str, group: str, settings: CPUQOS) -> 
         return Decision(subject, "hold", "CPUIdentity", evidence)
     if field not in values:
         return Decision(subject, "skip", "UnsupportedByKernel", {"file": field})
+    if field == IDLE and group.startswith(f"{snapshot.layout.besteffort}/"):
+        evidence["ranks"] = "best-effort pods among each other, not against services"
     changes = () if values[field] == value else (CgroupChange(group, field, value),)
     return Decision(subject, "set" if changes else "hold", "CPUIdentity", evidence, changes)
 
@@ -162,7 +164,7 @@ def _has(snapshot: Snapshot, field: CgroupField) -> bool:
 
 
 SENTENCES = {
-    "CPUIdentity": "{file} is {value} for identity {identity}",
+    "CPUIdentity": "{file} is {value} for identity {identity}[; it ranks {ranks}]",
     "BadCPUQOSAnnotation": "annotation {annotation} cannot be used: {why}; the settings of the class hold",
     "IdentitySwitch": "kernel.sched_group_identity_enabled is {value}",
     "IdentitySwitchedOff": "system-config switches identities off: they have no effect",

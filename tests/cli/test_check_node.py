@@ -1,4 +1,4 @@
-"""`check-node` about NRI: whether the runtime listens, and how to switch it on."""
+"""`check-node` about the kernel's scheduler, and about NRI: whether the runtime listens, and how to switch it on."""
 
 from __future__ import annotations
 
@@ -41,3 +41,27 @@ def test_with_a_socket_it_is_never_spoken_to(tmp_path: pathlib.Path, nri: str, d
         assert found.do.startswith(do) and bool(found.do) is bool(do)
         with pytest.raises(BlockingIOError):
             listener.accept()
+
+
+@pytest.mark.parametrize(
+    ("release", "answer", "words", "do"),
+    [
+        pytest.param("6.18.5-cloud", "yes", "EEVDF", "guided lets the weights arbitrate", id="EEVDF"),
+        pytest.param("6.6.0", "yes", "EEVDF", "guided", id="the first with EEVDF"),
+        pytest.param("6.1.0-22-amd64", "part", "CFS", "no figures of ours", id="CFS"),
+        pytest.param("5.10", "part", "CFS", "compare guided with cfsQuota", id="an older one"),
+        pytest.param(None, "part", "not known: No such file", "", id="a kernel that is not known"),
+    ],
+)
+def test_the_scheduler_and_the_policy_that_goes_with_it(release: str | None, answer: str, words: str, do: str) -> None:
+    class Kernel:
+        def read(self, path: str) -> bytes:
+            assert path == "/proc/sys/kernel/osrelease"
+            if release is None:
+                raise FileNotFoundError(2, "No such file or directory", path)
+            return f"{release}\n".encode()
+
+    found = node_check.scheduler(Kernel())  # type: ignore[arg-type]
+    assert (found.what, found.answer) == ("CPU scheduler", answer)
+    assert words in found.detail
+    assert do in found.do
