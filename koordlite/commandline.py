@@ -52,8 +52,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """Errors name the command that was given, with its usage, and what may have been meant."""
 
-    def __init__(self, *args: Any, formatter_class: Any = _Help, **settings: Any) -> None:
-        super().__init__(*args, formatter_class=formatter_class, **settings)
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **{"formatter_class": _Help, **settings})
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Same as `ArgumentParser.parse_args`, but what is left over is the error of the command, not of the whole."""

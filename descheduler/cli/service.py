@@ -296,7 +296,8 @@ def _served(
 
 
 def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoints, api: Api | None) -> Server:
-    from koordlite.http.guard import Guard, by_cluster, is_loopback
+    from koordlite.http.guard import Guard, by_cluster
+    from koordlite.http.local_token import is_loopback
     from koordlite.http.server import Server
 
     certificate, exposed = _certificate(args), not is_loopback(address)

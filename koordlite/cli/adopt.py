@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import pathlib
 
 from koordlite import adopt as adoption
 from koordlite import commandline, config
 from koordlite.adopt import Found
 from koordlite.agent import Agent
+from koordlite.cli import acting
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
 from koordlite.config import Settings
@@ -25,6 +27,8 @@ def adopt(args: argparse.Namespace) -> int:
         why = "an emulated node has no koordlet, and a recording is never written"
         raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "add --dry-run"))
     settings = machines.settings(args)
+    if not (args.sandbox or args.recorded):
+        acting.target(args, pathlib.Path(settings.agent.state_dir)).show(args.output)
     machine = machines.machine(args, settings)
     with contextlib.closing(machine):
         pid = adoption.koordlet_pid(machine.host.files)

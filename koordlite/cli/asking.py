@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from koordlite.http import guard, local_token
+from koordlite.http import local_token
 from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
@@ -42,6 +42,8 @@ class Folders:
     state: str
     record: str
     """Empty: it keeps no flight record."""
+    node: str = ""
+    """Name of its Node; empty before its first tick."""
 
 
 def of_machine(args: argparse.Namespace) -> bool:
@@ -65,7 +67,7 @@ def folders(url: str = "") -> Folders | None:
     types = {"machine": str, "emulated": bool, "state": str, "record": str}
     if not isinstance(said, dict) or not all(isinstance(said.get(name), type) for name, type in types.items()):
         return None
-    return Folders(**{name: said[name] for name in types})
+    return Folders(**{name: said[name] for name in types}, node=str(said.get("node", "")))
 
 
 def record_folder(default: str, url: str = "") -> str:
@@ -177,7 +179,7 @@ def _whole(answer: Any, url: str) -> bytes:
 
 def _is_here(url: str) -> bool:
     """Tell whether it is an address of this machine."""
-    return guard.is_loopback(urllib.parse.urlsplit(url).hostname or "")
+    return local_token.is_loopback(urllib.parse.urlsplit(url).hostname or "")
 
 
 def _token(url: str, folder: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from koordlite.cli import asking
@@ -23,6 +24,9 @@ def log_level(args: argparse.Namespace) -> int:
     if args.level is None:
         found = asking.get(url, folder)
     else:
+        about = asking.folders(args.url or "")
+        whose = f"{about.machine}{f'; node {about.node}' if about.node else ''}; " if about else ""
+        print(printable.lines(f"{whose}agent at {url.removesuffix('/loglevel')}"), file=sys.stderr)
         request = {"level": args.level, "strategy": args.strategy, "pod": args.pod, "forSeconds": args.seconds}
         found = asking.put(url, request, folder)
     shown = _shown(found, url)

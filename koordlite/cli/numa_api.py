@@ -67,7 +67,8 @@ def served(
     """Serve on the address for it, nothing without one. InputError when it is beyond loopback and not TLS: tokens would
     be sent in the clear."""
     from koordlite.http.certificate import Certificate
-    from koordlite.http.guard import by_cluster, is_loopback
+    from koordlite.http.guard import by_cluster
+    from koordlite.http.local_token import is_loopback
     from koordlite.http.server import Server
     from koordlite.scheduler.numa_api.agents import Agents
     from koordlite.scheduler.numa_api.envelope import RestGuard

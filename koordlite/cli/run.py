@@ -7,6 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import logging
+import os
 import pathlib
 import platform
 import resource
@@ -113,8 +114,11 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
     with contextlib.ExitStack() as stack:
         recorded = stack.enter_context(recording.recorded(agent, machine, settings, named=args.record))
         token = "" if args.recorded and not args.state_dir else settings.agent.state_dir
+        port = _port_from(args)
         listeners = [
-            stack.enter_context(serving.served(machine, settings, folder=token, record=recorded.folder)),
+            stack.enter_context(
+                serving.served(machine, settings, folder=token, record=recorded.folder, port_from=port)
+            ),
             stack.enter_context(numa_exporter.of_agent(machine.host.files, settings)),
             stack.enter_context(_view(machine, args)),
             _problems(),
@@ -171,6 +175,14 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
     if settings.agent.on_stop == "restore":
         agent.put_back()
     return 0
+
+
+def _port_from(args: argparse.Namespace) -> tuple[str, str]:
+    """What has named the port: an option, or a file and its setting."""
+    file = args.config or os.environ.get("KOORDLITE_CONFIG")
+    if args.port is not None:
+        return "koordlite run", "--port"
+    return (file, "http.port") if file else serving.DEFAULT_PORT
 
 
 @contextlib.contextmanager

@@ -191,7 +191,8 @@ def _settings(args: argparse.Namespace) -> Settings:
 def _guarded(args: argparse.Namespace, address: str) -> tuple[Callable[[str], Guard], Certificate | None]:
     """Permission to ask: on loopback everybody on this machine, from elsewhere who shows a certificate."""
     from koordlite.http.certificate import Certificate
-    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.guard import Guard
+    from koordlite.http.local_token import is_loopback
 
     exposed = not is_loopback(address)
     if exposed and not (args.tls_cert_file and args.client_ca_file):

@@ -47,7 +47,8 @@ def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
     if not args.health_listen:
         yield
         return
-    from koordlite.http.guard import Guard, by_cluster, is_loopback
+    from koordlite.http.guard import Guard, by_cluster
+    from koordlite.http.local_token import is_loopback
     from koordlite.http.server import Server
 
     address, port = listen_address(args.health_listen, "--health-listen")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koordlite.cli.asking import URL_VARIABLE
 from koordlite.cli.machine import Machine
 from koordlite.config import Http, Settings
 from koordlite.kube.cluster import KubeCluster
+from koordlite.model.errors import ConfigError
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
 from koordlite.report.tick import Tick
@@ -22,21 +26,28 @@ if TYPE_CHECKING:
     from koordlite.report.metrics.collector import Metrics
 
 LOG = logging.getLogger(__name__)
+DEFAULT_PORT = ("command line", "--port")
+"""Where a port is named that nothing has named yet."""
 News = tuple[DecisionEvent, ...]
 Listener = Callable[[Tick, News], None]
 
 
 @contextlib.contextmanager
-def served(machine: Machine, settings: Settings, *, folder: str, record: Path | None) -> Iterator[Listener]:
+def served(
+    machine: Machine, settings: Settings, *, folder: str, record: Path | None, port_from: tuple[str, str]
+) -> Iterator[Listener]:
     """Log decisions, and serve them where that is wanted. `folder` is for the token; empty: there is none. `record` is
-    the folder of the flight record, where one is kept."""
+    the folder of the flight record, where one is kept. `port_from`: the file and setting, or the option, that named the
+    port; an emulated node for which nothing did takes a free one where the default is taken."""
     levels = Levels(settings.strategies)
     log = DecisionLog(levels)
     with contextlib.ExitStack() as stack:
         publish: Listener | None = None
         if settings.http.enable:
             folders = _folders(machine, settings, record)
-            publish = stack.enter_context(_server(machine, settings, levels, folder, folders))
+            publish = stack.enter_context(
+                _server(machine, settings, levels, folder=folder, folders=folders, port_from=port_from)
+            )
 
         def listen(tick: Tick, news: News) -> None:
             log.write(tick, news)
@@ -48,7 +59,13 @@ def served(machine: Machine, settings: Settings, *, folder: str, record: Path | 
 
 @contextlib.contextmanager
 def _server(
-    machine: Machine, settings: Settings, levels: Levels, folder: str, folders: dict[str, str | bool]
+    machine: Machine,
+    settings: Settings,
+    levels: Levels,
+    *,
+    folder: str,
+    folders: dict[str, str | bool],
+    port_from: tuple[str, str],
 ) -> Iterator[Listener]:
     from koordlite.http.server import Server
     from koordlite.report.past import Past
@@ -64,14 +81,23 @@ def _server(
     )
     with _token(folder) as token:
         http = settings.http
-        server = Server(
+        listen = functools.partial(
+            Server,
             http.address,
-            http.port,
-            endpoints.answer,
+            answer=endpoints.answer,
             change=endpoints.put,
             guard=_guard(http, token, machine.remote),
             certificate=_certificate(http),
+            setting=port_from,
         )
+        try:
+            server = listen(http.port)
+        except ConfigError:
+            if machine.sandbox is None or port_from != DEFAULT_PORT:
+                raise
+            server = listen(0)
+            ask = f"export {URL_VARIABLE}={server.url}"
+            print(f"port {http.port} is taken, so this agent listens on {server.url}: {ask}", file=sys.stderr)
         past = Past()
 
         def publish(tick: Tick, news: News) -> None:
@@ -126,7 +152,8 @@ def _token(folder: str) -> Iterator[str]:
 
 
 def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
-    from koordlite.http.guard import Guard, by_cluster, is_loopback
+    from koordlite.http.guard import Guard, by_cluster
+    from koordlite.http.local_token import is_loopback
 
     exposed = not is_loopback(http.address)
     if exposed and not http.tls_cert_file:

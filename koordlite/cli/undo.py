@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from koordlite import commandline
 from koordlite.apply import restore, undo_list, unlisted_entries
+from koordlite.cli import acting
 from koordlite.cli import machine as machines
-from koordlite.cli import rehearsal
 from koordlite.clock import RealClock
 from koordlite.config import Settings
 from koordlite.host import bundle, procfs
@@ -43,24 +43,14 @@ def undo(args: argparse.Namespace) -> int:
         damaged = journal.damaged(settings.agent.state_dir)
     except JournalDenied as error:
         denied = error
-    folder = pathlib.Path(settings.agent.state_dir)
-    if emulated := rehearsal.target(args, folder, own_values=bool(entries or damaged)):
-        return rehearsal.restore(pathlib.Path(emulated.state), emulated.machine, dry_run=args.dry_run)
+    target = acting.target(args, pathlib.Path(settings.agent.state_dir), own_values=bool(entries or damaged))
+    target.show(args.output)
+    if target.is_emulated and target.pid is not None:
+        return acting.restore(target, dry_run=args.dry_run, output=args.output)
     if denied:
         raise denied
-    if journal.is_emulated(settings.agent.state_dir) and not (args.cluster or args.kubeconfig):
-        print(
-            printable.lines(
-                f"{settings.agent.state_dir} is the journal of an emulated node: this machine has nothing to restore"
-            )
-        )
-        if entries:
-            print(
-                printable.lines(
-                    f"{len(entries)} values of its Node are left: name its cluster, with --cluster or --kubeconfig"
-                )
-            )
-        return 1 if entries else 0
+    if target.is_emulated and not (args.cluster or args.kubeconfig):
+        return _of_ended(target, len(entries), args.output)
     for problem in damaged:
         print(printable.lines(f"NOT restored: {problem}"), file=sys.stderr)
     # Kubelet, and its groups with it, may be gone already; resctrl and settings of the kernel are not.
@@ -96,6 +86,18 @@ def undo(args: argparse.Namespace) -> int:
             )
         )
     return 0 if all(step.ok for step in steps) and not left and not damaged else 1
+
+
+def _of_ended(target: acting.Target, left: int, output: str) -> int:
+    """Say what the journal of an emulated node that has ended leaves to do: values of its Node, if any."""
+    if output == "json":
+        commandline.print_json("koordlite-restore-list", places=[], left=left)
+        return 1 if left else 0
+    why = f"{target.folder} is the journal of an emulated node: this machine has nothing to restore"
+    print(printable.lines(why))
+    if left:
+        print(f"{left} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
+    return 1 if left else 0
 
 
 def _check_options(args: argparse.Namespace) -> None:

@@ -16,6 +16,8 @@ from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.status import Pause, PauseSource
 
 NAME = "pause.json"
+_HEARD = "pause-heard.json"
+"""The pause that the agent has read last, as it wrote it down: commands wait for it."""
 _ADVICE = 'write {"until": "2026-01-31T18:00:00Z", "because": "…", "inForce": "keep"}'
 _KEPT = "what held before stays"
 
@@ -73,6 +75,22 @@ def write(folder: Path, pause: Pause) -> None:
     """Ask for a pause; an earlier one is replaced. OSError when the folder cannot be written."""
     state_folder.make(folder)
     state_folder.replace(folder / NAME, f"{encode(pause)}\n".encode())
+
+
+def acknowledge(folder: Path, pause: Pause | None) -> None:
+    """Note that the agent has read this pause, or that there is none. OSError when the folder cannot be written."""
+    if pause is None:
+        (folder / _HEARD).unlink(missing_ok=True)
+    else:
+        state_folder.replace(folder / _HEARD, encode(pause).encode())
+
+
+def acknowledged(folder: Path) -> str | None:
+    """The pause that the agent has read, as `encode` writes it; None when it has seen none."""
+    try:
+        return state_folder.read(folder / _HEARD).decode(errors="replace")
+    except OSError:
+        return None
 
 
 def remove(folder: Path) -> bool:

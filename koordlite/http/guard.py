@@ -10,12 +10,12 @@ A token is the local one, which root finds in a file (`local_token`), or one tha
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import urllib.parse
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from koordlite.http.answers import HEALTH, Answer, plain
+from koordlite.http.local_token import is_loopback
 
 if TYPE_CHECKING:
     from koordlite.kube.client.access import Api
@@ -118,11 +118,3 @@ def _names_this_machine(host: str) -> bool:
         return is_loopback((urllib.parse.urlsplit(f"//{host.strip()}").hostname or "").removesuffix("."))
     except ValueError:
         return False
-
-
-def is_loopback(address: str) -> bool:
-    """Tell if only this machine can connect to `address`. A name other than localhost counts as not."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

@@ -1,7 +1,11 @@
-"""A token for people on the same machine: a new one each start, in a file that only its owner can read."""
+"""People on the same machine: its addresses, and their token, a new one each start, which only its owner can read.
+
+Imports next to nothing: every command that asks an agent loads it.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import pathlib
 import secrets
@@ -37,3 +41,11 @@ def forget(folder: str, token: str) -> None:
             pathlib.Path(folder, NAME).unlink()
     except (OSError, UnicodeDecodeError):
         return  # It is gone, or not ours: either way there is nothing to remove.
+
+
+def is_loopback(address: str) -> bool:
+    """Tell if only this machine can connect to `address`. A name other than localhost counts as not."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

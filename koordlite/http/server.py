@@ -50,11 +50,12 @@ class Server:
         guard: Guard | None = None,
         certificate: Certificate | SelfSigned | None = None,
         limits: Limits | None = None,
+        setting: tuple[str, str] = ("command line", "--listen"),
     ) -> None:
-        """ConfigError when the address or the port is taken. Without `guard` everyone may read, no one may change.
-        `post` answers POST, which is refused without it."""
+        """ConfigError when the address or the port is taken: `setting` is where they were named. Without `guard`
+        everyone may read, no one may change. `post` answers POST, which is refused without it."""
         self._certificate = certificate
-        self._server = _listen(address, port)
+        self._server = _listen(address, port, setting)
         self._server.certificate = certificate
         self._server.connections = Connections(limits)
         hooks = _Hooks(answer, change, post, guard or _LOOK_ONLY)
@@ -323,7 +324,7 @@ class _Request(BaseHTTPRequestHandler):
         self.server.connections.awaits_request(self.server.connection)
 
 
-def _listen(address: str, port: int) -> _Listener:
+def _listen(address: str, port: int, setting: tuple[str, str]) -> _Listener:
     class Listener(_Listener):
         address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
 
@@ -331,6 +332,6 @@ def _listen(address: str, port: int) -> _Listener:
         return Listener((address, port), _Request)
     except (OSError, OverflowError) as error:
         taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = "another process listens there" if taken else str(error)
-        do = "choose another port, 0 for any free one, or set http.enable to false"
-        raise ConfigError(Problem("koordlite.yaml", "http", f"{address}:{port}", why, do)) from error
+        why = "another process listens there" if taken else getattr(error, "strerror", "") or str(error)
+        do = "choose another port, or 0 for any free one"
+        raise ConfigError(Problem(*setting, f"{address}:{port}", why, do)) from error

@@ -19,16 +19,24 @@ class Pauses:
         self._folder = folder
         self._command: Pause | None = None
         self._annotation: Pause | None = None
+        self._unheard = folder is not None
         self.problems: tuple[Problem, ...] = ()
         """What was wrong at the last reading."""
 
     def read(self, annotations: Mapping[str, str] | None, *, owner: str, wall: float) -> Pause | None:
         """The pause that holds at `wall`. `owner` is the Node, for messages; None: it is not known at present."""
         problems: list[Problem] = []
+        before = self._command
         try:
             self._command = pause_file.read(self._folder) if self._folder else None
         except InputError as error:
             problems += error.problems
+        if self._folder and (self._unheard or self._command != before):
+            try:
+                pause_file.acknowledge(self._folder, self._command)
+                self._unheard = False
+            except OSError:
+                self._unheard = True  # Without room on the disk `koordlite pause` says that nobody has confirmed it.
         try:
             self._annotation = self._annotation if annotations is None else _annotated(annotations, owner)
         except InputError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -252,3 +253,49 @@ def test_something_else_that_answers_is_not_taken_for_an_agent(ask: Callable[...
 def test_too_short_an_interval_is_refused(ask: Callable[..., Answer], url: str) -> None:
     said = ask("top", "--url", url, "--interval", "0")
     assert (said.code, "too often" in said.err) == (2, True)
+
+
+def test_every_question_that_an_answer_proposes_is_answered(ask: Callable[..., Answer], url: str) -> None:
+    arrows = re.findall(r"→ explain (.+)", ask("explain", "node", "--url", url).out)
+    assert arrows
+    for subject in arrows:
+        said = ask("explain", *subject.split(), "--url", url)
+        assert said.code == 0, f"{subject}: {said.err}"
+
+
+def test_a_second_emulated_node_takes_a_free_port_and_says_which(
+    own_process: Callable[..., Answer], tmp_path: pathlib.Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = tmp_path / "koordlite.yaml"
+        config.write_text(f"http: {{port: {port}}}\n")
+        refused = own_process("run", "--sandbox", "small", "--for", "1", "--config", config)
+        assert refused.code == 2
+        assert f"{config}: http.port = '127.0.0.1:{port}': another process listens there; choose another" in refused.err
+        refused = own_process("run", "--sandbox", "small", "--for", "1", "--port", port)
+        assert f"koordlite run: --port = '127.0.0.1:{port}': another process listens there" in refused.err
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 9316)):
+        said = own_process("run", "--sandbox", "small", "--for", "1", "--quiet")
+        assert said.code == 0, said.err
+        assert re.search(
+            r"port 9316 is taken, so this agent listens on http://127\.0\.0\.1:\d+: export KOORD", said.err
+        )
+
+
+def test_the_undo_list_of_an_emulated_node_is_a_document_for_programs(
+    ask: Callable[..., Answer], url: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "koordlite.yaml"
+    config.write_text(f"agent: {{stateDir: {tmp_path / 'own'}}}\n")
+    monkeypatch.setenv("KOORDLITE_CONFIG", str(config))
+    monkeypatch.setenv("KOORDLITE_URL", url)
+    said = ask("restore", "--dry-run", "-o", "json")
+    found = json.loads(said.out)
+    assert (said.code, found["kind"]) == (0, "koordlite-restore-list")
+    assert {"place", "found"} == set(found["places"][0])
+    target, folder = said.err.split("; state: ")
+    assert target.startswith("sandbox small, an emulated node; node ")
+    own = ask("restore", "--dry-run", "--state-dir", folder.strip())
+    assert own.code == 0
+    assert f"{len(found['places'])} places would be restored" in own.out, "its own folder leads to it as well"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from koordlite.cli import asking
+from koordlite.cli import acting, asking
 from koordlite.host import pause_file
-from koordlite.host.journal.journal import Journal
+from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.errors import KoordliteError
 
 Said = dict[str, Any]
@@ -106,12 +106,25 @@ def test_a_command_that_acts_is_refused_where_two_agents_could_be_meant(
 
 
 def test_a_command_that_acts_names_the_emulated_node_it_acts_on(
-    ask: Any, server: Callable[[object], None], tmp_path: Path
+    ask: Any, server: Callable[[object], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(acting, "CONFIRMATION_SECONDS", 0.1)
     emulated = tmp_path / f"{asking.SANDBOX_FOLDER}x"
-    server(said(emulated))
+    server(said(emulated, node="tour-a"))
     with Journal.open(emulated):
         answer = ask("pause", "1h", "--because", "x")
-    target = f"sandbox small, an emulated node; agent: process {os.getpid()}; state: {emulated}"
+    target = f"sandbox small, an emulated node; node tour-a; agent: process {os.getpid()}; state: {emulated}"
     assert answer.out.splitlines()[0] == target
     assert pause_file.read(emulated)
+
+
+def test_a_machine_whose_agent_runs_is_not_restored(ask: Any, tmp_path: Path) -> None:
+    group, field = "kubepods/besteffort", "cpu.quota"
+    path = f"/sys/fs/cgroup/cpu/{group}/cpu.cfs_quota_us"
+    entry = FileEntry(path=path, group=group, field=field, text="-1", found_at=0.0)
+    with Journal.open(tmp_path) as held:
+        held.record([entry])
+        answer = ask("restore", "--state-dir", tmp_path)
+    assert answer.code == 2
+    assert f"agent: process {os.getpid()}; state: {tmp_path}" in answer.out.splitlines()[0]
+    assert f"{tmp_path} is held by another agent, process {os.getpid()}" in answer.err

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from apibench import BATCH, opened, until
 
+from koordlite.cli import acting
 from koordlite.host import pause_file
 from koordlite.host.journal.journal import Journal
 from koordlite.model.status import Pause
@@ -52,13 +54,19 @@ def test_without_an_agent_nothing_is_paused(ask: Any, tmp_path: Path) -> None:
     assert pause_file.read(tmp_path / "state") is None
 
 
-def test_an_agent_that_hears_it_is_known_by_its_folder(ask: Any, tmp_path: Path) -> None:
+def test_the_target_comes_first_and_an_agent_that_does_not_hear_is_told_of(
+    ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acting, "CONFIRMATION_SECONDS", 0.1)
     with Journal.open(tmp_path):
-        said = ask("pause", "2h", "--because", "x", "--state-dir", tmp_path).out.splitlines()
-        ended = ask("resume", "--state-dir", tmp_path).out.splitlines()
-    target = f"this machine; agent: process {os.getpid()}; state: {tmp_path}"
-    assert said[0] == ended[0] == target, "the target comes first"
-    assert len(said) == 2
+        said = ask("pause", "2h", "--because", "x", "--state-dir", tmp_path)
+        pause_file.acknowledge(tmp_path, pause_file.read(tmp_path))
+        ended = ask("resume", "--state-dir", tmp_path)
+    target = f"this machine ({socket.gethostname()}); agent: process {os.getpid()}; state: {tmp_path}\n"
+    assert said.out == ended.out == target
+    assert said.code == ended.code == 1
+    assert said.err == ended.err
+    assert said.err.startswith("not confirmed: the agent has not read it within ")
 
 
 @pytest.mark.parametrize(
@@ -129,14 +137,16 @@ def test_a_running_agent_pauses_says_so_survives_a_kill_and_resumes(ask: Any, ma
     state = tmp_path / "state"
     with agent(manifests, state) as url:
         until(lambda: status(url) == "enforcing")
-        ask("pause", "2h", "--because", "kernel upgrade", "--state-dir", state)
+        said = ask("pause", "2h", "--because", "kernel upgrade", "--state-dir", state)
+        assert (said.code, said.out.splitlines()[1].partition(" ")[0]) == (0, "paused"), said.err
         until(lambda: status(url) == "paused")
         assert "kernel upgrade" in " ".join(ask("status", "--url", url).out.split())
         with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
             assert b'koordlite_paused{by="command"} 1.0' in answer.read()
     with agent(manifests, state) as url:
         until(lambda: status(url) == "paused")
-        ask("resume", "--state-dir", state)
+        said = ask("resume", "--state-dir", state)
+        assert (said.code, said.out.splitlines()[1]) == (0, "the pause has ended"), said.err
         until(lambda: status(url) == "enforcing")
 
 

@@ -57,9 +57,7 @@ def test_they_end_well_and_say_something(
 
 
 def shorter(line: str) -> str:
-    """A command as short as it may be, and beside other agents on this machine."""
-    if line.startswith("koordlite run") and "--no-http" not in line:
-        line += " --port 0"
+    """A command as short as it may be."""
     for long, short in SHORTER.items():
         line = line.replace(long, short)
     return line

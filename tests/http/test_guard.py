@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.http.answers import Answer, plain
-from koordlite.http.guard import Guard, is_loopback
+from koordlite.http.guard import Guard
+from koordlite.http.local_token import is_loopback
 
 
 def vouches(token: str, verb: str, path: str, address: str) -> Answer | None:

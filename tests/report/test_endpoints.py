@@ -197,7 +197,8 @@ def get(server: Server, path: str) -> str:
 
 
 def test_a_taken_port_is_a_clear_error(agent: Agent) -> None:
-    with pytest.raises(ConfigError, match=r"http = '127\.0\.0\.1:\d+': another process listens there; choose another"):
+    said = r"--listen = '127\.0\.0\.1:\d+': another process listens there; choose another"
+    with pytest.raises(ConfigError, match=said):
         Server("127.0.0.1", agent.server.port, agent.endpoints.answer)
 
 

@@ -17,11 +17,12 @@ from koordlite.report.tick import Tick
 ALIASES = {
     "allocatable": "beAllocatable",
     "pools": "cpusetPools",
-    "reservation": "XX",
+    "reservation": "reservationReport",
     "suppress": "cpuSuppress",
     "topology": "topologyReport",
 }
 """Words for `explain` that mean a strategy."""
+_LISTED = 8
 _STRATEGIES = {
     **ALIASES,
     "besteffort": "cpuSuppress",
@@ -66,9 +67,21 @@ def chosen(subject: str, decisions: Sequence[Decision]) -> list[Decision]:
     """The decisions that `subject` means; ValueError lists the subjects when there are none."""
     found = [decision for decision in decisions if concerns(subject, decision)]
     if not found:
-        known = ", ".join(sorted({d.subject for d in decisions} | {d.strategy for d in decisions if d.strategy}))
-        raise ValueError(f"nothing was decided about {subject!r}; there are decisions about {known or 'nothing yet'}")
+        raise ValueError(f"nothing was decided about {subject!r}; {_near(subject, decisions)}")
     return found
+
+
+def _near(subject: str, decisions: Sequence[Decision]) -> str:
+    """What may have been meant, else some of what is decided about: a node has hundreds of subjects."""
+    import difflib  # For a mistake only.
+
+    subjects = sorted({decision.subject for decision in decisions})
+    strategies = sorted({decision.strategy for decision in decisions if decision.strategy})
+    near = difflib.get_close_matches(subject, [*subjects, *strategies, *ALIASES], n=3, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    some = [each for each in subjects if "/" not in each] + strategies
+    return f"there are decisions about {', '.join(some[:_LISTED]) or 'nothing yet'}{' …' if some[_LISTED:] else ''}"
 
 
 def concerns(subject: str, decision: Decision) -> bool:

@@ -96,7 +96,7 @@ class Endpoints(Router):
             "/readyz": self._health,
             "/external-metrics": lambda request: metrics(external, request.accept),
             "/internal-metrics": lambda request: metrics(internal, request.accept),
-            "/folders": lambda request: _json({"version": 1, **(folders or {})}),
+            "/folders": lambda request: _json({"version": 1, "node": self._node, **(folders or {})}),
         }
         super().__init__(pages, registry=registry, levels=levels or Levels(()))
         for path, page in _PAGES.items():
@@ -114,6 +114,10 @@ class Endpoints(Router):
     def publish(self, tick: Tick, past: Remembered = NOTHING) -> None:
         """Make `tick` what is answered from; `past` is for explanations: "last change", and who wrote what."""
         self._published = _Published(tick, past, self._now())
+
+    @property
+    def _node(self) -> str:
+        return self._published.tick.node if self._published else ""
 
     def _front(self, request: Request) -> Answer:
         from koordlite.report.html import agent_page
