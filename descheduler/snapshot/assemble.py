@@ -21,7 +21,7 @@ from descheduler.snapshot.homes import Home, Moves, active, ended
 from descheduler.snapshot.placed_pods import PlacedPods
 from descheduler.snapshot.report import Report
 from koordlite.fault_guard import SubjectFaults
-from koordlite.model import times, volcano_nrt
+from koordlite.model import nrt, times
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import numatopology
 from koordlite.model.wire import objects as wire
@@ -204,7 +204,7 @@ def _report(obj: _Topology | None, problems: list[Problem]) -> tuple[Report, flo
     """Read a NodeResourceTopology, or Volcano's Numatopology in its words."""
     if isinstance(obj, numatopology.NumatopologyObject):
         try:
-            obj = volcano_nrt.to_nrt(obj)
+            obj = nrt.to_nrt(obj)
         except InputError as error:
             problems.extend(error.problems)
             return Report(), None

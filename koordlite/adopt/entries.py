@@ -12,8 +12,8 @@ from koordlite.changes.resctrl import GroupMade
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.change import Entry
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.entry import Entry
 
 
 def seed(host: Host, journal: Journal, traces: Iterable[Trace]) -> tuple[Trace, ...]:

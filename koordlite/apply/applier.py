@@ -16,8 +16,7 @@ from koordlite.apply.troubles import Troubles
 from koordlite.changes import JOURNAL
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
-from koordlite.model.change import Change
-from koordlite.model.entry import Entry
+from koordlite.model.change import Change, Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.picture.groups import Found, RunState
 from koordlite.model.place import Place

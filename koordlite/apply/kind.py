@@ -16,8 +16,7 @@ from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.inherited import Lately
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
-from koordlite.model.change import Change
-from koordlite.model.entry import Entry
+from koordlite.model.change import Change, Entry
 from koordlite.model.picture.groups import Found
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot

@@ -12,7 +12,7 @@ from koordlite.apply.kinds import AnyKind
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model import isolation
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry
 from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.place import Place

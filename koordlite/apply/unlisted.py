@@ -13,7 +13,7 @@ from koordlite.changes.published import NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.formulas.allocatable.node_sync import ZONE_RESOURCES
 from koordlite.formulas.topology.other_writer import OURS
 from koordlite.model import keys
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry
 from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
 

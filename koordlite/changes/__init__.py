@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import TypeVar
 
-from koordlite.model.change import Change
-from koordlite.model.entry import Entry
+from koordlite.model.change import Change, Entry
 from koordlite.model.place import Place, PlaceKind
 
 T = TypeVar("T")

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from koordlite.model.change import KernelChange
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry, KernelChange
 from koordlite.model.picture.groups import NO_COOKIE
 from koordlite.model.place import Place, PlaceKind
 

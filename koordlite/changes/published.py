@@ -11,8 +11,7 @@ import msgspec
 from msgspec import structs
 
 from koordlite.model import nrt
-from koordlite.model.change import NodeChange, TopologyPart
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry, NodeChange, TopologyPart
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot

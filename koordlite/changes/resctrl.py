@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from koordlite.model.change import ResctrlChange
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry, ResctrlChange
 from koordlite.model.place import Place, PlaceKind
 from koordlite.resctrl import schemata
 from koordlite.resctrl.values import BANDWIDTHS, CACHES, MON_GROUPS

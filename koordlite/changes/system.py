@@ -8,8 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from koordlite.formulas.system_settings import FEATURES, PATHS
-from koordlite.model.change import KernelChange
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry, KernelChange
 from koordlite.model.place import Place, PlaceKind
 
 SETTING = PlaceKind(

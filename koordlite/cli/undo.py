@@ -23,7 +23,7 @@ from koordlite.host.journal.journal import Journal
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet import configz
 from koordlite.model import printable
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry
 from koordlite.model.errors import ConfigError, InputError, JournalDenied, Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.ports import Cluster

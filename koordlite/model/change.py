@@ -6,6 +6,8 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+import msgspec
+
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
@@ -140,3 +142,37 @@ class TopologyPart(ClusterChange):
 
 def _shown(value: int | str | None) -> str:
     return "(absent)" if value is None else str(value)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """An entry of the undo journal: the value in one place before our first write.
+
+    A kind of change has its own form of it in its module in `koordlite.changes`; kinds that write files of the kernel
+    share `host.journal.file.FileEntry`. The tag of a class is its name in the file, for ever.
+    """
+
+    dies_with_boot: ClassVar[bool] = True
+    """Whether it means nothing after the machine was started again."""
+
+    @property
+    def strategy(self) -> str:
+        """Strategy that wrote first; empty where that is not known."""
+        return ""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups that it names, below their root. An entry that names others counts as damaged."""
+        return ()
+
+    @property
+    def place(self) -> Place:
+        """The place as the change of its kind names it."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """Value that comes back, in one line."""
+        raise NotImplementedError
+
+    def undoing(self) -> Change:
+        """The change that puts it back, where one change does."""
+        raise NotImplementedError

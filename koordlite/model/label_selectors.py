@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.model.reading import declared, given
+from koordlite.model.reading import declared
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.wire import objects
 
@@ -40,7 +40,7 @@ class _Selector(msgspec.Struct, frozen=True, kw_only=True):
 def read(document: JSONDocument, value: Any, path: str) -> objects.LabelSelector:
     """The selector that stands at `path`; a value of the wrong type spoils the document."""
     members = document.object(value, path, declared.settings(_Selector))
-    values, _ = given.read(document, _Selector, members, path, "")
+    values, _ = declared.read(document, _Selector, members, path, "")
     written = declared.build(_Selector(), values)
     lines = written.match_expressions
     requirements = (objects.LabelRequirement(key=r.key, operator=r.operator, values=r.values) for r in lines)

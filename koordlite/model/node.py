@@ -10,7 +10,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity, parse_resources
-from koordlite.model.reading import given
+from koordlite.model.reading import declared
 from koordlite.model.wire import objects
 
 
@@ -94,11 +94,11 @@ def parse_reservation(text: str, owner: str) -> Reservation | None:
     if not text:
         return None
     try:
-        written = given.decode(_ReservationText, text)
+        written = declared.decode(_ReservationText, text)
         cpus = CPUSet.parse(written.reserved_cpus) if written.reserved_cpus else None
     except ValueError as error:
         raise InputError(Problem(owner, keys.RESERVATION, text, str(error), _RESERVATION_HELP)) from error
-    found = Reservation(written.resources, cpus, written.apply_policy, tuple(given.ignored(_ReservationText, text)))
+    found = Reservation(written.resources, cpus, written.apply_policy, tuple(declared.ignored(_ReservationText, text)))
     return None if text.strip() == "null" else found
 
 
@@ -107,7 +107,7 @@ def parse_system_qos(text: str | None, owner: str) -> SystemQoS:
     if not text:
         return SystemQoS()
     try:
-        written = given.decode(_SystemQoSText, text)
+        written = declared.decode(_SystemQoSText, text)
         return SystemQoS(CPUSet.parse(written.cpuset), written.cpuset_exclusive)
     except ValueError as error:
         do = 'write {"cpuset":"0-1","cpusetExclusive":true}; the last good value stays in force'

@@ -24,7 +24,7 @@ VALUES = """
 import dataclasses, re
 from typing import ClassVar
 from koordlite.model.change import KernelChange, Standing
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.status import ForeignWrite
 

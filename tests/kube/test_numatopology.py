@@ -16,7 +16,7 @@ from descheduler.snapshot.files import Objects
 from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish import numatopology as writer
 from koordlite.kube.publish.numatopology import NumatopologyReport
-from koordlite.model import keys, nrt, volcano_nrt
+from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
@@ -130,7 +130,7 @@ def test_a_refusal_is_a_problem() -> None:
 def test_what_is_written_reads_back_as_a_node_resource_topology() -> None:
     server = Server()
     NumatopologyReport(server, "n1").write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
-    read = volcano_nrt.to_nrt(msgspec.convert(server.held, NumatopologyObject))
+    read = nrt.to_nrt(msgspec.convert(server.held, NumatopologyObject))
     notes = read.metadata.annotations or {}
     assert nrt.decode_cpu_topology(notes[keys.CPU_TOPOLOGY], "n1").cpus == FOUR.cpus
     (held,) = nrt.decode_pod_cpu_allocs(notes[keys.POD_CPU_ALLOCS], "n1")
@@ -153,7 +153,7 @@ def test_the_descheduler_takes_it_for_a_node_without_another() -> None:
 def test_a_number_that_is_none_is_named(number: str) -> None:
     raw = json.dumps({"metadata": {"name": "n1"}, "spec": {"cpuDetail": {number: {}}}}).encode()
     with pytest.raises(InputError, match="numatopology/n1"):
-        volcano_nrt.to_nrt(msgspec.json.decode(raw, type=NumatopologyObject))
+        nrt.to_nrt(msgspec.json.decode(raw, type=NumatopologyObject))
 
 
 @given(some.dictionaries(some.text(max_size=3), some.builds(numatopology.CPUInfo, some.integers(-1, 3))), some.text())
@@ -163,6 +163,6 @@ def test_whatever_it_says_is_read_or_refused(detail: dict[str, numatopology.CPUI
     )
     spec = numatopology.NumatopologySpec(cpu_detail=detail, pod_allocations=(pod,))
     try:
-        assert volcano_nrt.to_nrt(NumatopologyObject(spec=spec)).metadata.annotations
+        assert nrt.to_nrt(NumatopologyObject(spec=spec)).metadata.annotations
     except InputError as error:
         assert error.problems

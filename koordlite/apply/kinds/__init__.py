@@ -13,8 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, TypeVar
 
 from koordlite.apply.kind import Kind
-from koordlite.model.change import Change
-from koordlite.model.entry import Entry
+from koordlite.model.change import Change, Entry
 from koordlite.model.place import PlaceKind
 
 AnyKind = Kind[Any, Any]

@@ -23,8 +23,7 @@ from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
-from koordlite.model.change import Change
-from koordlite.model.entry import Entry
+from koordlite.model.change import Change, Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot

@@ -15,7 +15,7 @@ import msgspec
 from koordlite import changes
 from koordlite.changes import cgroup, resctrl
 from koordlite.host import beneath, state_folder
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry
 from koordlite.model.errors import UNREADABLE, JournalDenied, JournalError
 from koordlite.model.place import Place
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from koordlite.host.journal import file
 from koordlite.host.journal.file import Content, FileEntry
 from koordlite.host.journal.lock import Lock
-from koordlite.model.entry import Entry
+from koordlite.model.change import Entry
 from koordlite.model.errors import JournalError, Problem
 from koordlite.model.place import Place
 

@@ -110,7 +110,12 @@ def bare(
     elif like is not None:
         _same_credentials(settings, like.configuration)
     if not verify:
-        _without_warnings()
+        # The library warns at each request; whoever switched verification off knows.
+        import warnings
+
+        import urllib3
+
+        warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)
     return _client(settings, user_agent)
 
 
@@ -124,15 +129,6 @@ def _same_credentials(settings: Configuration, other: Configuration) -> None:
 
         settings.api_key["BearerToken"] = ""
         settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
-
-
-def _without_warnings() -> None:
-    """The library warns at each request; whoever switched verification off knows."""
-    import warnings
-
-    import urllib3
-
-    warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)
 
 
 def token_reader(path: str, now: Callable[[], float] = time.monotonic) -> Callable[[], str]:

@@ -90,10 +90,6 @@ def _enter(name: str) -> None:
 
     vars(module)["__getattr__"] = run
     sys.modules[name] = module
-    _name_in_parent(name, module)
-
-
-def _name_in_parent(name: str, module: ModuleType) -> None:
     parent, _, child = name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], child, module)

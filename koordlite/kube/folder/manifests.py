@@ -156,7 +156,11 @@ class ManifestCluster:
         node = self._node = self._own_node(nodes, problems)
         published = self._publisher(node, problems)
         topologies = {obj.metadata.name: obj for obj in _of(objects, wire.NRTObject)}
-        configs = (obj for obj in _of(objects, wire.ConfigMapObject) if _is_config(obj))
+        configs = (
+            obj
+            for obj in _of(objects, wire.ConfigMapObject)
+            if ((obj.metadata.namespace, obj.metadata.name) == (CONFIG_NAMESPACE, CONFIG_NAME))
+        )
         config = next((obj.data or {} for obj in configs), None)
         topology = topologies.get(node.metadata.name) if node else None
         return ClusterView(
@@ -264,10 +268,6 @@ def _unique(files: dict[str, _File], folder: Path, problems: list[Problem]) -> t
 
 def _of(objects: Iterable[Loaded], shape: type[T]) -> Iterator[T]:
     return (obj for obj in objects if isinstance(obj, shape))
-
-
-def _is_config(obj: wire.ConfigMapObject) -> bool:
-    return (obj.metadata.namespace, obj.metadata.name) == (CONFIG_NAMESPACE, CONFIG_NAME)
 
 
 def _is(obj: affinity.OenumaObject | affinity.WhitelistObject, name: str) -> bool:

@@ -7,7 +7,7 @@ do not know devices that nobody uses.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -160,12 +160,16 @@ def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResour
     """Old kubelets list the CPUs of the shared pool for containers that have none of their own."""
     if not any(given.cpus & shared for pod in resources.pods for given in pod.containers.values()):
         return resources
-    pods = tuple(msgspec.structs.replace(pod, containers=_less(pod.containers, shared)) for pod in resources.pods)
+    pods = tuple(
+        msgspec.structs.replace(
+            pod,
+            containers={
+                name: msgspec.structs.replace(given, cpus=given.cpus - shared) for name, given in pod.containers.items()
+            },
+        )
+        for pod in resources.pods
+    )
     return msgspec.structs.replace(resources, pods=pods)
-
-
-def _less(containers: Mapping[str, Given], shared: CPUSet) -> dict[str, Given]:
-    return {name: msgspec.structs.replace(given, cpus=given.cpus - shared) for name, given in containers.items()}
 
 
 def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[Problem]:

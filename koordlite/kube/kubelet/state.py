@@ -124,7 +124,11 @@ class KubeletState:
 
     def round(self) -> None:
         """Ask for what is due. Only one thread may do so."""
-        self._look_at_checkpoints()
+        self._look(self._cpu_file, kubelet.parse_cpu_manager_state)
+        self._look(self._memory_file, checkpoints.parse_memory)
+        self._look(self._device_file, checkpoints.parse_devices)
+        if self._given:
+            self._look(self._admitted_file, checkpoints.of_no_interest)
         if self._given and self._given.round():
             self._news.set()
         if self._http is None:
@@ -143,7 +147,11 @@ class KubeletState:
             if self._is_older_than_checkpoint:
                 config = msgspec.structs.replace(config, cpu_manager_policy=state.policy)
             seen, wrong = kubelet.combine(config, state, self._topology)
-            seen = msgspec.structs.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
+            seen = msgspec.structs.replace(
+                seen,
+                devices={key: tuple(_numbered(given)) for key, given in self._device_entries.items()},
+                memory_nodes=self._memory_nodes,
+            )
             resources = self._resources(seen)
             seen = msgspec.structs.replace(seen, resources=resources)
             contradict = given_out.contradictions(resources, self._topology) if resources else ()
@@ -190,13 +198,6 @@ class KubeletState:
             return
         due = self._given.due - self._monotonic() if self._given else ROUND_SECONDS
         self._notices.wait(min(ROUND_SECONDS, due))
-
-    def _look_at_checkpoints(self) -> None:
-        self._look(self._cpu_file, kubelet.parse_cpu_manager_state)
-        self._look(self._memory_file, checkpoints.parse_memory)
-        self._look(self._device_file, checkpoints.parse_devices)
-        if self._given:
-            self._look(self._admitted_file, checkpoints.of_no_interest)
 
     def _look(self, path: str, parse: Callable[[bytes], _State]) -> None:
         """Read a checkpoint if it changed. Kubelet may be writing it at this moment: what was read before holds."""
@@ -248,11 +249,6 @@ class KubeletState:
     def _device_entries(self) -> checkpoints.ByContainer[Devices]:
         held = self._read.get(self._device_file, (b"", None))[1]
         return held if isinstance(held, Mapping) else {}
-
-    @property
-    def _devices(self) -> Mapping[tuple[str, str], tuple[Device, ...]]:
-        """Devices by container, each with one NUMA node, as it is published."""
-        return {key: tuple(_numbered(given)) for key, given in self._device_entries.items()}
 
     def _ask(self, what: str, asked: _Request, http: KubeletHttp) -> None:
         asked.requests += 1

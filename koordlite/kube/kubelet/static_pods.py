@@ -61,11 +61,14 @@ def is_static(pod: objects.PodObject, *, by_kubelet: bool) -> bool:
 def _mirrors(reported: Mapping[str, objects.PodObject]) -> tuple[dict[str, str], tuple[Problem, ...]]:
     """The uids of static pods by the key of their mirror, and what is wrong with the others. No uid of another pod is
     taken, and of two mirrors of one the older counts."""
-    claims = {key: _claim(pod) for key, pod in reported.items()}
+    claims = {key: (pod.metadata.annotations or {}).get(keys.CONFIG_MIRROR, "") for key, pod in reported.items()}
     taken = {pod.metadata.uid for pod in reported.values()}
     found: dict[str, str] = {}
     problems: list[Problem] = []
-    for key in sorted((key for key, uid in claims.items() if uid), key=lambda key: _age(reported[key], key)):
+    for key in sorted(
+        (key for key, uid in claims.items() if uid),
+        key=lambda key: (reported[key].metadata.creation_timestamp or "", key),
+    ):
         uid, pod = claims[key], reported[key]
         why = _refusal(uid, taken)
         if why:
@@ -76,14 +79,6 @@ def _mirrors(reported: Mapping[str, objects.PodObject]) -> tuple[dict[str, str],
             found[key] = uid
             taken.add(uid)
     return found, tuple(problems)
-
-
-def _claim(pod: objects.PodObject) -> str:
-    return (pod.metadata.annotations or {}).get(keys.CONFIG_MIRROR, "")
-
-
-def _age(pod: objects.PodObject, key: str) -> tuple[str, str]:
-    return pod.metadata.creation_timestamp or "", key
 
 
 def _refusal(uid: str, taken: Collection[str]) -> str:

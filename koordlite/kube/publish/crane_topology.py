@@ -10,8 +10,8 @@ from msgspec import structs
 from koordlite.kube.client.access import Api
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.model import keys
-from koordlite.model.pod.crane import boolean
 from koordlite.model.quantity import Quantity
+from koordlite.model.reading.go_words import boolean
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.crane import ManagerPolicy, TopologyObject, Zone

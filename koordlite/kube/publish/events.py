@@ -101,7 +101,8 @@ class Aggregator:
             return None
         fresh = Series(event, name, now, now)
         self._things[event.same] = {**texts, event.note: fresh}
-        self._forget()
+        while len(self._things) > KEPT:
+            del self._things[min(self._things, key=self._last_at)]
         return Write(fresh, first=True)
 
     def due(self, now: float) -> list[Write]:
@@ -128,10 +129,6 @@ class Aggregator:
             return False
         self._tokens -= 1
         return True
-
-    def _forget(self) -> None:
-        while len(self._things) > KEPT:
-            del self._things[min(self._things, key=self._last_at)]
 
     def _last_at(self, same: tuple[str, ...]) -> float:
         return max((series.last_at for series in self._things[same].values()), default=float("-inf"))
@@ -268,7 +265,7 @@ class Events:
             "reason": event.reason,
             "action": event.action,
             "type": event.type,
-            "note": _note(event),
+            "note": printable.one_line(event.note).encode()[:NOTE_CHARACTERS].decode(errors="ignore"),
         }
 
 
@@ -279,8 +276,3 @@ def _reference(about: Regarding) -> dict[str, str]:
 
 def _namespace(about: Regarding) -> str:
     return about.namespace or CLUSTER_NAMESPACE
-
-
-def _note(event: Event) -> str:
-    """Cut by bytes as the server counts them."""
-    return printable.one_line(event.note).encode()[:NOTE_CHARACTERS].decode(errors="ignore")

@@ -8,7 +8,7 @@ percentiles are over each of `metricAggregatePolicy.durations`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -35,7 +35,9 @@ def metric_status(snapshot: Snapshot, *, wall: float) -> dict[str, Any] | None:
     usage = snapshot.average
     if usage.node is None:
         return None
-    system = _rest(usage.node, [*usage.pods.values(), *usage.host_apps.values()])
+    parts = [*usage.pods.values(), *usage.host_apps.values()]
+    cpu, memory = sum(use.cpu for use in parts), sum(use.memory for use in parts)
+    system = Use(max(0, usage.node.cpu - cpu), max(0, usage.node.memory - memory))
     return {
         "updateTime": times.show(wall),
         "nodeMetric": {
@@ -126,12 +128,6 @@ def _hosts(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
                 "priority": str(app.priority),
                 "qos": str(app.qos),
             }
-
-
-def _rest(whole: Use, parts: Sequence[Use]) -> Use:
-    """The system's share; samples of different moments may not add up."""
-    cpu, memory = sum(use.cpu for use in parts), sum(use.memory for use in parts)
-    return Use(max(0, whole.cpu - cpu), max(0, whole.memory - memory))
 
 
 def _resources(use: Use) -> dict[str, Any]:

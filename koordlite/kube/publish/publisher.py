@@ -11,7 +11,6 @@ import msgspec
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.folder import published
-from koordlite.kube.watch.reflector import View
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import UNREADABLE, InputError, Problem
@@ -160,12 +159,12 @@ class Publisher:
         past.not_before = self._monotonic() + backoff.pause(past.failures, self._uniform, asked=asked, last=60.0)
         return [past.refusal]
 
-    def _due(self, which: str, differs: bool) -> bool:
-        return differs or self._monotonic() - self._past[which].written_at >= CONFIRM_SECONDS
-
     def _write_node(self, changes: Sequence[NodeChange]) -> None:
         held = self._node.view().objects.get(self._name)
-        if not self._due("node", held is None or not all(change.stands(held) for change in changes)):
+        if not (
+            (held is None or not all(change.stands(held) for change in changes))
+            or self._monotonic() - self._past["node"].written_at >= CONFIRM_SECONDS
+        ):
             return
         body = of_node(changes, uid=held.metadata.uid if held else "")
         path = f"/api/v1/nodes/{self._name}/status"
@@ -179,7 +178,7 @@ class Publisher:
 
     def _write_topology(self, changes: Sequence[TopologyPart]) -> None:
         view = self._topology.view()
-        held = self._held(view)
+        held = view.objects.get(self._name) if view.listed else self._look()
         for attempt in range(CONFLICTS + 1):
             body = of_topology(held, changes) if held else None
             if body == {}:
@@ -207,9 +206,6 @@ class Publisher:
             whole = new_topology(node, changes, api_version=folder.removeprefix("/apis/").rpartition("/")[0])
             answer = self._api.request("POST", folder, body=whole)
         self._topology.written(answer.body)
-
-    def _held(self, view: View[objects.NRTObject]) -> objects.NRTObject | None:
-        return view.objects.get(self._name) if view.listed else self._look()
 
     def _look(self) -> objects.NRTObject | None:
         """The object as it is now; None when there is none."""

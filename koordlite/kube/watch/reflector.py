@@ -215,7 +215,11 @@ class Reflector(Generic[T]):
             away = LONGEST_SECONDS if error.status in _PATIENT else backoff.LAST_SECONDS
             last = REFUSED_SECONDS if self._denied else away
             self._fail(now, str(error), asked=error.retry_after_seconds, last=last)
-            self._distrust(error, watching=watching)
+            if watching and error.status not in _PATIENT:
+                # Too old, or not a version of this server, restored from a backup: the newest list, not a cache's.
+                self._version = self._list_from = ""
+            elif not watching and error.status in _NOT_THAT_VERSION:
+                self._list_from = ""
         if self._failures >= FAILURES_TO_RELIST and self._version:
             self._version = ""
 
@@ -261,14 +265,6 @@ class Reflector(Generic[T]):
         self._error = str(error)
         if self._path_index == 0:
             self._fail(now, str(error), last=ABSENT_SECONDS)
-
-    def _distrust(self, error: ApiError, *, watching: bool) -> None:
-        """Drop the resource version if the refusal is about it."""
-        if watching and error.status not in _PATIENT:
-            # Too old, or not a version of this server (it was restored from a backup): the newest list, not a cache's.
-            self._version = self._list_from = ""
-        elif not watching and error.status in _NOT_THAT_VERSION:
-            self._list_from = ""
 
     def _fail(self, now: float, why: str, *, asked: float | None = None, last: float = backoff.LAST_SECONDS) -> None:
         self._failures, self._error = self._failures + 1, why

@@ -13,12 +13,11 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.quantity import Quantity
+from koordlite.model.reading import go_words
 from koordlite.model.wire.crane import Zone, ZoneResources, node_of
 
 CPUPolicy = Literal["none", "exclusive", "numa", "immovable"]
 POLICIES: tuple[CPUPolicy, ...] = get_args(CPUPolicy)
-_TRUE = ("1", "t", "T", "true", "TRUE", "True")
-_FALSE = ("0", "f", "F", "false", "FALSE", "False")
 _MOST_CPUS = 1 << 20
 
 
@@ -56,14 +55,9 @@ def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Cran
         policy=_policy(notes.get(keys.CRANE_CPU_POLICY, ""), owner, problems),
         zones=tuple((node, count) for node, count in sorted(counts.items()) if count),
         nodes=tuple(sorted(counts)),
-        aware=boolean(notes.get(keys.CRANE_TOPOLOGY_AWARENESS)),
+        aware=go_words.boolean(notes.get(keys.CRANE_TOPOLOGY_AWARENESS)),
         excludes_reserved=notes.get(keys.CRANE_EXCLUDE_RESERVED) == "true",
     )
-
-
-def boolean(text: str | None) -> bool | None:
-    """Parse as Go's `ParseBool`; None for what is no boolean."""
-    return True if text in _TRUE else False if text in _FALSE else None
 
 
 def decode_result(text: str) -> dict[int, int]:

@@ -13,7 +13,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.pod import crane, qos, resizing, resource_spec
 from koordlite.model.pod.values import Amounts, ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
-from koordlite.model.reading import given
+from koordlite.model.reading import declared
 from koordlite.model.wire import objects
 
 LONGEST_ANNOTATION = 4096
@@ -169,7 +169,7 @@ def parse_resource_status(text: str, machine: CPUSet | None = None) -> ResourceS
 
     Kept, because the same few CPUs are handed out on every node of a cluster.
     """
-    status = given.decode(_StatusText, text)
+    status = declared.decode(_StatusText, text)
     entries = status.numa_node_resources
     nodes = tuple(dict.fromkeys(entry.node for entry in entries))
     return ResourceStatus(CPUSet.parse(status.cpuset, machine), nodes, any(map(_grants_cpu, entries)))
@@ -210,7 +210,7 @@ def _extended_resources(owner: str, text: str | None, problems: list[Problem]) -
     if not text:
         return {}
     try:
-        return given.decode(_ExtendedText, text).containers
+        return declared.decode(_ExtendedText, text).containers
     except ValueError as error:
         do = "the resources of the pod's spec count; Koordinator's webhook writes this annotation"
         problems.append(Problem(owner, keys.EXTENDED_RESOURCE_SPEC, text, str(error), do))
@@ -233,7 +233,7 @@ def _numa_policy(owner: str, text: str | None, problems: list[Problem]) -> str:
     if not text:
         return ""
     try:
-        return given.decode(_NUMASpecText, text).numa_topology_policy
+        return declared.decode(_NUMASpecText, text).numa_topology_policy
     except ValueError as error:
         do = 'write {"numaTopologyPolicy":"SingleNUMANode"}; the pod is treated as one without a policy'
         problems.append(Problem(owner, keys.NUMA_TOPOLOGY_SPEC, text, str(error), do))

@@ -13,7 +13,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.reading import given
+from koordlite.model.reading import declared
 from koordlite.resctrl.shares import Range, Shares
 from koordlite.resctrl.values import MON_GROUPS, PERCENT
 
@@ -28,7 +28,7 @@ def parse(text: str) -> Shares:
     A percent of 0 counts as not given, as in Koordinator. There a bad range silently drops what follows it; here the
     whole annotation is refused, so that its author learns of the mistake.
     """
-    read = given.decode(_Annotation, text)
+    read = declared.decode(_Annotation, text)
     percents = ((each.cache_id, each.percent) for each in read.mb.schemata_per_cache)
     return Shares(
         cache=_range(read.llc.schemata.range, "llc.schemata.range"),

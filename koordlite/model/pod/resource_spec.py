@@ -11,7 +11,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.errors import Problem
-from koordlite.model.reading import given
+from koordlite.model.reading import declared
 from koordlite.model.reading.declared import OneOf, build, settings
 from koordlite.model.reading.lenient_json import UNKNOWN, JSONDocument
 
@@ -38,6 +38,6 @@ def parse(text: str | None, owner: str, problems: list[Problem]) -> ResourceSpec
         return NO_PREFERENCE
     document = JSONDocument(owner, keys.RESOURCE_SPEC, "the pod counts as one without preferences")
     members = document.object(document.decode(text), "", settings(ResourceSpec))
-    values, _ = given.read(document, ResourceSpec, members, "", "")
+    values, _ = declared.read(document, ResourceSpec, members, "", "")
     problems += [problem for problem in document.problems if problem.why != UNKNOWN]
     return NO_PREFERENCE if document.broken else build(NO_PREFERENCE, values)

@@ -12,6 +12,11 @@ _BOOLEANS = {
 }
 
 
+def boolean(text: str | None) -> bool | None:
+    """Source: Go `strconv.ParseBool`; None for any other word."""
+    return _BOOLEANS.get(text or "")
+
+
 def is_on(options: Mapping[str, str], name: str) -> bool:
     """Tell whether an option of kubelet's is on. With a word that is no boolean kubelet does not start, so it is
     not."""
@@ -19,7 +24,8 @@ def is_on(options: Mapping[str, str], name: str) -> bool:
 
 
 def parse_bool(text: str) -> bool:
-    """Source: Go `strconv.ParseBool`. ValueError for any other word."""
-    if text not in _BOOLEANS:
+    """The same; ValueError for any other word."""
+    value = boolean(text)
+    if value is None:
         raise ValueError(f"{text!r} is neither true nor false")
-    return _BOOLEANS[text]
+    return value

@@ -10,7 +10,7 @@ import msgspec
 
 from koordlite.model import label_selectors
 from koordlite.model.errors import Problem
-from koordlite.model.reading import declared, given
+from koordlite.model.reading import declared
 from koordlite.model.reading.declared import Path, Values
 from koordlite.model.reading.lenient_json import JSONDocument, printable
 from koordlite.model.slo.settings import SLO, GoodDocument
@@ -197,4 +197,4 @@ class _Strategies:
 def _declared(
     shape: type, document: JSONDocument, members: Mapping[str, Any], path: str, meanwhile: str
 ) -> tuple[Values, bool]:
-    return given.read(document, shape, members, path, meanwhile)
+    return declared.read(document, shape, members, path, meanwhile)

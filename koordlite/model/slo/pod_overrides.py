@@ -15,7 +15,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.reading import given
+from koordlite.model.reading import declared
 from koordlite.model.reading.declared import OneOf, Values, build, settings
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo import qos as slo_qos
@@ -156,7 +156,7 @@ def _parsed(shape: Any, text: str) -> tuple[tuple[tuple[tuple[str, ...], Any], .
     """Values of the text, or the reason why it cannot be used. Cached: an annotation is needed in every tick."""
     document = JSONDocument("", "", "")
     members = document.object(document.decode(text), "", settings(shape))
-    values, in_range = given.read(document, shape, members, "", "")
+    values, in_range = declared.read(document, shape, members, "", "")
     if document.broken or not in_range:
         return (), "; ".join(f"{p.field}: {p.why}" if p.field else p.why for p in document.problems)
     return tuple(values.items()), ""

@@ -15,7 +15,7 @@ from koordlite.model.once import Once
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.resource_spec import NO_PREFERENCE, ResourceSpec
 from koordlite.model.pod.values import Pod
-from koordlite.model.reading import given
+from koordlite.model.reading import declared
 from koordlite.numa.koordinator.values import (
     CPUS_NOT_WHOLE,
     DEFAULT_BIND,
@@ -90,8 +90,8 @@ def of(pod: Pod, settings: Settings = DEFAULTS) -> PodAsk | Refusal | None:
     """Read the request of `pod`; None when it requests nothing; a refusal when its annotations or its request
     contradict it."""
     try:
-        spec = given.decode(ResourceSpec, pod.annotations.get(keys.RESOURCE_SPEC, "{}"))
-        numa = given.decode(_NUMASpec, pod.annotations.get(keys.NUMA_TOPOLOGY_SPEC, "{}"))
+        spec = declared.decode(ResourceSpec, pod.annotations.get(keys.RESOURCE_SPEC, "{}"))
+        numa = declared.decode(_NUMASpec, pod.annotations.get(keys.NUMA_TOPOLOGY_SPEC, "{}"))
     except ValueError as error:
         return refuse(str(error), code=ERROR)
     if not any(amount.nano for amount in pod.requests.values()):

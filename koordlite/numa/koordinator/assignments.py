@@ -19,7 +19,7 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
-from koordlite.model.reading import given
+from koordlite.model.reading import declared
 from koordlite.numa.koordinator.amounts import added
 from koordlite.numa.koordinator.values import Allocation, Amounts, Zones
 
@@ -151,7 +151,7 @@ def written(text: str, uid: str) -> Allocation:
 def _zones(text: str) -> Zones:
     """Kept, because the same few amounts are handed out on every node of a cluster."""
     found: dict[int, Amounts] = {}
-    for entry in given.decode(_StatusText, text).numa_node_resources:
+    for entry in declared.decode(_StatusText, text).numa_node_resources:
         found[entry.node] = added(found.get(entry.node, {}), entry.resources)
     return found
 

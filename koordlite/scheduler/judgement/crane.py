@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model import keys
-from koordlite.model.pod.crane import boolean
 from koordlite.model.quantity import Quantity, parse_resources
+from koordlite.model.reading.go_words import boolean
 from koordlite.model.wire import crane as wire
 from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling

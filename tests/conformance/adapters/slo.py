@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from koordlite.model.reading import declared
-from koordlite.model.reading import given as documents
+from koordlite.model.reading import declared as documents
 from koordlite.model.reading.declared import Values
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo import config, settings

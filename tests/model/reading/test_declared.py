@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
-from koordlite.model.reading import given as documents
+from koordlite.model.reading import declared as documents
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo.qos import ResourceQOS
 from koordlite.model.slo.settings import (
