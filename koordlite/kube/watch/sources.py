@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from koordlite.kube.watch.reflector import Source
 from koordlite.model.wire import affinity, objects
 from koordlite.model.wire.reservation import ReservationObject
 
+T = TypeVar("T")
 TOPOLOGY_PATHS = (
     "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
     "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
@@ -32,9 +35,7 @@ _AFFINITY = f"/apis/{affinity.GROUP}/v1alpha1/namespaces"
 
 def node(name: str) -> Source[objects.NodeObject]:
     """The Node of that name."""
-    return Source(
-        name="node", kind="node", shape=objects.WrittenNodeObject, paths=("/api/v1/nodes",), query=_named(name)
-    )
+    return _named("node", "node", objects.WrittenNodeObject, ("/api/v1/nodes",), name)
 
 
 def pods(node_name: str) -> Source[objects.PodObject]:
@@ -46,44 +47,31 @@ def pods(node_name: str) -> Source[objects.PodObject]:
 def config_map(namespace: str, name: str) -> Source[objects.ConfigMapObject]:
     """One ConfigMap; permission for this name is enough."""
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    return Source(name="config", kind="configmap", shape=objects.ConfigMapObject, paths=(path,), query=_named(name))
+    return _named("config", "configmap", objects.ConfigMapObject, (path,), name)
 
 
 def topology(node_name: str) -> Source[objects.NRTObject]:
     """The node's NodeResourceTopology; a cluster may do without this kind."""
-    return Source(
-        name="topology",
-        kind="noderesourcetopology",
-        shape=objects.WrittenNRTObject,
-        paths=TOPOLOGY_PATHS,
-        query=_named(node_name),
-        optional=True,
+    return _named(
+        "topology", "noderesourcetopology", objects.WrittenNRTObject, TOPOLOGY_PATHS, node_name, optional=True
     )
 
 
 def oenuma(namespace: str) -> Source[affinity.OenumaObject]:
     """NUMA nodes for pods; permission for this name is enough, and a cluster may do without."""
-    return Source(
-        name="oenuma",
-        kind="oenuma",
-        shape=affinity.OenumaObject,
-        paths=(f"{_AFFINITY}/{namespace}/oenumas",),
-        query=_named(affinity.OENUMA),
-        optional=True,
-    )
+    path = f"{_AFFINITY}/{namespace}/oenumas"
+    return _named("oenuma", "oenuma", affinity.OenumaObject, (path,), affinity.OENUMA, optional=True)
 
 
 def whitelist(namespace: str) -> Source[affinity.WhitelistObject]:
     """Pods that may be brought onto one NUMA node; as `oenuma`."""
-    return Source(
-        name="whitelist",
-        kind="whitelist",
-        shape=affinity.WhitelistObject,
-        paths=(f"{_AFFINITY}/{namespace}/whitelists",),
-        query=_named(affinity.WHITELIST),
-        optional=True,
-    )
+    path = f"{_AFFINITY}/{namespace}/whitelists"
+    return _named("whitelist", "whitelist", affinity.WhitelistObject, (path,), affinity.WHITELIST, optional=True)
 
 
-def _named(name: str) -> tuple[tuple[str, str], ...]:
-    return (("fieldSelector", f"metadata.name={name}"),)
+def _named(
+    name: str, kind: str, shape: type[T], paths: tuple[str, ...], object_name: str, *, optional: bool = False
+) -> Source[T]:
+    """The one object of that name."""
+    query = (("fieldSelector", f"metadata.name={object_name}"),)
+    return Source(name=name, kind=kind, shape=shape, paths=paths, query=query, optional=optional)
