@@ -17,6 +17,8 @@ from koordlite.model.wire import objects
 
 _NAME = "metadata.name"
 _OUTSIDE = "outside the evictor's nodeSelector"
+_MOST_TAINTS = 64
+"""Sets of taints up to which the tolerations of pods are compared by what they tolerate."""
 _Key = tuple[object, ...]
 
 
@@ -41,6 +43,7 @@ class NodeRules:
         self._view = view
         self._node_rules: dict[_Key, EligibleNodes] = {}
         self._by_keys: dict[tuple[str, ...], list[tuple[NodeView, list[str]]]] = {}
+        self._taints = tuple(dict.fromkeys(node.object.spec.taints or () for node in view.nodes.values()))
 
     def of(self, pod: PodView, inside: objects.LabelSelector) -> EligibleNodes:
         """The shape of `pod` among the nodes that `inside` selects: the same one for pods that ask the same."""
@@ -49,7 +52,7 @@ class NodeRules:
         key: _Key = (
             tuple(sorted((spec.node_selector or {}).items())),
             node_affinity(spec).required,
-            spec.tolerations,
+            self._tolerated(spec.tolerations or ()),
             volumes,
             label_selectors.key(inside),
         )
@@ -74,6 +77,12 @@ class NodeRules:
                 dict.fromkeys(sorted(names)), FixedTally(refusals), dict.fromkeys(sorted(allowed)), frozenset(tolerated)
             )
         return self._node_rules[key]
+
+    def _tolerated(self, tolerations: tuple[objects.Toleration, ...]) -> tuple[object, ...]:
+        """Equal for tolerations that mean the same to the nodes there are."""
+        if len(self._taints) > _MOST_TAINTS:
+            return tolerations
+        return tuple(node_selectors.untolerated(taints, tolerations) for taints in self._taints)
 
     def _volumes(self, pod: PodView) -> Iterator[objects.NodeSelector]:
         """Selectors of the nodes that reach each volume of the pod."""

@@ -13,6 +13,7 @@ life depend on what else the machine does. Clusters are those of
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import math
@@ -142,7 +143,11 @@ def cluster(where: pathlib.Path, nodes: int, kind: str) -> None:
     import varied
 
     if not where.exists():
-        {"even": clusters, "varied": varied}[kind].write(where, nodes)
+        {
+            "even": clusters.write,
+            "varied": varied.write,
+            "each": functools.partial(varied.write, each=True),
+        }[kind](where, nodes)
 
 
 def from_files(sizes: list[int], folder: pathlib.Path, *, kind: str, by_plugin: bool) -> None:
@@ -178,7 +183,12 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, nargs="*", default=[100, 1000, 5000])
-    parser.add_argument("--kind", choices=("even", "varied"), default="even", help="clusters.py, or varied.py")
+    parser.add_argument(
+        "--kind",
+        choices=("even", "varied", "each"),
+        default="even",
+        help="clusters.py, or varied.py, `each` with --each",
+    )
     parser.add_argument("--reports", action="store_true", help="whole commands with their reports instead of cycles")
     parser.add_argument("--policy", type=pathlib.Path, default=POLICY, help="for --reports")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="keep the clusters there for the next time")

@@ -5,6 +5,9 @@
 Two owners for five nodes, of 1 to some hundred pods each. Every pod has a label, an environment and annotations of its
 own, so no two pods are equal. One owner in five has anti-affinity, one in five spread constraints, over zones or over
 nodes. 3 % of the nodes are tainted, 2 % have a reservation, and nodes of three sizes are 10 to 95 % full.
+
+With `--each` every pod also has amounts of its own, as an autoscaler of requests leaves them, a label by which others
+could select it, and a toleration: no two pods share what is decided by.
 """
 
 from __future__ import annotations
@@ -91,14 +94,14 @@ def tainted(number: int) -> bool:
     return number * 3 % 100 < 3
 
 
-def write(folder: pathlib.Path, nodes: int) -> None:
-    """One file a kind."""
+def write(folder: pathlib.Path, nodes: int, *, each: bool = False) -> None:
+    """Write one file a kind; `each`: every pod with amounts, a label and a toleration of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     chance = random.Random(nodes)
     owners = list(_owners(nodes, chance))
     clusters.write_list(folder / "nodes.json", "Node", (json.dumps(_node(number)) for number in range(nodes)))
     clusters.write_list(folder / "topologies.json", "NodeResourceTopology", map(clusters.topology, range(nodes)))
-    clusters.write_list(folder / "pods.json", "Pod", _pods(owners, nodes, chance))
+    clusters.write_list(folder / "pods.json", "Pod", _pods(owners, nodes, chance, each=each))
     budgets = (json.dumps(_budget(owner)) for owner in owners if owner.number % 3 == 0)
     clusters.write_list(folder / "budgets.json", "PodDisruptionBudget", budgets)
     names = sorted({owner.namespace for owner in owners})
@@ -137,12 +140,14 @@ def _budget(owner: Owner) -> Object:
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec, "status": status}
 
 
-def _pods(owners: list[Owner], nodes: int, chance: random.Random) -> Iterator[str]:
+def _pods(owners: list[Owner], nodes: int, chance: random.Random, *, each: bool) -> Iterator[str]:
     places = Nodes(nodes, chance)
     for owner in owners:
         text = json.dumps(_template(owner), separators=(",", ":"))
         used: set[int] = set()
         for number in range(owner.pods):
+            if each:
+                text = json.dumps(_own(owner, number, chance), separators=(",", ":"))
             odd = chance.random()
             node = chance.randrange(nodes) if odd < MISPLACED else places.take(owner.cpu_milli, used)
             used |= {node} if owner.alone else set()
@@ -168,6 +173,15 @@ def _template(owner: Owner) -> Object:
     }
     status = clusters.status(owner.number)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": _spec(owner), "status": status}
+
+
+def _own(owner: Owner, number: int, chance: random.Random) -> Object:
+    """The template with what is this pod's own."""
+    cpu, memory = (int(amount * chance.uniform(0.8, 1.2)) for amount in (owner.cpu_milli, owner.memory_mib))
+    pod = _template(dataclasses.replace(owner, cpu_milli=cpu, memory_mib=memory))
+    pod["metadata"]["labels"]["shard"] = f"{owner.app}-{number}"
+    pod["spec"]["tolerations"] = [{"key": "shard", "value": f"{number}", "effect": "NoSchedule"}]
+    return pod
 
 
 def _spec(owner: Owner) -> Object:
@@ -199,8 +213,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--into", type=pathlib.Path, required=True)
+    parser.add_argument(
+        "--each", action="store_true", help="every pod with amounts, a label and a toleration of its own"
+    )
     args = parser.parse_args()
-    write(args.into, args.nodes)
+    write(args.into, args.nodes, each=args.each)
 
 
 if __name__ == "__main__":
