@@ -115,10 +115,10 @@ def _run_plan(args: argparse.Namespace) -> int:
 def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
     """Render the plan as JSON, or as a page."""
     if form == "json":
-        from descheduler.evictors import dry_run
+        from descheduler.evictors import eviction_api
         from descheduler.report import document
 
-        return document.pieces(plan, dry_run.evict(plan))
+        return document.pieces(plan, eviction_api.prepare(plan))
     from descheduler.report import html
 
     return (html.render(plan),)
@@ -202,9 +202,9 @@ def _run_list(args: argparse.Namespace) -> int:
 
 
 def _run_default(_args: argparse.Namespace) -> int:
-    from descheduler.policy import default_text
+    from descheduler.policy import reader
 
-    print(printable.lines(default_text.default_policy()), end="")
+    print(printable.lines(reader.default_policy()), end="")
     return 0
 
 

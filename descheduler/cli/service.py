@@ -19,7 +19,7 @@ from descheduler.cli.run import LEASE, LISTEN, lease_option
 from descheduler.cli.source import PictureSource
 from descheduler.evictors.executor import LeaderApi, PlanExecutor, waiting
 from descheduler.history.configmap import ConfigMapStore
-from descheduler.history.memory import CycleMemory
+from descheduler.history.past_evictions import CycleMemory
 from descheduler.policy import reader
 from descheduler.policy.koordinator import LeaderElection
 from descheduler.policy.watched_file import PolicyFile

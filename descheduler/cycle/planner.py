@@ -17,10 +17,9 @@ import msgspec
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.cycle import candidate, faults
-from descheduler.cycle.candidate import Candidate
+from descheduler.cycle.candidate import Candidate, Pacer
 from descheduler.cycle.handle import ProfileHandle
 from descheduler.cycle.node_changes import changes
-from descheduler.cycle.pacing import Pacer
 from descheduler.filters import default_evictor, limits
 from descheduler.filters.limits import Budget
 from descheduler.fit.search import FitSearch, Place, Search

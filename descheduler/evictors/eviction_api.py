@@ -9,15 +9,49 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
-from descheduler.evictors.dry_run import eviction
 from descheduler.history.background import REQUEST_ONLY, TRIGGERED
+from descheduler.migration import objects
 from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.publish import evictions
 from koordlite.kube.publish.evictions import Api, EvictionClient
+
+REQUESTED_BY = "sigs.k8s.io/descheduler"
+
+
+SHOWN = 1000
+"""So many requests are prepared: a plan may have a hundred thousand evictions."""
+
+
+def prepare(plan: EvictionPlan) -> tuple[Attempt, ...]:
+    """Prepare the attempts in the order of the plan, the first `SHOWN` with their requests; none is sent."""
+    first = (Attempt(o.pod.key, "WouldEvict", request(o, plan)) for o in plan.evict[:SHOWN])
+    return (*first, *(Attempt(o.pod.key, "WouldEvict", {}) for o in plan.evict[SHOWN:]))
+
+
+def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:
+    """The request for one pod: a PodMigrationJob where its profile has them, else an Eviction."""
+    args, found = plan.migration.get(outcome.profile), outcome.main
+    if args is None:
+        return eviction(outcome, plan.grace_period_seconds)
+    creator = objects.creator(outcome.profile)
+    return objects.job(outcome.pod, reason=found.reason, trigger=found.plugin, creator=creator, args=args)
+
+
+def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, Any]:
+    """The policy/v1 Eviction of one pod. The uid is a precondition: a pod that was created again since is left
+    alone."""
+    meta, found = outcome.pod.object.metadata, outcome.main
+    options: dict[str, Any] = {"preconditions": {"uid": meta.uid}} if meta.uid else {}
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    reason = f"triggered by {outcome.profile}/{found.plugin}: {found.reason}"
+    notes = {"reason": reason, "requested-by": REQUESTED_BY}
+    return evictions.eviction(meta.namespace, meta.name, options, notes)
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
-from descheduler.evictors import cordons, deletion_costs, eviction_api
+from descheduler.evictors import eviction_api, marks
 from descheduler.evictors.eviction_api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
-from descheduler.migration import objects, requests
+from descheduler.migration import objects
 from descheduler.plan import Attempt, EvictionPlan
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 from koordlite.kube.client.paging import Page
@@ -100,7 +100,7 @@ class PlanExecutor:
 
     def __call__(self, plan: EvictionPlan) -> tuple[Attempt, ...]:
         """Carry the plan out; attempts come in the plan's order."""
-        closed = cordons.close(plan, self._api, self._tell)
+        closed = marks.close(plan, self._api, self._tell)
         with self._lock:
             self._follow(plan.migration)
             found = {attempt.uid: attempt for attempt in self._asked(plan)}
@@ -111,8 +111,8 @@ class PlanExecutor:
         )
         found |= {attempt.uid: attempt for attempt in asked}
         attempts = tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)
-        cordons.settle(closed, plan, attempts, self._api, self._tell)
-        deletion_costs.write(plan, self._api, self._tell, stopped=self._stopping)
+        marks.settle(closed, plan, attempts, self._api, self._tell)
+        marks.write_costs(plan, self._api, self._tell, stopped=self._stopping)
         return attempts
 
     def _follow(self, rules: Rules) -> None:
@@ -123,7 +123,7 @@ class PlanExecutor:
             name: Migrations(
                 self._api,
                 args,
-                creator=requests.creator(name),
+                creator=objects.creator(name),
                 adopts=number == 0,
                 drop_claims=self._drop_claims,
             )

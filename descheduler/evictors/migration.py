@@ -19,12 +19,10 @@ from msgspec import structs
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.evictors.migration_api import Api, Cluster
-from descheduler.evictors.workloads import Find, Finder
 from descheduler.filters.default_evictor import Guards
 from descheduler.framework import PodView, Refusal, View
-from descheduler.migration import arbitration, filters, objects, reconcile, requests
-from descheduler.migration.arbitration import Waiting
-from descheduler.migration.filters import Rate, Traffic
+from descheduler.migration import filters, objects, reconcile
+from descheduler.migration.filters import Rate, Traffic, Waiting, Workload
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
 from descheduler.plan import Attempt, Outcome
@@ -143,7 +141,7 @@ class Round:
             yield Progress(job, "", "Failed", str(error))
 
     def _swept(self) -> Iterator[Progress]:
-        for job in [one for one in self._jobs.values() if requests.outlived(one, self._now)]:
+        for job in [one for one in self._jobs.values() if objects.outlived(one, self._now)]:
             yield from self._safely(self._removed(job), job.name)
 
     def _removed(self, job: MigrationJob) -> Iterator[Progress]:
@@ -169,8 +167,8 @@ class Round:
         self._pods = {pod.uid: pod for pod in self._pods_of(open_)}
         self._traffic = Traffic.of(open_, self._pods.values(), arbitrating=True)
         by_job = [Waiting(job, self._pods.get(job.pod.uid) or self._pod_of_no_uid(job)) for job in waiting]
-        begun = arbitration.count_begun(open_, self._pods)
-        for entry in arbitration.ordered(by_job, begun):
+        begun = filters.count_begun(open_, self._pods)
+        for entry in filters.ordered(by_job, begun):
             yield from self._safely(self._ruled(entry), entry.job.name)
 
     def _pods_of(self, jobs: list[MigrationJob]) -> Iterator[PodView]:
@@ -336,7 +334,7 @@ class Migrations:
         does not keep the others."""
         find = Finder(self._api)
         one = Round(self._cluster, self.args, self._pace, find, now, drop_claims=self._drop_claims)
-        ours = [job for job in self._cluster.jobs() if requests.ours(job, self.creator, adopts=self._adopts)]
+        ours = [job for job in self._cluster.jobs() if objects.ours(job, self.creator, adopts=self._adopts)]
         self.open = sum(not job.finished for job in ours)
         return one.run(ours) if ours else []
 
@@ -364,7 +362,7 @@ class _Desk(msgspec.Struct):
 
     def _attempt(self, outcome: Outcome, traffic: Traffic) -> Attempt:
         pod, found = outcome.pod, outcome.main
-        wanted = requests.job(
+        wanted = objects.job(
             pod,
             name=str(uuid.uuid4()),
             reason=found.reason,
@@ -400,3 +398,113 @@ class _Desk(msgspec.Struct):
             return refusal
         text = filters.pace_refusal(args, self.jobs, pod=pod, workload=workload, now=self.now)
         return Refusal("ObjectLimiter", text) if text else None
+
+
+Find = Callable[[PodView], Workload | None]
+"""The workload of a pod; None for a bare pod, and when it is unknown how many pods it wants."""
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    replicas: int | None = None
+    selector: dict[str, Any] | None = None
+
+
+class _Controller(msgspec.Struct, frozen=True):
+    metadata: wire.ObjectMeta = wire.ObjectMeta()
+    spec: _Spec = _Spec()
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    name: str = ""
+    kind: str = ""
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    resources: tuple[_Resource, ...] = ()
+
+
+class Finder(msgspec.Struct):
+    """Asks an API server about workloads, each once. Make one a round: what it knows does not get younger."""
+
+    api: Api
+    known: dict[str, Workload | None] = msgspec.field(default_factory=dict)
+    plurals: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    """Names of kinds in paths, by API version and kind."""
+
+    def __call__(self, pod: PodView) -> Workload | None:
+        """The workload of a pod. ApiError and ApiUnreachable when the server does not say."""
+        owner = objects.controller(pod)
+        if owner is None:
+            return None
+        if owner.uid not in self.known:
+            self.known[owner.uid] = self._find(pod.pod.namespace, owner)
+        return self.known[owner.uid]
+
+    def _find(self, namespace: str, owner: wire.OwnerReference) -> Workload | None:
+        found = self._controller(namespace, owner)
+        above = _above(found) if found is not None else None
+        if above is not None:
+            found = self._controller(namespace, above)
+        if found is None or found.spec.replicas is None:
+            return None
+        uids = {found.metadata.uid}
+        if above is not None:
+            uids = {one.uid for one in self._sets(namespace, found)}
+        return Workload(found.spec.replicas, self._pods(namespace, found, uids))
+
+    def _controller(self, namespace: str, owner: wire.OwnerReference) -> _Controller | None:
+        """The owner itself; None when another one has its name by now, or it is gone."""
+        plural = self._plural(owner.api_version, owner.kind)
+        if not plural:
+            return None
+        try:
+            answer = self.api.request("GET", f"{_root(owner.api_version)}/namespaces/{namespace}/{plural}/{owner.name}")
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        found = msgspec.json.decode(answer.body, type=_Controller)
+        return found if found.metadata.uid == owner.uid else None
+
+    def _plural(self, api_version: str, kind: str) -> str:
+        """Name of the kind in paths; empty when the server does not serve it."""
+        if api_version not in self.plurals:
+            try:
+                answer = self.api.request("GET", _root(api_version))
+            except ApiError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                return ""
+            served = msgspec.json.decode(answer.body, type=_Resources).resources
+            self.plurals[api_version] = {one.kind: one.name for one in served if "/" not in one.name}
+        return self.plurals[api_version].get(kind, "")
+
+    def _sets(self, namespace: str, deployment: _Controller) -> list[wire.ObjectMeta]:
+        """ReplicaSets of a Deployment."""
+        _, items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", _query(deployment))
+        found = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
+        uid = deployment.metadata.uid
+        return [meta for meta in found if any(o.controller and o.uid == uid for o in meta.owner_references or ())]
+
+    def _pods(self, namespace: str, controller: _Controller, uids: set[str]) -> tuple[PodView, ...]:
+        _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", _query(controller))
+        found = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
+        return tuple(pod for pod in found if objects.controller_uid(pod) in uids)
+
+
+def _root(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _above(found: _Controller) -> wire.OwnerReference | None:
+    """The Deployment of a ReplicaSet."""
+    owners = found.metadata.owner_references or ()
+    return next((owner for owner in owners if owner.controller and owner.kind == "Deployment"), None)
+
+
+def _query(controller: _Controller) -> list[tuple[str, str]]:
+    """A label selector for a list; their controllers tell pods apart afterwards."""
+    selector = controller.spec.selector or {}
+    labels = selector.get("matchLabels") if "matchLabels" in selector or "matchExpressions" in selector else selector
+    text = ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items()))
+    return [("labelSelector", text)] if text else []

@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from descheduler.migration import objects
-from descheduler.migration.objects import MigrationJob, Reservation
-from descheduler.migration.requests import CREATED_BY_LABEL, CREATOR
+from descheduler.migration.objects import CREATED_BY_LABEL, CREATOR, MigrationJob, Reservation
 from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.kube.client.paging import Page
 from koordlite.kube.publish import evictions

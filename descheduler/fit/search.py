@@ -15,14 +15,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from descheduler.fit import free_capacity, numa, pod_affinity, refusals, topology_spread
+from descheduler.fit import free_capacity, numa, pod_affinity, topology_spread
 from descheduler.fit import numa as fit_numa
 from descheduler.fit.free_capacity import Booking, FreeCapacity, Port
-from descheduler.fit.matching_pods import MatchingPods
 from descheduler.fit.node_order import Closing, Orders
 from descheduler.fit.node_rules import EligibleNodes, NodeRules
-from descheduler.fit.pod_affinity import PodAffinity, PodAntiAffinity
-from descheduler.fit.refusals import Groups, Tally
+from descheduler.fit.pod_affinity import MatchingPods, PodAffinity, PodAntiAffinity
+from descheduler.fit.refusals import Groups, Tally, merged
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
 from koordlite.model import label_selectors
@@ -222,7 +221,7 @@ class FitSearch:
         asked = self._ask(question, len(eligible.names) if each or len(eligible.names) <= ASK_ALL else ENOUGH)
         own = pod.node if not pod.promised else ""
         never = eligible.others.by_node
-        groups = refusals.merged((eligible.others.groups(own), *asked.groups(own)))
+        groups = merged((eligible.others.groups(own), *asked.groups(own)))
         counted = sum(group.nodes for group in groups.values()) - len(never) + (own in never)
         unasked = len(eligible.names) - len(asked.places) - counted - (own in eligible.names)
         return Search(tuple(asked.places), groups, unasked, self._by_node(question, asked, own) if each else {})

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from descheduler.fit.matching_pods import DomainCounts, MatchingPods, Selected
 from descheduler.fit.node_rules import EligibleNodes
+from descheduler.fit.pod_affinity import DomainCounts, MatchingPods, Selected
 from descheduler.framework import PodView, View
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects

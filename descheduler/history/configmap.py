@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from descheduler.history.memory import Kept
-from descheduler.history.past_evictions import Intent, Past
+from descheduler.history.past_evictions import Intent, Kept, Past
 from koordlite.kube.client.answers import ApiError
 from koordlite.model.errors import InputError, Problem
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from descheduler.filters.default_evictor import EVICT
-from descheduler.migration import objects, requests
+from descheduler.migration import objects
 from descheduler.migration.objects import MigrationJob, Reservation, noted
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
@@ -126,9 +126,9 @@ def _reserve(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         return noted(job, "ReservationCreated", True, now=seen.now)
     if seen.pod_raw is None or not same_pod(job, seen.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    chosen = requests.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
+    chosen = objects.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
     named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=chosen))
-    return Step(job=named, create=requests.reservation(chosen))
+    return Step(job=named, create=objects.reservation(chosen))
 
 
 def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -11,6 +11,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -176,3 +177,25 @@ def age_seconds(pod: PodView, now: float) -> float:
     """Seconds since the pod was made; infinite when nobody knows, as upstream has it."""
     age = seconds_since(pod.object.metadata.creation_timestamp, now)
     return float("inf") if age is None else age
+
+
+Amounts = Mapping[str, int]
+"""Whole units by resource name."""
+
+_NANO_PER_UNIT = 10**9
+_NANO_PER_MILLI = 10**6
+
+
+def whole(resource: str, nano: int) -> int:
+    """Nano-units as units of the resource, rounded away from zero.
+
+    >>> whole("cpu", 1_500_000), whole("memory", 1_500_000)
+    (2, 1)
+    """
+    size = _NANO_PER_MILLI if resource == "cpu" else _NANO_PER_UNIT
+    return -(-nano // size) if nano > 0 else nano // size
+
+
+def units(amounts: Mapping[str, Quantity]) -> dict[str, int]:
+    """Amounts of several resources."""
+    return {name: whole(name, amount.nano) for name, amount in amounts.items()}

@@ -12,7 +12,7 @@ from typing import Literal
 
 from descheduler.arguments.common import ANY_NAMESPACE, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
-from descheduler.utilization import args, drain, levels
+from descheduler.utilization import args, levels
 from descheduler.utilization.levels import Level
 from koordlite.model.settings import bounded
 
@@ -51,8 +51,8 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
         yield idle
         return
     empty.sort(key=lambda level: (max(_named(level, config).values(), default=0.0), level.node.name))
-    yield from drain.Drain(
-        headroom=drain.headroom_of(takers, tracked),
+    yield from levels.Drain(
+        headroom=levels.headroom_of(takers, tracked),
         taints={level.node.object.spec.taints or () for level in takers},
         pod_use=measure.pod_use,
         counts_down=True,
@@ -67,7 +67,7 @@ def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
     """Use of its node, and the thresholds of nearly empty ones."""
     measure = levels.by_requests(handle.nodes, frozenset({*config.thresholds, *levels.BASIC}))
     named = next((_named(level, config) for level in measure.levels if level.node.name == pod.node), {})
-    return f"{pod.node}: {drain.shown(named)}; nearly empty up to {drain.shown(config.thresholds)}"
+    return f"{pod.node}: {levels.shown(named)}; nearly empty up to {levels.shown(config.thresholds)}"
 
 
 def _why_nothing(config: Config, empty: int, nodes: int, takers: int) -> Note | None:
@@ -98,8 +98,8 @@ def _finding(pod: PodView, level: Level, config: Config) -> Finding:
     return Finding(
         pod=pod.uid,
         reason="NodeNearlyEmpty",
-        promise=f"{level.node.name} is emptied at or below {drain.shown(config.thresholds)}",
-        fact=f"{drain.shown(_named(level, config))} is requested there",
+        promise=f"{level.node.name} is emptied at or below {levels.shown(config.thresholds)}",
+        fact=f"{levels.shown(_named(level, config))} is requested there",
         cure="it leaves, and the scheduler packs its successor onto a fuller node",
-        evidence={"node": level.node.name, **drain.evidence(level, config.thresholds)},
+        evidence={"node": level.node.name, **levels.evidence(level, config.thresholds)},
     )

@@ -11,7 +11,7 @@ import msgspec
 
 from descheduler.arguments.common import selected
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
-from descheduler.utilization import drain, levels, load, load_args
+from descheduler.utilization import levels, load, load_args
 from descheduler.utilization.load import Load, Pass
 from descheduler.utilization.load_args import NEW, Debounce, Pool, Watch, marked
 from koordlite.model import duration, times
@@ -51,8 +51,8 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
         loads = load.loads(compared, usage, pool, oldest_seconds=config.node_metric_expiration_seconds)
         one = next((each for each in loads if each.node.name == pod.node), None)
         if one:
-            shown = drain.shown(levels.percentages(used=one.used, capacity=load.capacity(node)))
-            words.append(f"{pod.node}: {shown}; too full above {drain.shown(pool.high_thresholds)}")
+            shown = levels.shown(levels.percentages(used=one.used, capacity=load.capacity(node)))
+            words.append(f"{pod.node}: {shown}; too full above {levels.shown(pool.high_thresholds)}")
     return "; ".join(words) or f"the use of {pod.node} is not known"
 
 

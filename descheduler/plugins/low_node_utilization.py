@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from descheduler.arguments.common import ANY_NAMESPACE, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
-from descheduler.utilization import args, drain, levels
+from descheduler.utilization import args, levels
 from descheduler.utilization.levels import Level, Measure
 from koordlite.model.settings import bounded
 
@@ -78,8 +78,8 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     most = config.eviction_limits.node
     if not measure.counts_down and most is None:
         most = 1
-    yield from drain.Drain(
-        headroom=drain.headroom_of(underutilized, tracked),
+    yield from levels.Drain(
+        headroom=levels.headroom_of(underutilized, tracked),
         taints={level.node.object.spec.taints or () for level in underutilized},
         pod_use=measure.pod_use,
         counts_down=measure.counts_down,
@@ -98,9 +98,8 @@ def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
         return f"how full {pod.node} is, is not known{': ' + measure.missing if measure.missing else ''}"
     low, high = _limits(config, measure)
     shown = {name: value for name, value in level.percent.items() if name in high or name in low}
-    return (
-        f"{pod.node}: {drain.shown(shown)}; too full above {drain.shown(high)}, underutilized up to {drain.shown(low)}"
-    )
+    limits = f"too full above {levels.shown(high)}, underutilized up to {levels.shown(low)}"
+    return f"{pod.node}: {levels.shown(shown)}; {limits}"
 
 
 def _measure(config: Config, handle: Handle) -> Measure:
@@ -148,8 +147,8 @@ def _finding(pod: PodView, level: Level, high: Mapping[str, float]) -> Finding:
     return Finding(
         pod=pod.uid,
         reason="NodeTooFull",
-        promise=f"at most {drain.shown(high)} of {level.node.name} is used",
-        fact=f"{drain.shown(above or level.percent)} is used",
+        promise=f"at most {levels.shown(high)} of {level.node.name} is used",
+        fact=f"{levels.shown(above or level.percent)} is used",
         cure="it leaves, and the scheduler places its successor where there is free capacity",
-        evidence={"node": level.node.name, **drain.evidence(level, high)},
+        evidence={"node": level.node.name, **levels.evidence(level, high)},
     )

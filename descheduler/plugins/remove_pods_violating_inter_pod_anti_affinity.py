@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces
-from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.picture.pods import anti_affinity_terms, least_important_first
-from descheduler.picture.templates import pods_of
-from descheduler.rules.anti_affinity_violations import Conflict, Conflicts
+from descheduler.fit.pod_affinity import reached
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.picture.node_index import fingerprint
+from descheduler.picture.pods import SpecKey, anti_affinity_terms, least_important_first
+from descheduler.picture.templates import LabelIndex, SpecGroup, pods_of
 from descheduler.rules.pod_filter import chosen_groups, indices
+from koordlite.model import label_selectors
+from koordlite.model.wire import objects
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 POINT = "deschedule"
@@ -71,3 +78,102 @@ def _finding(pod: PodView, conflict: Conflict) -> Finding:
         evidence=evidence,
         weight=conflict.count,
     )
+
+
+_Domain = tuple[str, ...]
+"""A value of the topology key, or, of a node without the key, the node itself."""
+_Selected = Mapping[_Domain, dict[str, PodView]]
+"""The pods that a term selects, by domain and uid."""
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """A pod that `term` forbids another pod to be with."""
+
+    term: objects.PodAffinityTerm
+    other: PodView
+    """One of them, the first by node and name."""
+    count: int
+    """How many there are."""
+
+
+class Conflicts:
+    """The company of each pod, among the pods `present` on `nodes`. Source: upstream `CheckPodsWithAntiAffinityExist`.
+
+    Unlike upstream, a term's namespaceSelector counts, and a pod is known by its uid, not by its name.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[NodeView],
+        present: Mapping[str, LabelIndex],
+        namespaces: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self._labels = {node.name: node.node.labels for node in nodes}
+        self._namespaces = namespaces
+        self._indexes = present
+        self._by_term: dict[bytes, _Selected] = {}
+        self._of_specs: dict[SpecKey, list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
+        self._held: dict[str, list[dict[str, PodView]]] = defaultdict(list)
+        """Where each pod stands in `_by_term`, by uid."""
+        self._gone: set[str] = set()
+
+    def of(self, pod: PodView) -> Conflict | None:
+        """The first of the pod's terms that someone present breaks; None when all hold."""
+        uid = pod.uid
+        for term, selected in self._terms(pod):
+            together = selected.get(self._domain(pod.node, term.topology_key), {})
+            if len(together) > (uid in together):
+                other = next(other for other in together.values() if other.uid != uid)
+                return Conflict(term, other, len(together) - (uid in together))
+        return None
+
+    def possible(self, group: SpecGroup) -> bool:
+        """Tell whether a pod of the group may have a conflict. Asked first, because of most groups none has: each pod
+        is alone in its domain, and is one of those that its terms select."""
+        for term, selected in self._terms(group.first):
+            if any(len(together) > 1 for together in selected.values()):
+                return True
+            matches = (label_selectors.labels_match(term.label_selector, one.labels) for one in group.templates)
+            if group.namespace not in self._reach(term, group.namespace) or not all(matches):
+                return True
+        return False
+
+    def remove(self, pod: PodView) -> None:
+        """The pod goes: nobody is with it any more."""
+        self._gone.add(pod.uid)
+        for together in self._held.pop(pod.uid, ()):
+            del together[pod.uid]
+
+    def _terms(self, pod: PodView) -> list[tuple[objects.PodAffinityTerm, _Selected]]:
+        known = self._of_specs.get(pod.template.spec)
+        if known is None:
+            namespace = pod.pod.namespace
+            known = [(term, self._selected(term, namespace)) for term in anti_affinity_terms(pod)]
+            self._of_specs[pod.template.spec] = known
+        return known
+
+    def _selected(self, term: objects.PodAffinityTerm, namespace: str) -> _Selected:
+        key = fingerprint(term, namespace)
+        if key not in self._by_term:
+            found: dict[_Domain, dict[str, PodView]] = defaultdict(dict)
+            for pod in self._spoken_of(term, namespace):
+                together = found[self._domain(pod.node, term.topology_key)]
+                uid = pod.pod.uid
+                together[uid] = pod
+                self._held[uid].append(together)
+            self._by_term[key] = found
+        return self._by_term[key]
+
+    def _spoken_of(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[PodView]:
+        for name in self._reach(term, namespace):
+            selected = self._indexes[name].select(term.label_selector)
+            yield from (pod for pod in selected if pod.pod.uid not in self._gone)
+
+    def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> list[str]:
+        """Namespaces that the term speaks of, of those with pods."""
+        names = reached(term, namespace, self._indexes, self._namespaces)
+        return [name for name in names if name in self._indexes]
+
+    def _domain(self, node: str, key: str) -> _Domain:
+        value = self._labels[node].get(key)
+        return (value,) if value is not None else ("", node)

@@ -7,7 +7,7 @@ pool follow the pool by themselves; a pod with CPUs of its own has to move. Wher
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -24,9 +24,10 @@ from descheduler.framework import (
     stale_placement,
     young_spared,
 )
-from descheduler.picture import amounts
+from descheduler.picture import pods
 from descheduler.picture.pods import least_important_first
-from descheduler.rules import overcommit
+from koordlite.formulas.allocatable import node_room
+from koordlite.formulas.allocatable.node_room import NanoAmounts
 from koordlite.formulas.topology import numa
 from koordlite.model import duration
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -153,18 +154,18 @@ _CURES = {
 
 def _too_many(node: NodeView, config: Config, handle: Handle) -> Iterator[Finding]:
     """The fewest pods whose leaving makes the requests fit again, the least important first."""
-    over = overcommit.excess(node)
+    over = excess(node)
     if not over:
         return
     free_to_go = [p for p in node.pods if judgeable(p) and p.pod.qos_class is not QoSClass.SYSTEM]
     candidates = sorted((p for p in free_to_go if handle.evictable(p)), key=least_important_first)
-    for pod in overcommit.fewest([(p, overcommit.request(p, node)) for p in candidates], over):
+    for pod in fewest([(p, request(p, node)) for p in candidates], over):
         yield _surplus(pod, node, over, config)
 
 
 def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Config) -> Finding:
     too_many = ", ".join(f"{name} {_shown(name, nano)}" for name, nano in over.items())
-    own = overcommit.request(pod, node)
+    own = request(pod, node)
     asks = ", ".join(f"{name} {_shown(name, own.get(name, 0))}" for name in over)
     return Finding(
         pod=pod.uid,
@@ -180,7 +181,7 @@ def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Conf
 
 def _shown(resource: str, nano: int) -> str:
     """CPUs as Kubernetes writes them, bytes in MiB, the rest as numbers."""
-    whole = amounts.whole(resource, nano)
+    whole = pods.whole(resource, nano)
     if resource == "cpu":
         return f"{whole}m" if whole % 1000 else str(whole // 1000)
     return f"{-(-whole // 2**20)}Mi" if resource == "memory" else str(whole)
@@ -199,3 +200,57 @@ def _unknown(node: NodeView) -> Note:
 
 def _is_are(cpus: str) -> str:
     return "is" if cpus.isdigit() else "are"
+
+
+def excess(node: NodeView) -> dict[str, int]:
+    """max(requests − (allocatable − reserved), 0) for each resource that the reservation takes from; empty when all
+    fits, or nothing is reserved by amount."""
+    return node.once(excess, lambda: _excess(node))
+
+
+def _excess(node: NodeView) -> dict[str, int]:
+    limits = node_room.limits(node.node.allocatable, node.reservation)
+    if not limits:
+        return {}
+    requested = node_room.total(request(pod, node) for pod in node.pods)
+    over = {name: requested.get(name, 0) - limit for name, limit in limits.items()}
+    return {name: nano for name, nano in over.items() if nano > 0}
+
+
+def request(pod: PodView, node: NodeView) -> NanoAmounts:
+    """Amount that one pod counts."""
+    return node_room.counted(
+        {name: amount.nano for name, amount in pod.pod.requests.items()},
+        amplification=node_room.amplification(node.node.annotations),
+        has_cpus=bool(pod.pod.resource_status.cpuset),
+    )
+
+
+def fewest(candidates: Sequence[tuple[PodView, NanoAmounts]], over: NanoAmounts) -> list[PodView]:
+    """Pods, taken in the order given, whose leaving brings every excess to 0; without those that prove needless.
+
+    Where all together are too little, those that help at all.
+    """
+    left, chosen = dict(over), list[tuple[PodView, NanoAmounts]]()
+    for pod, amounts in candidates:
+        if any(amounts.get(name, 0) > 0 for name, nano in left.items() if nano > 0):
+            chosen.append((pod, amounts))
+            _take(left, amounts, 1)
+        if not _short(left.values()):
+            break
+    for pod, amounts in tuple(chosen):
+        _take(left, amounts, -1)
+        if _short(left.values()):
+            _take(left, amounts, 1)
+        else:
+            chosen.remove((pod, amounts))
+    return [pod for pod, _ in chosen]
+
+
+def _take(left: dict[str, int], amounts: NanoAmounts, sign: int) -> None:
+    for name in left:
+        left[name] -= sign * amounts.get(name, 0)
+
+
+def _short(amounts: Iterable[int]) -> bool:
+    return any(nano > 0 for nano in amounts)

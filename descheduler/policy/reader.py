@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import yaml
 
 from descheduler import plugins
 from descheduler.arguments.evictor import Args
@@ -20,7 +22,6 @@ from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import Pacing
 from descheduler.filters.limits import Limits
 from descheduler.plan import Profile, Setup
-from descheduler.policy.aliases import Aliases, kind_of
 from descheduler.policy.koordinator import PROFILE, Configuration, ProfileConfiguration
 from descheduler.policy.upstream import (
     EVICTOR,
@@ -37,7 +38,7 @@ from descheduler.policy.upstream import (
 )
 from koordlite.model import duration, label_selectors
 from koordlite.model.errors import ConfigError, Problem
-from koordlite.model.reading import strict
+from koordlite.model.reading import documented, strict, yaml_bounds
 
 __all__ = ["Configuration", "PluginConfig", "Policy", "PolicyDocument", "default", "load", "notices", "parse", "setup"]
 
@@ -214,3 +215,142 @@ def _given(entries: Iterable[PluginConfig]) -> dict[str, Any]:
 
 def _chosen(names: Sequence[str], given: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
     return tuple((plugin, given.get(plugin.name) or plugin.config()) for plugin in plugins_of(names))
+
+
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_POINTS: Mapping[str, str] = {"preEvictionFilter": "preevictionfilter", "preSort": "presort"}
+_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "PodLifeTime": {"maxPodLifetimeSeconds": "maxPodLifeTimeSeconds"},
+    "RemoveFailedPods": {"minPodLifeTimeSeconds": "minPodLifetimeSeconds"},
+    "DefaultEvictor": {"ignorePVCPods": "ignorePvcPods", "ignorePodsWithoutPdb": "ignorePodsWithoutPDB"},
+    "MigrationController": {"ignorePVCPods": "ignorePvcPods", "defaultJobTtl": "defaultJobTTL", "evictQps": "evictQPS"},
+}
+_CONNECTION: Mapping[str, str] = {"qPS": "qps", "QPS": "qps"}
+
+
+class Aliases:
+    """Rewrites one document; `notices` tells which keys were rewritten."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.notices: list[Problem] = []
+
+    def prepare(self, root: yaml.Node) -> None:
+        """Rewrite the parsed document in place; what has another shape than expected is left for the reader."""
+        self._rename(_child(root, "clientConnection"), _CONNECTION, "$.clientConnection")
+        for i, profile in enumerate(_items(_child(root, "profiles"))):
+            path = f"$.profiles[{i}]"
+            self._rename(_child(profile, "plugins"), _POINTS, f"{path}.plugins")
+            for _, point in _pairs(_child(profile, "plugins")):
+                _flatten(_child(point, "enabled"))
+                _flatten(_child(point, "disabled"))
+            for j, entry in enumerate(_items(_child(profile, "pluginConfig"))):
+                self._entry(entry, f"{path}.pluginConfig[{j}].args")
+
+    def _entry(self, entry: yaml.Node, path: str) -> None:
+        name = _child(entry, "name")
+        args = _child(entry, "args")
+        if not isinstance(name, yaml.ScalarNode) or not isinstance(args, yaml.MappingNode):
+            return
+        self._rename(args, _ARGUMENTS.get(name.value, {}), path)
+        args.value = [pair for pair in args.value if not _is_type_meta(pair, name.value)]
+
+    def _rename(self, node: yaml.Node | None, names: Mapping[str, str], path: str) -> None:
+        for key, _ in _pairs(node):
+            if key.value not in names:
+                continue
+            mark, right = key.start_mark, names[key.value]
+            where = f"{self._source}:{mark.line + 1}:{mark.column + 1}"
+            why = "upstream writes this key in another way and drops it like this"
+            self.notices.append(Problem(where, f"{path}.{key.value}", "", why, f"taken as {right}; write it so"))
+            key.value = right
+
+
+def kind_of(text: str) -> tuple[str, str, str]:
+    """(apiVersion, kind, line:column of the former) as far as the text has them; the reader tells what is wrong."""
+    try:
+        root = yaml.compose(yaml_bounds.checked(text), Loader=_LOADER)
+    except yaml.YAMLError:
+        return "", "", ""
+    found = _child(root, "apiVersion"), _child(root, "kind")
+    version, kind = (node.value if isinstance(node, yaml.ScalarNode) else "" for node in found)
+    mark = found[0].start_mark if found[0] else None
+    return version, kind, f"{mark.line + 1}:{mark.column + 1}" if mark else ""
+
+
+def _is_type_meta(pair: tuple[yaml.Node, yaml.Node], plugin: str) -> bool:
+    """`kind` and `apiVersion` inside of args say nothing that the plugin's name does not."""
+    key, value = pair
+    words = {"kind": f"{plugin}Args", "apiVersion": "descheduler/v1alpha2"}
+    return (
+        isinstance(key, yaml.ScalarNode)
+        and isinstance(value, yaml.ScalarNode)
+        and words.get(str(key.value)) == value.value
+    )
+
+
+def _flatten(node: yaml.Node | None) -> None:
+    """`[{name: X}]`, as Koordinator writes it, becomes `[X]`."""
+    if not isinstance(node, yaml.SequenceNode):
+        return
+    for place, item in enumerate(node.value):
+        names = [child for key, child in _pairs(item) if key.value == "name"]
+        if len(names) == 1 and len(item.value) == 1:
+            node.value[place] = names[0]
+
+
+def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        yield from ((key, child) for key, child in node.value if isinstance(key, yaml.ScalarNode))
+
+
+def _items(node: yaml.Node | None) -> list[yaml.Node]:
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _child(node: yaml.Node | None, name: str) -> yaml.Node | None:
+    return next((child for key, child in _pairs(node) if key.value == name), None)
+
+
+_WIDTH = 118
+_HEAD = """\
+# The policy that `descheduler plan` uses when it is given none: every option, with what it does.
+# Generated by `descheduler default-config`. Options that are left out have the value null or the one shown here,
+# except for the limits (left out: no limit) and nodeFit (left out: false).
+"""
+
+
+def default_policy() -> str:
+    """configs/descheduler.yaml."""
+    return "\n".join([_HEAD, *_fields(default(), "")]) + "\n"
+
+
+def _fields(value: object, indent: str) -> Iterator[str]:
+    # The shape of one plugin's entry is made at run time and has no source: its docstrings are its base's.
+    shape = PluginConfig if isinstance(value, PluginConfig) else type(value)
+    docs = documented.field_docs(shape)
+    for key, (field, _) in strict.fields(type(value)).items():
+        if field.name in docs:
+            yield from textwrap.wrap(
+                docs[field.name], _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+            )
+        yield from _entry(key, getattr(value, field.name), indent)
+
+
+def _entry(key: str, value: object, indent: str) -> Iterator[str]:
+    if dataclasses.is_dataclass(value):
+        yield f"{indent}{key}:"
+        yield from _fields(value, f"{indent}  ")
+    elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+        yield f"{indent}{key}:"
+        for item in value:
+            # A list item starts with a bare dash, so that its fields and comments line up as everywhere else.
+            yield f"{indent}  -"
+            yield from _fields(item, f"{indent}    ")
+    else:
+        yield f"{indent}{key}: {_scalar(value)}"
+
+
+def _scalar(value: object) -> str:
+    plain = list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(plain, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()

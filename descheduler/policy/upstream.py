@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from descheduler import plugins
-from descheduler.arguments import cron
+from descheduler.arguments import pacing
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import LOOPS, Loops, Window
@@ -302,7 +302,7 @@ class Policy:
     schedule: str = ""
     """When `descheduler run` begins a cycle, as a cron expression like `0 3 * * 1-5`, in place of an interval. A start
     that was missed is made up for once. Not in upstream."""
-    time_zone: str = dataclasses.field(default="UTC", metadata={"check": cron.zone})
+    time_zone: str = dataclasses.field(default="UTC", metadata={"check": pacing.zone})
     """Time zone of the schedule: a name in the tz database, like `Europe/Berlin`. Not in upstream."""
     loops: Loops = LOOPS
     """When to stop moving pods that come back wrong. Not in upstream."""
@@ -322,7 +322,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.schedule:
-            cron.parse(self.schedule, self.time_zone)
+            pacing.parse(self.schedule, self.time_zone)
         sources = [provider.source for provider in self.metrics_providers if provider]
         if len(set(sources)) < len(sources):
             raise ValueError("metricsProviders lists a source twice")

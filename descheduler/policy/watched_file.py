@@ -10,8 +10,8 @@ import datetime
 import os
 import pathlib
 
-from descheduler.arguments import cron
-from descheduler.arguments.cron import Cron
+from descheduler.arguments import pacing
+from descheduler.arguments.pacing import Cron
 from descheduler.policy import reader
 from descheduler.policy.koordinator import LeaderElection
 from descheduler.policy.reader import Configuration, PolicyDocument
@@ -64,7 +64,7 @@ class PolicyFile:
         policy = self.document
         if not isinstance(policy, Policy) or not policy.schedule:
             return None
-        return cron.parse(policy.schedule, policy.time_zone)
+        return pacing.parse(policy.schedule, policy.time_zone)
 
     @property
     def interval_seconds(self) -> float:

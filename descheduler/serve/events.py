@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.evictors.dry_run import REQUESTED_BY
+from descheduler.evictors.eviction_api import REQUESTED_BY
 from descheduler.filters import limits
 from descheduler.plan import Attempt, Outcome
 from descheduler.serve.loop import CycleResult

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import msgspec
 
 from descheduler.cycle import planner
-from descheduler.evictors import dry_run
+from descheduler.evictors import eviction_api
 from descheduler.framework import Conversation, Handle, Plugin, View
 from descheduler.history import background
 from descheduler.history.background import Ended, Requests
-from descheduler.history.memory import CycleMemory
+from descheduler.history.past_evictions import CycleMemory
 from descheduler.plan import Attempt, EvictionPlan, Profile, Setup
 from descheduler.policy import reader
 from descheduler.policy.reader import PolicyDocument
@@ -248,7 +248,7 @@ class Loop:
             history=self._cycle_memory.history,
         )
         self._memory = plan.memory
-        carry_out = dry_run.evict if self._evict is None or result.dry_run else self._evict
+        carry_out = eviction_api.prepare if self._evict is None or result.dry_run else self._evict
         self._cycle_memory.intend(plan, keep=not result.dry_run)
         self._acted = not result.dry_run
         attempts = carry_out(plan)

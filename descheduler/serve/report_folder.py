@@ -8,7 +8,7 @@ import os
 import pathlib
 from collections.abc import Iterable
 
-from descheduler.evictors import dry_run
+from descheduler.evictors import eviction_api
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.report import diff, document, html, text
 from descheduler.report.diff import Difference
@@ -42,7 +42,7 @@ class Folder:
         """Write it; OSError when that cannot be done."""
         self._path.mkdir(parents=True, exist_ok=True)
         difference = self._difference(plan)
-        done = dry_run.evict(plan) if attempts is None else attempts
+        done = eviction_api.prepare(plan) if attempts is None else attempts
         changes = printable.in_json(json.dumps(diff.document(difference), indent=2, ensure_ascii=False)) + "\n"
         reports: tuple[Iterable[str], ...] = (
             text.pieces(plan, difference, attempts=done, dry=dry),

@@ -6,26 +6,248 @@ looks like a fact.
 
 from __future__ import annotations
 
+import bisect
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from descheduler.framework import PodView, Usage, View
-from descheduler.metrics_sources import metric_objects
+from descheduler.framework import DisruptionBudget, PodView, Usage, View
+from descheduler.metrics_sources import gather
+from descheduler.picture import templates
 from descheduler.picture.templates import Groups, SpecGroup, by_name, grouped
-from descheduler.snapshot import budgets, files, report, volumes
-from descheduler.snapshot.budgets import CoveredPods
+from descheduler.snapshot import files, homes
 from descheduler.snapshot.files import Objects
-from descheduler.snapshot.homes import Home, Moves, active, ended
-from descheduler.snapshot.placed_pods import PlacedPods
-from descheduler.snapshot.report import Report
+from descheduler.snapshot.homes import Home, Moves, Report, active, ended
+from descheduler.snapshot.pack import PackedPod, Packer
 from koordlite.fault_guard import SubjectFaults
-from koordlite.model import nrt, times
+from koordlite.model import label_selectors, nrt, times
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.wire import numatopology
+from koordlite.model.wire import numatopology, objects
 from koordlite.model.wire import objects as wire
+from koordlite.model.wire import volumes as wire_volumes
 from koordlite.model.wire.crane import TopologyObject
+
+
+class CoveredPods(msgspec.Struct, frozen=True):
+    """A budget, and what it was made of."""
+
+    object: wire.PodDisruptionBudgetObject
+    budget: DisruptionBudget
+
+
+def covered(
+    objects: Iterable[wire.PodDisruptionBudgetObject],
+    everything: Iterable[SpecGroup],
+    before: Mapping[str, CoveredPods],
+    left: Iterable[PodView],
+    came: Iterable[PodView],
+) -> dict[str, CoveredPods]:
+    """The budgets by `namespace/name`. `before`: those of the last picture, since when pods `left` and `came`;
+    `everything`: all pods that there are now."""
+    gone, new = _by_namespace(left), _by_namespace(came)
+    indices = functools.cache(lambda: templates.indices(everything))
+    found: dict[str, CoveredPods] = {}
+    for obj in objects:
+        meta = obj.metadata
+        key = f"{meta.namespace}/{meta.name}"
+        known = before.get(key)
+        if known is None or known.object.spec != obj.spec:
+            index = indices().get(meta.namespace)
+            pods = frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
+        else:
+            pods = _followed(known, gone.get(meta.namespace, ()), new.get(meta.namespace, ()))
+        budget = DisruptionBudget(key, obj.status.disruptions_allowed, pods)
+        found[key] = CoveredPods(obj, known.budget if known and known.budget == budget else budget)
+    return found
+
+
+def _by_namespace(pods: Iterable[PodView]) -> Mapping[str, list[PodView]]:
+    found: dict[str, list[PodView]] = defaultdict(list)
+    for one in pods:
+        found[one.pod.namespace].append(one)
+    return found
+
+
+def _followed(known: CoveredPods, left: Iterable[PodView], came: Iterable[PodView]) -> frozenset[str]:
+    selector, pods = known.object.spec.selector, known.budget.pods
+    if selector is None:
+        return pods
+    gone = [one.uid for one in left if label_selectors.labels_match(selector, one.pod.labels)]
+    new = [one.uid for one in came if label_selectors.labels_match(selector, one.pod.labels)]
+    return pods.difference(gone).union(new) if gone or new else pods
+
+
+_ZONES = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+_SEPARATOR = "__"
+"""Between the zones of one label of a volume."""
+
+
+def _volume_nodes(
+    claims: Iterable[wire_volumes.PersistentVolumeClaimObject],
+    volumes: Iterable[wire_volumes.PersistentVolumeObject],
+    classes: Iterable[wire_volumes.StorageClassObject],
+) -> dict[str, tuple[objects.NodeSelector, ...]]:
+    """Selectors by claim, `namespace/name`, that a node must all match. A claim without an entry is no obstacle."""
+    by_volume = {volume.metadata.name: tuple(_of_volume(volume)) for volume in volumes}
+    by_class = {found.metadata.name: tuple(_of_class(found)) for found in classes}
+    found: dict[str, tuple[objects.NodeSelector, ...]] = {}
+    for claim in claims:
+        bound = claim.spec.volume_name
+        where = by_volume.get(bound, ()) if bound else by_class.get(claim.spec.storage_class_name or "", ())
+        if where:
+            found[f"{claim.metadata.namespace}/{claim.metadata.name}"] = where
+    return found
+
+
+def _volume_notes(
+    groups: Iterable[SpecGroup],
+    claims: Mapping[tuple[str, str], wire_volumes.PersistentVolumeClaimObject],
+    volumes: Mapping[tuple[str, str], wire_volumes.PersistentVolumeObject],
+) -> Iterator[str]:
+    """Claims of pods of which nobody can say where their volumes are, by (namespace, name) what there is: pods that
+    have them are taken for fitting wherever the rest of them fits."""
+    using = [one for group in groups if group.first.object.spec.volumes for one in group.pods if not one.pod.finished]
+    unknown = sorted({claim for pod in using for claim in _used(pod)} - claims.keys())
+    if unknown:
+        words = f"{len(unknown)} volume claims of pods are not there, such as {'/'.join(unknown[0])}"
+        yield f"{words}: which nodes reach their volumes is not asked; `kubectl get pvc,pv,storageclasses` has them"
+    names = {volume for _, volume in volumes}
+    lost = sorted({name for one in claims.values() if (name := one.spec.volume_name) and name not in names})
+    if lost:
+        yield f"{len(lost)} volumes of claims are not there, such as {lost[0]}: which nodes reach them is not asked"
+
+
+def _used(pod: PodView) -> Iterator[tuple[str, str]]:
+    for volume in pod.object.spec.volumes or ():
+        name = (volume.persistent_volume_claim or {}).get("claimName")
+        if name:
+            yield pod.pod.namespace, name
+
+
+def _of_volume(volume: wire_volumes.PersistentVolumeObject) -> Iterator[objects.NodeSelector]:
+    affinity = volume.spec.node_affinity
+    if affinity and affinity.required:
+        yield affinity.required
+    labels = volume.metadata.labels or {}
+    lines = [
+        objects.LabelRequirement(key=key, operator="In", values=tuple(labels[key].split(_SEPARATOR)))
+        for key in _ZONES
+        if key in labels
+    ]
+    if lines:
+        yield objects.NodeSelector(node_selector_terms=(objects.NodeSelectorTerm(match_expressions=tuple(lines)),))
+
+
+def _of_class(found: wire_volumes.StorageClassObject) -> Iterator[objects.NodeSelector]:
+    """A volume that is made where the pod starts is made only where its class allows."""
+    if found.volume_binding_mode == "WaitForFirstConsumer" and found.allowed_topologies:
+        yield objects.NodeSelector(node_selector_terms=tuple(map(_term, found.allowed_topologies)))
+
+
+def _term(topology: wire_volumes.TopologyTerm) -> objects.NodeSelectorTerm:
+    wanted = topology.match_label_expressions or ()
+    lines = (objects.LabelRequirement(key=line.key, operator="In", values=line.values) for line in wanted)
+    return objects.NodeSelectorTerm(match_expressions=tuple(lines))
+
+
+_Place = tuple[str, str]
+"""Namespace and name."""
+
+POD_FAULTS = SubjectFaults("pods of the cluster")
+
+
+class PlacedPods:
+    """The pods of a cluster."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, list[PodView]] = {}
+        """By namespace and name; a node without pods is missing. Pods without a node are under the empty name."""
+        self.moves: Mapping[str, Moves] = {}
+        """Which pods left each node with the last reading, and which came; a node that keeps its pods is missing."""
+        self._classes: Mapping[str, int] = {}
+        self._log: list[_Place] | None = None
+        """Of the objects that were read last, and how much of it was known then."""
+        self._read = 0
+        self._pods: dict[_Place, PodView] = {}
+        self._left_out: dict[_Place, Problem] = {}
+        """Why there is no value of an object: a fault of ours."""
+        self._troubled: dict[_Place, PodView] = {}
+        """Of those, the ones that could be read only in part."""
+
+    @property
+    def problems(self) -> Iterator[Problem]:
+        """Problems of pods that cannot be read, or only in part."""
+        yield from self._left_out.values()
+        for where in sorted(self._troubled):
+            yield from self._troubled[where].pod.problems
+
+    def read(self, objects: Objects, classes: Mapping[str, int]) -> None:
+        """Bring it up to date. `classes`: priorities by the names of their classes."""
+        kept: dict[_Place, PackedPod] = objects.by_kind["Pod"]
+        moves: dict[str, Moves] = defaultdict(lambda: ([], []))
+        for where in self._touched(objects, again=classes != self._classes):
+            before, obj = self._pods.get(where), kept.get(where)
+            if before is not None and before.object is obj and classes == self._classes:
+                continue
+            self._left_out.pop(where, None)
+            if before is not None:
+                del self._pods[where]
+                self._troubled.pop(where, None)
+                moves[before.node][0].append(before)
+            if obj is not None:
+                try:
+                    one = self._pods[where] = _pod(obj, objects.packer, classes)
+                except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
+                    self._left_out[where] = POD_FAULTS.problem(f"pod/{'/'.join(where)}", error)
+                    continue
+                if one.pod.problems:
+                    self._troubled[where] = one
+                moves[one.node][1].append(one)
+        self._classes, self.moves = classes, moves
+        for name, (left, came) in moves.items():
+            self._move(name, left, came)
+
+    def _touched(self, objects: Objects, *, again: bool) -> Collection[_Place]:
+        """Places of objects that may have changed since the last reading; with `again` wherever there are any."""
+        log, read = objects.log("Pod"), self._read
+        self._log, before = log, self._log
+        self._read = len(log)
+        if log is before and not again:
+            return dict.fromkeys(log[read:])
+        return {**self._pods, **objects.by_kind["Pod"]}
+
+    def _move(self, node: str, left: list[PodView], came: list[PodView]) -> None:
+        pods = self.by_node.setdefault(node, [])
+        for one in left:
+            del pods[bisect.bisect_left(pods, by_name(one), key=by_name)]
+        if len(came) > len(pods):
+            pods += came
+            pods.sort(key=by_name)
+        else:
+            for one in came:
+                bisect.insort(pods, one, key=by_name)
+        if not pods:
+            del self.by_node[node]
+
+
+def _pod(obj: PackedPod, packer: Packer, classes: Mapping[str, int]) -> PodView:
+    """One pod; what cannot be read in it is among the problems of its value."""
+    priority = obj.spec.priority
+    if priority is None:
+        priority = classes.get(obj.spec.priority_class_name or "")
+    value = packer.made(obj, priority)
+    if not value.uid:
+        value = msgspec.structs.replace(value, uid=value.key)
+    started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
+    return PodView(value, obj, obj.spec.node_name, started, template=obj.template)
+
 
 FAULTS = SubjectFaults("picture of the cluster")
 _Topology = wire.NRTObject | numatopology.NumatopologyObject
@@ -73,7 +295,7 @@ class Pictures:
         left, came = self._nodes(objects.of("Node"), reports, problems)
         nodes = {name: home.view for name, home in self._homes.items()}
         everything = (*self._groups[0].values(), *self._groups[1].values())
-        self._budgets = budgets.covered(objects.of("PodDisruptionBudget"), everything, self._budgets, left, came)
+        self._budgets = covered(objects.of("PodDisruptionBudget"), everything, self._budgets, left, came)
         replicas: dict[str, int] = defaultdict(int)
         for group in everything:
             for owner in group.first.object.metadata.owner_references or ():
@@ -81,10 +303,10 @@ class Pictures:
         usage: dict[str, Usage] = {}
         if objects.by_kind["NodeMetric"]:
             metrics = objects.of("NodeMetric")
-            usage[metric_objects.NODE_METRIC] = metric_objects.of_node_metrics(metrics, moment, problems)
+            usage[gather.NODE_METRIC] = gather.of_node_metrics(metrics, moment, problems)
         if objects.by_kind["NodeMetrics"]:
             of_nodes, of_pods = objects.of("NodeMetrics"), objects.of("PodMetrics")
-            usage[metric_objects.METRICS_API] = metric_objects.of_metrics_api(of_nodes, of_pods, problems)
+            usage[gather.METRICS_API] = gather.of_metrics_api(of_nodes, of_pods, problems)
         return View(
             time=times.show(moment),
             time_source=source,
@@ -99,7 +321,7 @@ class Pictures:
                 f"{c.metadata.namespace}/{c.metadata.name}": c.spec.storage_class_name or ""
                 for c in objects.of("PersistentVolumeClaim")
             },
-            volume_nodes=volumes.nodes(*map(objects.of, ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))),
+            volume_nodes=_volume_nodes(*map(objects.of, ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))),
             usage=usage,
             replicas=dict(replicas),
             problems=tuple(problems),
@@ -189,7 +411,7 @@ class _Reported(msgspec.Struct, frozen=True):
         try:
             found, seen_at = _report(obj, problems)
             if by_crane:
-                found = msgspec.structs.replace(found, by_crane=report.crane_reserved(by_crane, problems))
+                found = msgspec.structs.replace(found, by_crane=homes.crane_reserved(by_crane, problems))
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
             found, seen_at = Report(), None
             name = (obj or by_crane or wire.NRTObject()).metadata.name
@@ -208,7 +430,7 @@ def _report(obj: _Topology | None, problems: list[Problem]) -> tuple[Report, flo
         except InputError as error:
             problems.extend(error.problems)
             return Report(), None
-    return report.read(obj, problems) if obj else (Report(), None)
+    return homes.read(obj, problems) if obj else (Report(), None)
 
 
 def _moment(objects: Objects) -> tuple[float, str]:
@@ -223,7 +445,7 @@ def _times(objects: Objects) -> Iterator[str | None]:
         yield obj.metadata.creation_timestamp
         yield from (c.last_heartbeat_time for c in obj.status.conditions or ())
     for obj in objects.of("NodeResourceTopology"):
-        yield report.observed_at(obj)
+        yield homes.observed_at(obj)
 
 
 def _notes(objects: Objects, unbound: Iterable[PodView], groups: Iterable[SpecGroup]) -> Iterator[str]:
@@ -236,4 +458,4 @@ def _notes(objects: Objects, unbound: Iterable[PodView], groups: Iterable[SpecGr
         yield f"{len(stray)} pods run on nodes that are not in the files, such as {stray[0].node}; they are not judged"
     if not objects.by_kind["NodeResourceTopology"]:
         yield "no NodeResourceTopology in the files: NUMA promises and resolved reservations cannot be judged"
-    yield from volumes.notes(groups, objects.by_kind["PersistentVolumeClaim"], objects.by_kind["PersistentVolume"])
+    yield from _volume_notes(groups, objects.by_kind["PersistentVolumeClaim"], objects.by_kind["PersistentVolume"])

@@ -6,15 +6,19 @@ compared; a percentage is a float, an amount at a percentage is cut to whole uni
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
 import msgspec
 
 from descheduler.fit import free_capacity
-from descheduler.framework import NodeView, PodView, Usage
-from descheduler.picture import amounts
-from descheduler.picture.amounts import Amounts
+from descheduler.framework import Finding, Handle, NodeView, Note, PodView, Usage, Verdict
+from descheduler.picture import pods
+from descheduler.picture.pods import Amounts, least_important_first, youngest_first
+from koordlite.model import keys, node_selectors
+from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
+from koordlite.model.wire import objects
 
 Percent = Mapping[str, float]
 """Percentages by resource."""
@@ -136,14 +140,14 @@ def capacity(node: NodeView) -> Amounts:
 
 
 def _capacity(node: NodeView) -> dict[str, int]:
-    given = amounts.units(free_capacity.schedulable_amounts(node))
-    return given or amounts.units(node.node.capacity)
+    given = pods.units(free_capacity.schedulable_amounts(node))
+    return given or pods.units(node.node.capacity)
 
 
 def by_requests(nodes: Iterable[NodeView], tracked: frozenset[str]) -> Measure:
     """Requests of the pods that have not ended."""
     levels = tuple(Level(node, capacity(node), dict(requested(node, tracked))) for node in nodes)
-    return Measure(levels, lambda pod: {"pods": 1, **amounts.units(pod.pod.requests)})
+    return Measure(levels, lambda pod: {"pods": 1, **pods.units(pod.pod.requests)})
 
 
 def requested(node: NodeView, tracked: frozenset[str]) -> Mapping[str, int]:
@@ -152,7 +156,7 @@ def requested(node: NodeView, tracked: frozenset[str]) -> Mapping[str, int]:
 
 
 def _requested(node: NodeView, tracked: Iterable[str]) -> dict[str, int]:
-    total = {name: amounts.whole(name, node.requested.get(name, 0)) for name in tracked}
+    total = {name: pods.whole(name, node.requested.get(name, 0)) for name in tracked}
     total["pods"] = len(node.pods)
     return total
 
@@ -191,3 +195,155 @@ def by_query(nodes: Iterable[NodeView], sample: Usage) -> Measure:
         return Measure((), lambda pod: None, missing=why)
     levels = tuple(Level(node, {METRIC: 100}, {METRIC: sample.nodes[node.name][METRIC]}) for node in found)
     return Measure(levels, lambda pod: {}, counts_down=False)
+
+
+Steps = Generator[Finding | Note, Verdict | None, bool]
+"""Findings and notes; in the end, whether evictions may go on at other nodes."""
+
+
+def headroom_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[str, int]:
+    """Amounts that the destinations still take up to their ceilings, in one sum."""
+    levels = tuple(destinations)
+    return {name: sum(level.ceiling[name] - level.used.get(name, 0) for level in levels) for name in tracked}
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """One run over the nodes that have too much."""
+
+    headroom: dict[str, int]
+    """What the destinations still take; shrinks as pods leave."""
+    taints: Collection[tuple[objects.Taint, ...]]
+    """Taints of each destination."""
+    pod_use: PodUse
+    counts_down: bool
+    """Whether an eviction changes the picture."""
+    too_full: Callable[[Level], bool]
+    """Whether more has to leave this node."""
+    finding: Callable[[PodView, Level], Finding]
+    namespace_allowed: Callable[[str], bool]
+    candidate: Callable[[PodView], bool] = lambda pod: True
+    most_per_node: int | None = None
+    accepted: dict[tuple[objects.Toleration, ...], bool] = msgspec.field(default_factory=dict)
+    """Whether pods with these tolerations are let in anywhere."""
+
+    def run(self, sources: Iterable[Level], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:
+        """Name pods of each source until it has little enough; the answers say which of them go."""
+        for level in sources:
+            going_on = yield from self._node(level, handle)
+            if not going_on:
+                return
+
+    def _node(self, level: Level, handle: Handle) -> Steps:
+        pods = [p for p in level.node.pods if self.candidate(p) and not handle.going(p) and handle.evictable(p)]
+        if not pods:
+            text = f"{shown(level.percent)}, but no guard lets any of its pods go"
+            yield Note(node=level.node.name, reason="NothingEvictable", text=text)
+            return True
+        left = 0
+        for pod in sorted(pods, key=least_important_first):
+            more = self.too_full(level) and all(amount > 0 for amount in self.headroom.values())
+            if not more or left == self.most_per_node:
+                return True
+            taken = self._taken(pod, handle)
+            if taken is None:
+                continue
+            verdict = yield self.finding(pod, level)
+            if verdict is not None and verdict.evicted:
+                left += 1
+                if self.counts_down:
+                    level.lose(taken)
+                    for name in self.headroom:
+                        self.headroom[name] -= taken.get(name, 0)
+            elif verdict is not None and verdict.stop in ("node", "total"):
+                return verdict.stop == "node"
+        return True
+
+    def _taken(self, pod: PodView, handle: Handle) -> Amounts | None:
+        """Amounts that the pod takes along; None when it does not go."""
+        if not self.namespace_allowed(pod.pod.namespace) or not self._let_in(pod) or not handle.movable(pod):
+            return None
+        return self.pod_use(pod)
+
+    def _let_in(self, pod: PodView) -> bool:
+        """It tolerates the taints of some destination. Upstream compares counts first, and PreferNoSchedule too."""
+        tolerations = pod.object.spec.tolerations or ()
+        if tolerations not in self.accepted:
+            free = any(node_selectors.untolerated(taints, tolerations) is None for taints in self.taints)
+            self.accepted[tolerations] = free
+        return self.accepted[tolerations]
+
+
+def shown(level: Mapping[str, float]) -> str:
+    """`cpu 80.0%, pods 30.0%`: percentages by name, for people."""
+    return ", ".join(f"{name} {value:.1f}%" for name, value in sorted(level.items()))
+
+
+def evidence(level: Level, limits: Mapping[str, float]) -> dict[str, int | float | str]:
+    """Use and limit of each limited resource, in percent."""
+    percent = level.percent
+    named = {f"{name}Percent": round(percent[name], 2) for name in sorted(limits) if name in percent}
+    return {**named, **{f"{name}LimitPercent": round(value, 2) for name, value in sorted(limits.items())}}
+
+
+_BANDS = {PriorityClass.FREE: 1, PriorityClass.BATCH: 2, PriorityClass.MID: 3, PriorityClass.PROD: 4}
+_KUBE = {KubeQoS.BEST_EFFORT: 1, KubeQoS.BURSTABLE: 2, KubeQoS.GUARANTEED: 3}
+_QOS = {QoSClass.BE: 1, QoSClass.LS: 2, QoSClass.LSR: 3, QoSClass.LSE: 4, QoSClass.SYSTEM: 4}
+_LAST = 5
+_NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+Key = tuple[int, int, int, int, int, int, float, float, str]
+
+
+def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Key]:
+    """Sort key of pods, first to go first. `score` says how well it would cure the node; None when nobody knows."""
+
+    def key(pod: PodView) -> Key:
+        value, found = pod.pod, score(pod)
+        return (
+            _BANDS.get(value.priority_class, _LAST),
+            value.priority or 0,
+            _KUBE[value.kube_qos],
+            _QOS.get(value.qos_class, _LAST),
+            _cost(value.annotations.get(DELETION_COST)),
+            _cost(value.annotations.get(keys.EVICTION_COST)),
+            float("inf") if found is None else -found,
+            youngest_first(pod),
+            pod.key,
+        )
+
+    return key
+
+
+def relief(used: Amounts, excess: Mapping[str, int], weights: Mapping[str, int]) -> float:
+    """The score of a pod that uses `used` as the cure of a node that has `excess` too much.
+
+    The weighted mean over the resources that it uses: a resource without weight is left out, one without excess counts
+    as 0. The smallest pod that alone is enough comes first, then larger ones, then those that are not enough, by size.
+
+    >>> [round(relief({"cpu": cpu}, {"cpu": 16}, {"cpu": 1}), 3) for cpu in (16, 17, 20, 8)]
+    [2.0, 1.941, 1.8, 0.5]
+    """
+    total = weight = 0.0
+    for name, amount in used.items():
+        own = weights.get(name, 0)
+        ratio = amount / excess[name] if excess.get(name, 0) > 0 else 0.0
+        total += own * (1 + 1 / ratio if ratio >= 1 else ratio)
+        weight += own
+    return total / weight if weight else 0.0
+
+
+def fullness(used: Amounts, capacity: Amounts, weights: Mapping[str, int]) -> int:
+    """Weighted mean of the used parts, in thousandths: nodes with more are relieved first."""
+    total = weight = 0
+    for name, amount in used.items():
+        if weights.get(name) and capacity.get(name):
+            total += weights[name] * (min(amount, capacity[name]) * 1000 // capacity[name])
+            weight += weights[name]
+    return total // weight if weight else 0
+
+
+def _cost(text: str | None) -> int:
+    """An annotation that is no 32-bit number, with + or with zeros in front, counts as 0, as Kubernetes has it."""
+    value = int(text) if text and _NUMBER.fullmatch(text) else 0
+    return value if -(2**31) <= value < 2**31 else 0

@@ -16,10 +16,10 @@ from typing import Literal
 import msgspec
 
 from descheduler.framework import Finding, Handle, NodeView, Note, PodView, Usage, Verdict
-from descheduler.picture import amounts
-from descheduler.picture.amounts import Amounts
-from descheduler.utilization import koord_order, levels
-from descheduler.utilization.drain import Steps, shown
+from descheduler.picture import pods
+from descheduler.picture.pods import Amounts
+from descheduler.utilization import levels
+from descheduler.utilization.levels import Steps, shown
 from descheduler.utilization.load_args import Pool
 from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
@@ -102,7 +102,7 @@ def capacity(node: NodeView) -> dict[str, int]:
         raw = {}
     over = parse_resources(raw, "", "", []) if isinstance(raw, dict) else {}
     held = {**node.node.allocatable, **over}
-    return amounts.units(reservation.trim_allocatable(allocatable=held, written=node.reservation))
+    return pods.units(reservation.trim_allocatable(allocatable=held, written=node.reservation))
 
 
 def loads(nodes: Iterable[NodeView], usage: Usage, pool: Pool, *, oldest_seconds: int | None) -> list[Load]:
@@ -232,7 +232,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 return
 
     def _fullness(self, source: Load) -> tuple[int, str]:
-        return -koord_order.fullness(self._used(source), source.capacity, self.weights), source.node.name
+        return -levels.fullness(self._used(source), source.capacity, self.weights), source.node.name
 
     def _used(self, node: Load) -> dict[str, int]:
         return node.prod_used if self.prod else node.used
@@ -251,7 +251,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if not pods:
             yield Note(node=source.node.name, reason="NothingEvictable", text=f"{self.sentence(source)}; no pod may go")
         score = self._score(source)
-        for pod in sorted(pods, key=koord_order.sort_key(score)):
+        for pod in sorted(pods, key=levels.sort_key(score)):
             if not self._goes_on(source):
                 return True
             target = self._target(pod, source, handle) if self.node_fit else None
@@ -271,7 +271,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         def score(pod: PodView) -> float | None:
             used = source.pods.get(pod.key)
-            return None if used is None else koord_order.relief(used, excess, weights)
+            return None if used is None else levels.relief(used, excess, weights)
 
         return score
 

@@ -16,7 +16,7 @@ from descheduler.cycle import planner
 from descheduler.metrics_sources import prometheus
 from descheduler.policy import reader
 from descheduler.report import explain
-from descheduler.snapshot import report
+from descheduler.snapshot import homes
 from koordlite.changes import cgroup
 from koordlite.model.errors import ConfigError
 from koordlite.model.place import Place, PlaceKind
@@ -224,14 +224,14 @@ def test_what_a_plugin_fails_on_is_told_of_once(bad: str) -> None:
 
 
 def test_one_report_that_cannot_be_read_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = report.read
+    read = homes.read
 
     def fails(obj: Any, problems: Any) -> Any:
         if obj.metadata.name == "b":
             raise KeyError("zones")
         return read(obj, problems)
 
-    monkeypatch.setattr(report, "read", fails)
+    monkeypatch.setattr(homes, "read", fails)
     plan = _pinned().plan(PLAIN)
     assert len(plan.evict) == 2
     assert "noderesourcetopology/b" in [problem.object for problem in plan.view.problems]

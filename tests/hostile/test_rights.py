@@ -9,9 +9,7 @@ from typing import Any
 import admission
 import pytest
 
-from descheduler.evictors.cordons import MARK
-from descheduler.evictors.deletion_costs import COST
-from descheduler.evictors.deletion_costs import MARK as COST_MARK
+from descheduler.evictors.marks import COST, COST_MARK, MARK
 from koordlite.model.keys import SOFT_EVICTION
 
 COMPONENTS = pathlib.Path(__file__).parents[2] / "manifests/components"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from descheduler.arguments.evictor import Args
-from descheduler.evictors import dry_run, eviction_api
+from descheduler.evictors import eviction_api
 from descheduler.filters import limits
 from descheduler.filters.limits import Budget, Limits
 from descheduler.framework import Finding, PodView, Refusal, View
@@ -58,7 +58,7 @@ def evicted(given: Any, expect: Any) -> tuple[Any, Any]:
     plan = EvictionPlan(view=view, evict=(outcome,), spare=(), notes=(), nodes=())
     server = _Server(given.get("apiError"))
     (attempt,) = (
-        dry_run.evict(plan) if given.get("dryRun") else eviction_api.evict(plan, server, lambda _seconds: False)
+        eviction_api.prepare(plan) if given.get("dryRun") else eviction_api.evict(plan, server, lambda _seconds: False)
     )
     told = events.of_attempt(outcome, attempt, failure_events=failure_events)
     went = attempt.goes or attempt.result == "WouldEvict"

@@ -9,9 +9,9 @@ import msgspec
 
 from descheduler import plugins
 from descheduler.framework import View
-from descheduler.metrics_sources import metric_objects
-from descheduler.picture import amounts
-from descheduler.utilization import koord_order
+from descheduler.metrics_sources import gather
+from descheduler.picture import pods
+from descheduler.utilization import levels
 from descheduler.utilization.load import overused
 from descheduler.utilization.load_args import NEW, AnomalyCondition, Config, Debounce, Pool, marked
 from koordlite.model import times
@@ -34,9 +34,7 @@ def measured(given: Any) -> View:
     """The picture with the NodeMetrics of the case."""
     now = times.parse(given.get("now") or NOW)
     objects = [msgspec.convert(obj, metrics.NodeMetricObject, strict=False) for obj in given.get("nodeMetrics") or ()]
-    return msgspec.structs.replace(
-        picture(given), usage={metric_objects.NODE_METRIC: metric_objects.of_node_metrics(objects, now, [])}
-    )
+    return msgspec.structs.replace(picture(given), usage={gather.NODE_METRIC: gather.of_node_metrics(objects, now, [])})
 
 
 @adapter("ValidateLowLoadUtilizationArgs")
@@ -100,23 +98,23 @@ def _condition(condition: AnomalyCondition) -> dict[str, Any]:
 
 @adapter("sortPodsByUsage")
 def sorted_by_usage(given: Any, expect: Any) -> tuple[Any, Any]:
-    excess = amounts.units(shapes.quantities(given["resourcesThatExceedThresholds"]))
+    excess = pods.units(shapes.quantities(given["resourcesThatExceedThresholds"]))
     used = {
-        key: amounts.units(shapes.quantities(metric["resources"]))
+        key: pods.units(shapes.quantities(metric["resources"]))
         for key, metric in (given["podMetrics"] or {}).items()
         if metric and metric.get("resources") is not None
     }
 
     def score(pod: Any) -> float | None:
-        return koord_order.relief(used[pod.key], excess, given["weights"]) if pod.key in used else None
+        return levels.relief(used[pod.key], excess, given["weights"]) if pod.key in used else None
 
-    pods = {pod.key: pod for pod in picture({"nodes": [], "pods": given["pods"]}).unbound}
-    key = koord_order.sort_key(score)
+    by_key = {pod.key: pod for pod in picture({"nodes": [], "pods": given["pods"]}).unbound}
+    key = levels.sort_key(score)
     wanted = list(expect["order"])
-    if set(wanted) == set(pods) and wanted == sorted(wanted, key=lambda name: key(pods[name])[:-1]):
+    if set(wanted) == set(by_key) and wanted == sorted(wanted, key=lambda name: key(by_key[name])[:-1]):
         # Their sort is not stable: pods that no key tells apart come in any order.
-        wanted.sort(key=lambda name: key(pods[name]))
-    return {"order": sorted(pods, key=lambda name: key(pods[name]))}, {"order": wanted}
+        wanted.sort(key=lambda name: key(by_key[name]))
+    return {"order": sorted(by_key, key=lambda name: key(by_key[name]))}, {"order": wanted}
 
 
 @adapter("anomalyDetector")
@@ -143,7 +141,7 @@ def watched(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("evictionReason")
 def reason(given: Any, expect: Any) -> tuple[Any, Any]:
-    held = amounts.units(shapes.quantities(given["allocatable"]))
-    used = amounts.units(shapes.quantities(given["usage"]))
+    held = pods.units(shapes.quantities(given["allocatable"]))
+    used = pods.units(shapes.quantities(given["usage"]))
     limit = {name: int(percent * 0.01 * held.get(name, 0)) for name, percent in given["highThresholds"].items()}
     return {"reason": overused(used, limit, held, prod=given["prod"])}, expect

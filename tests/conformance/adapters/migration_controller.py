@@ -10,9 +10,8 @@ import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView
-from descheduler.migration import arbitration, filters, objects, reconcile
-from descheduler.migration.arbitration import Waiting
-from descheduler.migration.filters import Traffic, Workload
+from descheduler.migration import filters, objects, reconcile
+from descheduler.migration.filters import Traffic, Waiting, Workload
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
 from koordlite.model import times
@@ -136,10 +135,10 @@ def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
     waiting = [_waiting(entry) for entry in given["jobs"]]
     counts = given.get("migratingNumByOwnerUID") or {}
     sorts: dict[str, Callable[[list[Waiting]], Any]] = {
-        "SortJobsByCreationTime": arbitration.newest_first,
-        "SortJobsByPod": arbitration.by_pod,
-        "SortJobsByController": arbitration.together,
-        "SortJobsByMigratingNum": lambda jobs: arbitration.begun_first(jobs, counts),
+        "SortJobsByCreationTime": filters.newest_first,
+        "SortJobsByPod": filters.by_pod,
+        "SortJobsByController": filters.together,
+        "SortJobsByMigratingNum": lambda jobs: filters.begun_first(jobs, counts),
     }
     if given["fn"] not in sorts:
         raise NotCovered
@@ -147,7 +146,7 @@ def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
     if given["fn"] != "SortJobsByPod":
         return {"order": found}, expect
     # Equal pods may stand in any order: what is compared is how evictable each place is.
-    keys = {entry.job.name: arbitration.pod_key(entry) for entry in waiting}
+    keys = {entry.job.name: filters.pod_key(entry) for entry in waiting}
     return [keys[name] for name in found], [keys.get(name) for name in expect["order"]]
 
 

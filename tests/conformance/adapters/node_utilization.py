@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from descheduler.framework import Usage, View
-from descheduler.picture import amounts
+from descheduler.picture import pods
 from descheduler.utilization import levels
 from tests.conformance import descheduler_cases
 from tests.conformance.adapters import ADAPTERS, adapter, shapes
@@ -42,7 +42,7 @@ def _key(pod: Any) -> str:
 
 
 def _amounts(use: Any) -> dict[str, int]:
-    return amounts.units(shapes.quantities(use))
+    return pods.units(shapes.quantities(use))
 
 
 def _sum(pod: Any) -> Mapping[str, int]:

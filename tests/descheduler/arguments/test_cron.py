@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.arguments import cron, pacing
+from descheduler.arguments import pacing
 from descheduler.arguments.pacing import Window
 
 
@@ -38,12 +38,12 @@ def at(text: str) -> float:
     ],
 )
 def test_the_next_moment(text: str, zone: str, moment: str, expected: str) -> None:
-    assert cron.parse(text, zone).next_after(at(moment)) == at(expected)
+    assert pacing.parse(text, zone).next_after(at(moment)) == at(expected)
 
 
 def test_a_day_that_no_month_has_never_comes() -> None:
-    assert cron.parse("0 0 31 2 *").next_after(0.0) == float("inf")
-    assert cron.parse("0 0 31 2 *").longest_gap(0.0) == 366 * 86400
+    assert pacing.parse("0 0 31 2 *").next_after(0.0) == float("inf")
+    assert pacing.parse("0 0 31 2 *").longest_gap(0.0) == 366 * 86400
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_a_day_that_no_month_has_never_comes() -> None:
 )
 def test_what_is_no_expression_says_so(text: str) -> None:
     with pytest.raises(ValueError, match="is no cron expression"):
-        cron.parse(text)
+        pacing.parse(text)
 
 
 @given(st.text(alphabet="0123456789*/-,monsuL ", max_size=24))
 def test_any_text_is_an_expression_or_a_value_error(text: str) -> None:
     try:
-        found = cron.parse(text)
+        found = pacing.parse(text)
     except ValueError:
         return
     moment = found.next_after(1.8e9)
@@ -65,7 +65,7 @@ def test_any_text_is_an_expression_or_a_value_error(text: str) -> None:
 
 
 def test_the_longest_gap_is_that_of_the_weekend() -> None:
-    assert cron.parse("0 3 * * 1-5").longest_gap(at("2026-01-01T00:00:00Z")) == 3 * 86400
+    assert pacing.parse("0 3 * * 1-5").longest_gap(at("2026-01-01T00:00:00Z")) == 3 * 86400
 
 
 NIGHT = Window(cron="0 22 * * 1-5", duration="6h", time_zone="Europe/Berlin")

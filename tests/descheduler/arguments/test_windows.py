@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.arguments import cron, pacing
+from descheduler.arguments import pacing
 from descheduler.arguments.pacing import DAYS, Window
 
 NIGHT = Window(days=("Fri",), start="22:00", end="04:00", time_zone="Europe/Berlin")
@@ -68,7 +68,7 @@ def test_a_time_of_day_is_written_with_four_digits(text: str) -> None:
 
 def test_an_unknown_time_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="tz database"):
-        cron.zone("Europe/Atlantis")
+        pacing.zone("Europe/Atlantis")
 
 
 def test_a_window_needs_a_day() -> None:

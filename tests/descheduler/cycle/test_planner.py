@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from descheduler.cycle import planner
-from descheduler.evictors import dry_run
+from descheduler.evictors import eviction_api
 from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import document
@@ -207,7 +207,7 @@ def test_a_selector_that_selects_no_node_is_told(wrong: Any) -> None:
 
 
 def test_evictions_name_their_reason_and_spare_a_pod_that_was_made_anew(wrong: Any) -> None:
-    (attempt,) = dry_run.evict(wrong.plan(policy("gracePeriodSeconds: 30")))
+    (attempt,) = eviction_api.prepare(wrong.plan(policy("gracePeriodSeconds: 30")))
     assert (attempt.pod, attempt.result) == ("default/first", "WouldEvict")
     assert attempt.request["metadata"]["annotations"] == {
         "reason": "triggered by test/ReservedCPUs: UsesReservedCPU",
@@ -223,5 +223,5 @@ def test_the_same_picture_gives_the_same_bytes_in_whatever_order_it_was_read(wro
     for seed in range(5):
         random.Random(seed).shuffle(wrong.objects)
         plan = wrong.plan()
-        texts.add(document.encode(plan, dry_run.evict(plan)))
+        texts.add(document.encode(plan, eviction_api.prepare(plan)))
     assert len(texts) == 1

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner as cycle
 from descheduler.history import configmap, past_evictions
-from descheduler.history.memory import CycleMemory, Kept
-from descheduler.history.past_evictions import Move, Past, Round
+from descheduler.history.past_evictions import CycleMemory, Kept, Move, Past, Round
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
 from koordlite.kube.client import access

@@ -11,8 +11,7 @@ from descheduler import plugins
 from descheduler.arguments.evictor import Args
 from descheduler.filters.limits import Limits
 from descheduler.metrics_sources import gather
-from descheduler.metrics_sources.gather import Gatherer
-from descheduler.metrics_sources.metric_objects import Smoothed, smooth
+from descheduler.metrics_sources.gather import Gatherer, Smoothed, smooth
 from descheduler.picture.cluster import Usage
 from descheduler.plan import Profile, Setup
 from descheduler.policy.upstream import MetricsProvider

@@ -11,7 +11,7 @@ import pytest
 from apiserver import Fault
 
 from descheduler.cycle import planner
-from descheduler.evictors import cordons, deletion_costs, dry_run
+from descheduler.evictors import eviction_api, marks
 from descheduler.evictors.executor import LeaderApi, PlanExecutor
 from descheduler.evictors.migration import Progress
 from descheduler.plan import EvictionPlan
@@ -200,7 +200,7 @@ def test_a_node_that_no_pod_leaves_is_opened_again(world: World, told: list[Prog
 
 
 def mark(world: World, node: str = "old") -> str | None:
-    word: str | None = (world.get("Node", node)["metadata"].get("annotations") or {}).get(cordons.MARK)
+    word: str | None = (world.get("Node", node)["metadata"].get("annotations") or {}).get(marks.MARK)
     return word
 
 
@@ -226,9 +226,9 @@ def test_our_cordon_says_whether_pods_have_left(world: World, told: list[Progres
     made = emptied(world)
     with pytest.raises(Killed):
         carrier(world, told, api=Deadly(world.api))(made)
-    assert (closed(world), mark(world)) == (True, cordons.ASKED)
+    assert (closed(world), mark(world)) == (True, marks.ASKED)
     carrier(world, told)(emptied(world))
-    assert (closed(world), mark(world)) == (True, cordons.KEPT)
+    assert (closed(world), mark(world)) == (True, marks.KEPT)
     carrier(world, told)(plan(world))
     assert closed(world), "a node that is given up stays closed"
 
@@ -255,7 +255,7 @@ def test_a_cordon_whose_lease_was_lost_is_the_next_leaders(world: World, told: l
     world.around()
     made, asked = emptied(world), iter([True])
     carrier(world, told, api=LeaderApi(world.api, lambda: next(asked, False)))(made)
-    assert (closed(world), mark(world)) == (True, cordons.ASKED)
+    assert (closed(world), mark(world)) == (True, marks.ASKED)
     carrier(world, told)(msgspec.structs.replace(plan(world), evict=()))
     assert (closed(world), mark(world)) == (False, None)
 
@@ -284,7 +284,7 @@ def test_a_dry_run_shows_the_jobs_that_would_be_made(world: World) -> None:
     for app in ("web", "db"):
         world.deployment(app, 2)
     world.around()
-    kinds = {attempt.pod: attempt.request["kind"] for attempt in dry_run.evict(plan(world))}
+    kinds = {attempt.pod: attempt.request["kind"] for attempt in eviction_api.prepare(plan(world))}
     assert kinds == {
         **dict.fromkeys(("default/web-0", "default/web-1"), "Eviction"),
         **dict.fromkeys(("default/db-0", "default/db-1"), "PodMigrationJob"),
@@ -330,14 +330,14 @@ def ordered(world: World, policy: str = COSTS) -> EvictionPlan:
 
 def notes(world: World, pod: str) -> dict[str, str]:
     found: dict[str, str] = world.get("Pod", pod, "default")["metadata"].get("annotations") or {}
-    return {key: text for key, text in found.items() if key in (deletion_costs.COST, deletion_costs.MARK)}
+    return {key: text for key, text in found.items() if key in (marks.COST, marks.COST_MARK)}
 
 
 def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, told: list[Progress]) -> None:
     world.deployment("web", 2)
     world.around()
     carrier(world, told)(ordered(world))
-    assert [notes(world, f"web-{n}")[deletion_costs.COST] for n in range(2)] == ["0", "1"]
+    assert [notes(world, f"web-{n}")[marks.COST] for n in range(2)] == ["0", "1"]
     before = len(world.server.requests)
     carrier(world, told)(ordered(world))
     assert not [asked for asked in list(world.server.requests)[before:] if asked.verb == "patch"], "nothing differs"
@@ -345,16 +345,16 @@ def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, 
     assert [notes(world, f"web-{n}") for n in range(2)] == [{}, {}]
 
 
-@pytest.mark.parametrize("mark", [{}, {deletion_costs.MARK: "7"}], ids=["never ours", "changed since"])
+@pytest.mark.parametrize("mark", [{}, {marks.COST_MARK: "7"}], ids=["never ours", "changed since"])
 def test_a_cost_that_somebody_else_has_set_stays(world: World, told: list[Progress], mark: dict[str, str]) -> None:
     world.deployment("web", 2)
     world.around()
-    foreign = {deletion_costs.COST: "-5", **mark}
+    foreign = {marks.COST: "-5", **mark}
     path = "/api/v1/namespaces/default/pods/web-0"
     world.api.request("PATCH", path, body={"metadata": {"annotations": foreign}}, content_type=MERGE)
     carrier(world, told)(ordered(world))
     assert notes(world, "web-0") == foreign
-    assert notes(world, "web-1")[deletion_costs.COST] == "1"
+    assert notes(world, "web-1")[marks.COST] == "1"
 
 
 def test_without_the_right_to_patch_pods_the_rest_waits(world: World, told: list[Progress]) -> None:
@@ -373,6 +373,6 @@ def test_a_pod_that_was_replaced_keeps_its_own_cost(world: World, told: list[Pro
     made = ordered(world)
     other = msgspec.structs.replace(made.view.by_uid[made.deletion_costs[0].pod].pod, uid="another")
     view = made.view.by_uid[made.deletion_costs[0].pod]
-    assert deletion_costs._patch(world.api, msgspec.structs.replace(view, pod=other), "3", told.append)
+    assert marks._patch(world.api, msgspec.structs.replace(view, pod=other), "3", told.append)
     assert notes(world, "web-0") == {}
     assert told == []

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
-from descheduler.migration import arbitration, filters, objects, requests
-from descheduler.migration.arbitration import Waiting
-from descheduler.migration.filters import Rate, Traffic, Workload
+from descheduler.migration import filters, objects
+from descheduler.migration.filters import Rate, Traffic, Waiting, Workload
 from descheduler.migration.objects import MigrationJob
 from koordlite.model.keys import PASSED_ARBITRATION
 from koordlite.model.wire import objects as wire
@@ -140,7 +139,7 @@ def test_the_order_of_waiting_jobs() -> None:
         Waiting(job("begun", made=old), pod("begun", owner="c", kind="Job")),
         Waiting(job("gone", made=old), None),
     ]
-    found = [entry.job.name for entry in arbitration.ordered(waiting, {"c": 2, "b": 1})]
+    found = [entry.job.name for entry in filters.ordered(waiting, {"c": 2, "b": 1})]
     assert found == ["j-begun", "j-batch-1", "j-batch-2", "j-gone", "j-web-new", "j-web-old", "j-important"]
 
 
@@ -176,7 +175,7 @@ def test_a_namespace_has_a_pace_of_its_own() -> None:
 
 def test_an_eviction_that_was_refused_costs_nothing() -> None:
     refused_ = {"type": "Eviction", "status": "False", "reason": "FailedEvict", "lastTransitionTime": MINUTE}
-    assert requests.evicted_at([job("a", conditions=[refused_])], namespace="default") == []
+    assert objects.evicted_at([job("a", conditions=[refused_])], namespace="default") == []
 
 
 @pytest.mark.parametrize(
@@ -192,14 +191,12 @@ def test_an_eviction_that_was_refused_costs_nothing() -> None:
 def test_how_long_jobs_are_kept(made: str | None, phase: str, ttl: str | None, old: bool) -> None:
     one = job("a", made=made, phase=phase)
     one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, ttl=ttl))
-    assert requests.outlived(one, 3600.0) == old
+    assert objects.outlived(one, 3600.0) == old
 
 
 def test_a_job_names_its_pod_by_uid_and_says_who_works_on_it() -> None:
-    made = requests.job(
-        pod("a"), name="x", reason="Why", trigger="Plugin", creator="me", args=MigrationControllerArgs()
-    )
+    made = objects.job(pod("a"), name="x", reason="Why", trigger="Plugin", creator="me", args=MigrationControllerArgs())
     one = msgspec.convert(made, MigrationJob)
     assert (one.pod.uid, one.reason, one.spec.mode, one.spec.ttl) == ("uid-a", "Why", "ReservationFirst", "5m")
-    assert requests.ours(one, "me") and not requests.ours(one, "you") and requests.ours(job("b"), "me")
-    assert requests.controller_of(one) == "rs"
+    assert objects.ours(one, "me") and not objects.ours(one, "you") and objects.ours(job("b"), "me")
+    assert objects.controller_of(one) == "rs"

@@ -9,7 +9,7 @@ import pytest
 
 from descheduler import plugins
 from descheduler.arguments.evictor import Args
-from descheduler.policy import default_text, reader
+from descheduler.policy import reader
 from koordlite.model import label_selectors
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import documented
@@ -174,7 +174,7 @@ def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: pathlib.Path) -> None
 def test_the_shipped_file_is_the_default_policy() -> None:
     shipped = pathlib.Path(__file__).parents[3] / "configs" / "descheduler.yaml"
     text = shipped.read_text(encoding="utf-8")
-    assert text == default_text.default_policy()
+    assert text == reader.default_policy()
     assert reader.parse(text, "configs/descheduler.yaml") == reader.default()
 
 

@@ -14,7 +14,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from descheduler.evictors import dry_run
+from descheduler.evictors import eviction_api
 from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import diff, document, html, text
@@ -54,7 +54,7 @@ def troubled(cluster: Any, placed: Place) -> Any:
 
 
 def as_json(plan: EvictionPlan) -> Any:
-    return json.loads(document.encode(plan, dry_run.evict(plan)))
+    return json.loads(document.encode(plan, eviction_api.prepare(plan)))
 
 
 def test_the_report_is_what_the_schema_says(troubled: Any) -> None:
@@ -150,7 +150,7 @@ def test_a_loop_goes_on_when_its_report_cannot_be_written(
 
 
 def earlier(plan: EvictionPlan) -> diff.Earlier:
-    return diff.read(document.encode(plan, dry_run.evict(plan)).encode())
+    return diff.read(document.encode(plan, eviction_api.prepare(plan)).encode())
 
 
 def test_each_kind_of_change_is_told(troubled: Any) -> None:

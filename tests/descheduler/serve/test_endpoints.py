@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from descheduler.evictors import dry_run
+from descheduler.evictors import eviction_api
 from descheduler.plan import Attempt
 from descheduler.policy import reader
 from descheduler.serve import page
@@ -53,7 +53,7 @@ def told(cluster: Any) -> CycleResult:
         leader=True,
         dry_run=True,
         plan=plan,
-        attempts=dry_run.evict(plan),
+        attempts=eviction_api.prepare(plan),
         plugin_seconds=seconds,
     )
 

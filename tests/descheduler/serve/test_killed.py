@@ -14,10 +14,8 @@ from realnode.waiting import until
 
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner
-from descheduler.history import background, past_evictions
-from descheduler.history import configmap as memory_store
-from descheduler.history.memory import CycleMemory
-from descheduler.history.past_evictions import Intent
+from descheduler.history import background, configmap, past_evictions
+from descheduler.history.past_evictions import CycleMemory, Intent
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
 from koordlite.kube.client import access
@@ -75,11 +73,11 @@ def test_a_killed_process_leaves_word_of_what_it_evicted(tmp_path: pathlib.Path)
             process.kill()
         gone = {f"default/p-{n}" for n in range(3)} - {f"default/{name}" for name in staying(server)}
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
-        assert len(memory_store.ConfigMapStore(api, "kube-system").load().pending) == 3
+        assert len(configmap.ConfigMapStore(api, "kube-system").load().pending) == 3
         server.faults.clear()
         server.faults.add(Fault(verb="create", resource="pods/eviction", status=500, times=None))
         subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60, check=True)
-        kept = memory_store.ConfigMapStore(api, "kube-system").load()
+        kept = configmap.ConfigMapStore(api, "kube-system").load()
     assert len(gone) == 1
     assert {move.pod for past in kept.history.values() for move in past.moves} == gone
     assert kept.pending == ()
@@ -140,12 +138,12 @@ class Kept:
     """A store that keeps every version."""
 
     def __init__(self) -> None:
-        self.saved: list[memory_store.Kept] = []
+        self.saved: list[past_evictions.Kept] = []
 
-    def load(self) -> memory_store.Kept:
-        return self.saved[-1] if self.saved else memory_store.Kept()
+    def load(self) -> past_evictions.Kept:
+        return self.saved[-1] if self.saved else past_evictions.Kept()
 
-    def save(self, kept: memory_store.Kept) -> None:
+    def save(self, kept: past_evictions.Kept) -> None:
         self.saved.append(kept)
 
 
@@ -168,10 +166,10 @@ def test_a_cycle_that_evicts_is_written_twice_and_one_that_does_not_once(view: A
 def test_intents_are_written_and_read_again_however_long_the_history_is(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Intent("u", "ReplicaSet/default/app", past_evictions.Move(1.0, "default/p", "a"), {"P": 1})
     past = {f"ReplicaSet/ns/{n}": past_evictions.Past(float(n)) for n in range(100)}
-    kept = memory_store.Kept(past, {}, (one,))
-    assert memory_store.decode(memory_store.encode(kept), "x") == kept
-    monkeypatch.setattr(memory_store, "MOST_BYTES", len(memory_store.encode(kept)) // 2)
-    assert memory_store.decode(memory_store.encode(kept), "x").pending == (one,)
+    kept = past_evictions.Kept(past, {}, (one,))
+    assert configmap.decode(configmap.encode(kept), "x") == kept
+    monkeypatch.setattr(configmap, "MOST_BYTES", len(configmap.encode(kept)) // 2)
+    assert configmap.decode(configmap.encode(kept), "x").pending == (one,)
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["with a store", "without"])

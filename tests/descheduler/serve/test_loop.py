@@ -14,7 +14,7 @@ from descheduler import cli
 from descheduler.cli.source import PictureSource
 from descheduler.evictors import eviction_api as evictor
 from descheduler.evictors.executor import LeaderApi, waiting
-from descheduler.history.memory import CycleMemory
+from descheduler.history.past_evictions import CycleMemory
 from descheduler.policy.watched_file import PolicyFile
 from descheduler.serve import events
 from descheduler.serve.endpoints import Endpoints

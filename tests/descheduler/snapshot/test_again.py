@@ -121,7 +121,7 @@ def test_after_a_picture_that_failed_the_next_one_lacks_nothing(monkeypatch: pyt
     server.put("y")
     held = cluster.read(server, before=held)
     with monkeypatch.context() as broken:
-        broken.setattr(assemble.volumes, "notes", lambda *_: 1 / 0)
+        broken.setattr(assemble, "_volume_notes", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             pictures.view(held, NOW)
     server.put("z")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from descheduler.utilization import koord_order
+from descheduler.utilization import levels
 from koordlite.model import keys
 
 
@@ -17,7 +17,7 @@ from koordlite.model import keys
             {"labels": {keys.PRIORITY_CLASS: "koord-free"}}, {"labels": {keys.PRIORITY_CLASS: "koord-mid"}}, id="band"
         ),
         pytest.param({"labels": {keys.QOS_CLASS: "LS"}}, {"labels": {keys.QOS_CLASS: "LSE"}}, id="koordinator's class"),
-        pytest.param({"annotations": {koord_order.DELETION_COST: "-1"}}, {}, id="deletion cost"),
+        pytest.param({"annotations": {levels.DELETION_COST: "-1"}}, {}, id="deletion cost"),
         pytest.param({}, {"annotations": {keys.EVICTION_COST: "10"}}, id="eviction cost"),
         pytest.param({}, {"annotations": {keys.EVICTION_COST: "many"}, "started": "2026-01-01T07:00:00Z"}, id="age"),
     ],
@@ -26,7 +26,7 @@ def test_who_goes_first(cluster: Any, first: dict[str, Any], second: dict[str, A
     """Names are against them, so that only the difference can decide."""
     cluster.pod("z-first", "n", **first)
     cluster.pod("a-second", "n", **second)
-    pods = sorted(cluster.view().unbound, key=koord_order.sort_key(lambda pod: None))
+    pods = sorted(cluster.view().unbound, key=levels.sort_key(lambda pod: None))
     assert [pod.pod.name for pod in pods] == ["z-first", "a-second"]
 
 
@@ -34,7 +34,7 @@ def test_pods_that_were_not_measured_go_last(cluster: Any) -> None:
     for name in ("a", "b", "c"):
         cluster.pod(name, "n")
     scores = {"b": 1.0, "c": 2.0}
-    pods = sorted(cluster.view().unbound, key=koord_order.sort_key(lambda pod: scores.get(pod.pod.name)))
+    pods = sorted(cluster.view().unbound, key=levels.sort_key(lambda pod: scores.get(pod.pod.name)))
     assert [pod.pod.name for pod in pods] == ["c", "b", "a"]
 
 
@@ -51,19 +51,19 @@ def test_pods_that_were_not_measured_go_last(cluster: Any) -> None:
     ],
 )
 def test_relief(used: dict[str, int], excess: dict[str, int], score: float) -> None:
-    assert koord_order.relief(used, excess, {"cpu": 1, "memory": 1}) == score
+    assert levels.relief(used, excess, {"cpu": 1, "memory": 1}) == score
 
 
 @pytest.mark.parametrize("text", ["+5", "007", "5_0", " 5", "5.0", "99999999999"])
 def test_a_cost_that_kubernetes_refuses_is_none(cluster: Any, text: str) -> None:
-    cluster.pod("a", "n", annotations={koord_order.DELETION_COST: text})
-    cluster.pod("b", "n", annotations={koord_order.DELETION_COST: "0"})
-    first, second = map(koord_order.sort_key(lambda pod: None), cluster.view().unbound)
+    cluster.pod("a", "n", annotations={levels.DELETION_COST: text})
+    cluster.pod("b", "n", annotations={levels.DELETION_COST: "0"})
+    first, second = map(levels.sort_key(lambda pod: None), cluster.view().unbound)
     assert first[:-1] == second[:-1]
 
 
 def test_fullness_is_a_weighted_mean_in_thousandths() -> None:
     used, held = {"cpu": 5, "memory": 30}, {"cpu": 10, "memory": 20}
-    assert koord_order.fullness(used, held, {"cpu": 1, "memory": 1}) == (500 + 1000) // 2
-    assert koord_order.fullness(used, held, {"cpu": 3, "memory": 1}) == (1500 + 1000) // 4
-    assert koord_order.fullness(used, {}, {"cpu": 1}) == 0
+    assert levels.fullness(used, held, {"cpu": 1, "memory": 1}) == (500 + 1000) // 2
+    assert levels.fullness(used, held, {"cpu": 3, "memory": 1}) == (1500 + 1000) // 4
+    assert levels.fullness(used, {}, {"cpu": 1}) == 0

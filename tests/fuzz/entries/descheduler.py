@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from descheduler.cycle import planner
-from descheduler.evictors import dry_run
+from descheduler.evictors import eviction_api
 from descheduler.metrics_sources import prometheus
 from descheduler.plan import EvictionPlan, Setup
 from descheduler.policy import reader
@@ -144,7 +144,7 @@ def _cluster(data: bytes) -> str:
     )
     text.render(plan)
     html.render(plan)
-    document.encode(plan, dry_run.evict(plan), dry=True)
+    document.encode(plan, eviction_api.prepare(plan), dry=True)
     for uid, each in list(plan.view.by_uid.items())[:4] if data not in GOOD else ():
         answered = _plan([*GOOD, data], _setup(), each.pod.name) if uid not in ("uid-p-0", "uid-p-1") else plan
         explain.render(answered, each.key)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from descheduler.framework import Finding
 from descheduler.plugins import reserved_cpus
-from descheduler.rules import overcommit
 from tests.support.handles import said
 
 
@@ -20,7 +19,7 @@ def found(cluster: Any) -> list[Finding]:
 
 
 def excess(cluster: Any) -> dict[str, int]:
-    return {name: nano // 10**6 for name, nano in overcommit.excess(cluster.view().nodes["a"]).items()}
+    return {name: nano // 10**6 for name, nano in reserved_cpus.excess(cluster.view().nodes["a"]).items()}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ amounts = st.fixed_dictionaries({"cpu": st.integers(0, 8), "memory": st.integers
 @given(st.lists(amounts, max_size=8), amounts)
 def test_who_goes_is_enough_and_nobody_goes_needlessly(pods: list[dict[str, int]], over: dict[str, int]) -> None:
     candidates: list[Any] = list(enumerate(pods))
-    gone = overcommit.fewest(candidates, over)
+    gone = reserved_cpus.fewest(candidates, over)
 
     def enough(chosen: Any) -> bool:
         return all(sum(pods[n][name] for n in chosen) >= nano for name, nano in over.items())

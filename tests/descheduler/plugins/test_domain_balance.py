@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.rules import spread_constraints
+from descheduler.plugins.remove_pods_violating_topology_spread_constraint import is_level, moves
 
 sizes = st.lists(st.integers(0, 12), min_size=1, max_size=6).map(sorted)
 
@@ -19,7 +19,7 @@ def domains_of(counts: list[int]) -> list[list[str]]:
 def test_nobody_is_lost_and_no_domain_leaves_the_bounds(counts: list[int], skew: int) -> None:
     domains = domains_of(counts)
     everybody = {item for items in domains for item in items}
-    moved = list(spread_constraints.moves(domains, skew, lambda _: True))
+    moved = list(moves(domains, skew, lambda _: True))
     assert sorted(item for items in domains for item in items) == sorted(everybody)
     after = [len(items) for items in domains]
     assert max(after) <= max(counts)
@@ -29,15 +29,15 @@ def test_nobody_is_lost_and_no_domain_leaves_the_bounds(counts: list[int], skew:
 
 @given(sizes, st.integers(1, 4))
 def test_level_domains_give_nothing(counts: list[int], skew: int) -> None:
-    if spread_constraints.is_level(counts, skew):
-        assert list(spread_constraints.moves(domains_of(counts), skew, lambda _: True)) == []
+    if is_level(counts, skew):
+        assert list(moves(domains_of(counts), skew, lambda _: True)) == []
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(1, 4))
 def test_two_domains_always_come_level(one: int, other: int, skew: int) -> None:
     domains = domains_of(sorted((one, other)))
-    list(spread_constraints.moves(domains, skew, lambda _: True))
-    assert spread_constraints.is_level([len(items) for items in domains], skew)
+    list(moves(domains, skew, lambda _: True))
+    assert is_level([len(items) for items in domains], skew)
 
 
 @given(sizes, st.integers(1, 4), st.sets(st.integers(0, 11)))
@@ -45,7 +45,7 @@ def test_what_cannot_move_stays(counts: list[int], skew: int, stuck: set[int]) -
     fixed = {f"{number}-{i}" for number in range(len(counts)) for i in stuck}
     domains = domains_of(counts)
     where = {item: number for number, items in enumerate(domains) for item in items}
-    moved = list(spread_constraints.moves(domains, skew, lambda item: item not in fixed))
+    moved = list(moves(domains, skew, lambda item: item not in fixed))
     assert not fixed & set(moved)
     assert all(where[item] == number for number, items in enumerate(domains) for item in items if item in fixed)
 
@@ -59,12 +59,12 @@ def test_what_cannot_move_stays(counts: list[int], skew: int, stuck: set[int]) -
     ],
 )
 def test_a_domain_gives_its_last_movable_item(stuck: str, moved: list[str]) -> None:
-    assert list(spread_constraints.moves([["x", "y"], list("abcd")], 1, lambda item: item not in stuck)) == moved
+    assert list(moves([["x", "y"], list("abcd")], 1, lambda item: item not in stuck)) == moved
 
 
 def test_a_domain_of_stuck_items_lets_the_next_one_give() -> None:
     domains = [[], list("abc"), list("wxyz")]
-    assert list(spread_constraints.moves(domains, 1, lambda item: item in "abc")) == ["c"]
+    assert list(moves(domains, 1, lambda item: item in "abc")) == ["c"]
 
 
 def test_an_item_is_asked_only_while_it_may_be_taken() -> None:
@@ -74,7 +74,7 @@ def test_an_item_is_asked_only_while_it_may_be_taken() -> None:
         asked.append(item)
         return True
 
-    list(spread_constraints.moves([["x"], list("abc")], 1, movable))
+    list(moves([["x"], list("abc")], 1, movable))
     assert asked == ["c"]
 
 
@@ -89,5 +89,5 @@ def test_an_item_is_asked_only_while_it_may_be_taken() -> None:
 )
 def test_what_is_preferred_goes_first(preferred: str, moved: list[str]) -> None:
     domains: list[list[str]] = [["x"], list("abcdef")]
-    assert list(spread_constraints.moves(domains, 1, lambda _: True, preferred=lambda item: item in preferred)) == moved
+    assert list(moves(domains, 1, lambda _: True, preferred=lambda item: item in preferred)) == moved
     assert sorted(domains[1] + moved) == list("abcdef")

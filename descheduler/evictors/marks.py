@@ -1,8 +1,12 @@
-"""Nodes that take no more pods while they are emptied, and are opened again when that comes to nothing.
+"""Annotations on nodes that are emptied, and on pods whose owners should remove them in an order.
 
-A cordon of ours carries an annotation. It says `asked` until a pod leaves the node, then `kept`: the node is given up,
+A node takes no more pods while it is emptied, and is opened again when that comes to nothing: a cordon of ours carries
+an annotation. It says `asked` until a pod leaves the node, then `kept`: the node is given up,
 and opening it again is for people, or for whoever removes it. A cordon that still says `asked` in a later cycle is of a
 process that ended, or lost its lease, in between; it is lifted unless that cycle empties the node.
+
+The order is written as `controller.kubernetes.io/pod-deletion-cost`. A cost of ours carries a mark with the same
+number. A cost without it, or with another number, is another program's and stays. Pods that leave the order lose both.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import Any
 
 from descheduler.evictors.migration import Progress
 from descheduler.evictors.migration_api import MERGE, Api
+from descheduler.framework import PodView
 from descheduler.plan import Attempt, EvictionPlan
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
@@ -72,5 +77,53 @@ def _write(api: Api, name: str, body: dict[str, Any], tell: Tell, what: str) -> 
         api.request("PATCH", f"/api/v1/nodes/{name}", body=body, content_type=MERGE)
     except (ApiError, ApiUnreachable) as error:
         tell(Progress("", "", "Failed", f"node {name} cannot be {what}: {error}"))
+        return False
+    return True
+
+
+COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Annotation that ReplicaSets obey when they shrink: pods with a lower cost go first."""
+COST_MARK = "descheduler.koordlite.io/deletion-cost"
+"""Annotation with the cost that we wrote."""
+_MOST_FAILURES = 20
+"""After so many refusals the rest waits for the next cycle: the right to patch pods is missing, or the server is."""
+
+
+def write_costs(plan: EvictionPlan, api: Api, tell: Tell, *, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Write the costs that differ, and remove ours from pods that have none any more. Ends early when `stopped`."""
+    wanted = {cost.pod: str(cost.cost) for cost in plan.deletion_costs}
+    changes = [(pod, wanted.get(pod.uid)) for pod in plan.view.pods() if _differs(pod, wanted.get(pod.uid))]
+    failures = 0
+    for pod, cost in changes:
+        if stopped():
+            return
+        failures += not _patch(api, pod, cost, tell)
+        if failures == _MOST_FAILURES:
+            left = len(changes) - failures
+            tell(Progress("", "", "Failed", f"deletion costs: {left} more pods wait for the next cycle"))
+            return
+
+
+def _differs(pod: PodView, cost: str | None) -> bool:
+    notes = pod.pod.annotations
+    present, ours = notes.get(COST), notes.get(COST_MARK)
+    if present is not None and present != ours:
+        return False  # Another program's; our mark beside it says nothing.
+    return present != cost
+
+
+def _patch(api: Api, pod: PodView, cost: str | None, tell: Tell) -> bool:
+    """A pod that was replaced meanwhile is another one: its uid is part of the request."""
+    meta: dict[str, Any] = {"uid": pod.uid, "annotations": {COST: cost, COST_MARK: cost}}
+    path = f"/api/v1/namespaces/{pod.pod.namespace}/pods/{pod.pod.name}"
+    try:
+        api.request("PATCH", path, body={"metadata": meta}, content_type=MERGE)
+    except ApiError as error:
+        if error.status in (404, 422):
+            return True  # Gone, or another pod of that name: nothing to write_costs.
+        tell(Progress("", pod.key, "Failed", f"its deletion cost cannot be written: {error}"))
+        return False
+    except ApiUnreachable as error:
+        tell(Progress("", pod.key, "Failed", f"its deletion cost cannot be written: {error}"))
         return False
     return True

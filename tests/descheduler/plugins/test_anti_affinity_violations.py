@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from descheduler.framework import NodeView, PodView
 from descheduler.picture.templates import grouped, indices, place
-from descheduler.rules.anti_affinity_violations import Conflicts
+from descheduler.plugins.remove_pods_violating_inter_pod_anti_affinity import Conflicts
 from koordlite.model import label_selectors, node
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
