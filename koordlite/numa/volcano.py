@@ -16,8 +16,8 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.numa.kubelet import hints, merge
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
 from koordlite.numa.kubelet.hints import Hint
-from koordlite.numa.kubelet.machine import Machine
 from koordlite.numa.kubelet.requests import ContainerAsk
+from koordlite.numa.machine import Machine, nodes_of
 
 _NOTHING_ASKED = ("", "none")
 MAX_SCORE = 100
@@ -93,7 +93,7 @@ def cpu_hints(machine: Machine, available: CPUSet, count: int) -> list[Hint]:
 
 def allocate(machine: Machine, available: CPUSet, count: int, affinity: int | None) -> CPUSet:
     """`count` of the available CPUs, those of the affinity first; empty when there are too few."""
-    inside = EMPTY if affinity is None else CPUSet(available.ids & machine.in_nodes(hints.nodes_of(affinity)))
+    inside = EMPTY if affinity is None else CPUSet(available.ids & machine.in_nodes(nodes_of(affinity)))
     policy = StaticPolicy(machine)
     try:
         cpus = policy.take(inside, min(len(inside), count))

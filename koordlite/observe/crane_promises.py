@@ -19,11 +19,11 @@ from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.topology import Topology
-from koordlite.numa.crane import containers, promises
+from koordlite.numa.crane import assignments, promises
 from koordlite.numa.crane.assignments import Assignments
 from koordlite.numa.crane.promises import Claim, Entries
 from koordlite.numa.koordinator.assignments import SharedPool
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 from koordlite.unchanged import Unchanged
 
 STATIC, UNKNOWN = "static", "unknown"
@@ -183,7 +183,7 @@ class CranePromises:
 def _claim(pod: Pod, default_policy: str) -> Claim | None:
     policy = pod.crane.policy or default_policy
     app = [(c.name, c.requests, c.limits) for c in pod.containers if not c.init]
-    counts = containers.targets(policy, app)
+    counts = assignments.targets(policy, app)
     if not counts:
         return None
     by_koordinator = bool(pod.resource_status.cpuset)

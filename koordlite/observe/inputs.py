@@ -27,7 +27,7 @@ from koordlite.model.wire import objects as wire
 from koordlite.numa.crane.zones import reserved_by_number
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.node_report import bind_policy
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 from koordlite.observe.cpu_promises import CPUPromises
 from koordlite.observe.crane_promises import Around, CranePromises
 from koordlite.ports import ClusterView

@@ -7,8 +7,7 @@ from typing import Any
 from koordlite.model.cpuset import CPUSet
 from koordlite.numa.koordinator import ask, schedule
 from koordlite.numa.koordinator.allocate import Supply
-from koordlite.numa.koordinator.hints import masks
-from koordlite.numa.koordinator.values import bits
+from koordlite.numa.machine import subsets
 from koordlite.reservation import lifecycle, matching
 from tests.conformance.adapters import koordinator_numa, reservations, shapes
 from tests.conformance.deviation import Deviation
@@ -39,9 +38,7 @@ def other_order(given: Any, wanted: Any, found: Any) -> bool:
         node, request = koordinator_numa.node_of(given), koordinator_numa.request_of(given)
     zones = Supply.of(node, request).zones
     amounts = [{zone: part[name].nano for zone, part in zones.items() if name in part} for name in request.requests]
-    return any(
-        _by_slots(bits(mask), each) != _by_amounts(bits(mask), each) for mask in masks(zones) for each in amounts
-    )
+    return any(_by_slots(nodes, each) != _by_amounts(nodes, each) for nodes, _ in subsets(zones) for each in amounts)
 
 
 def _by_amounts(nodes: tuple[int, ...], amounts: dict[int, int]) -> list[int]:

@@ -12,7 +12,8 @@ from koordlite.model.topology import CPU
 from koordlite.numa.koordinator import ask
 from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import NodeState, NodeTopology
-from koordlite.numa.koordinator.values import Allocation, Machine
+from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.machine import Machine
 
 
 def machine(sockets: int = 2, nodes_per_socket: int = 1, cores_per_node: int = 4, threads: int = 2) -> Machine:

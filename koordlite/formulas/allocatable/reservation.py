@@ -9,7 +9,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, ResolvedReservation
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU
-from koordlite.numa.koordinator import packed
+from koordlite.numa.kubelet.cpu_take import take_by_topology
 
 Resources = Mapping[str, Quantity]
 
@@ -109,15 +109,15 @@ def _counted(count: int, cpus: Sequence[CPU], pinned: CPUSet) -> tuple[CPUSet, s
     machine = CPUSet(cpu.id for cpu in cpus)
     if count > len(machine):
         possible = max(len(machine) - 1, 0)
-        held = packed.take_by_topology(cpus=cpus, available=machine, count=possible)
+        held = take_by_topology(cpus=cpus, available=machine, count=possible)
         return held, f"{count} CPUs are asked for but the machine has {len(machine)}; {possible} are reserved: {held}"
-    usual = packed.take_by_topology(cpus=cpus, available=machine, count=count)
+    usual = take_by_topology(cpus=cpus, available=machine, count=count)
     if not usual & pinned:
         # The answer must not wander when pods elsewhere come and go, so pinned CPUs matter only where they are hit.
         return usual, ""
     free = machine - pinned
     if count <= len(free):
-        return packed.take_by_topology(cpus=cpus, available=free, count=count), ""
+        return take_by_topology(cpus=cpus, available=free, count=count), ""
     overlap = f"{count} CPUs are asked for but only {len(free)} are not pinned by pods"
     return usual, f"{overlap}; {_reserved(usual)}, of which {usual & pinned} are pinned"
 

@@ -11,7 +11,7 @@ from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.topology import Topology
-from koordlite.numa.koordinator import packed
+from koordlite.numa.kubelet.cpu_take import take_by_topology
 
 STATIC = "static"
 
@@ -90,7 +90,7 @@ def reserved_cpus(config: Kubelet, topology: Topology) -> CPUSet:
         return listed
     milli = reserved_milli(config)
     try:
-        return packed.take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=-(-milli // 1000))
+        return take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=-(-milli // 1000))
     except ValueError as error:
         field = "systemReserved + kubeReserved"
         raise InputError(Problem("kubelet", field, f"{milli}m", str(error), _NONE_RESERVED)) from error

@@ -7,13 +7,14 @@ given to no second such pod. numa: whatever is shared of its NUMA nodes, at any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.kubelet.cpu_take import take_packed
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -105,3 +106,24 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
 
     def _on(self, nodes: Iterable[int]) -> CPUSet:
         return CPUSet(frozenset().union(*(self.machine.nodes.get(node, frozenset()) for node in nodes)))
+
+
+Container = tuple[str, Mapping[str, Quantity], Mapping[str, Quantity]]
+"""Name, requests, limits."""
+_ZERO = Quantity(0)
+
+
+def guaranteed_cpus(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> int:
+    """Whole CPUs that the container requests, where its limit is the same; else 0."""
+    asked = requests.get("cpu", _ZERO)
+    if asked != limits.get("cpu", _ZERO) or asked.nano % NANO or asked.nano < 0:
+        return 0
+    return asked.value
+
+
+def targets(policy: str, containers: Sequence[Container]) -> dict[str, int]:
+    """CPUs by name of the containers that are given some; none under policy `none`."""
+    if policy == "none":
+        return {}
+    found = {name: guaranteed_cpus(requests, limits) for name, requests, limits in containers}
+    return {name: count for name, count in found.items() if count}

@@ -13,8 +13,8 @@ import msgspec
 from koordlite.model.pod.crane import encode_result
 from koordlite.model.quantity import NANO, Quantity, add_resources, parse_resources
 from koordlite.model.wire.crane import SINGLE_NUMA, STATIC, TopologyObject, Zone, numa_node
-from koordlite.numa.crane import containers
-from koordlite.numa.crane.containers import Container
+from koordlite.numa.crane import assignments
+from koordlite.numa.crane.assignments import Container
 
 NO_TOPOLOGY = "node(s) failed to get NRT"
 NOT_ENOUGH = "node(s) had insufficient resource of NUMA node"
@@ -89,7 +89,7 @@ def verdict(
     """May the pod go to the node with this topology, where `given` are the results of the pods that are there or on
     their way: amounts by name of the NUMA node. `resources` are counted by NUMA node.
     """
-    wanted = containers.targets(pod.policy, pod.containers) if "cpu" in resources else {}
+    wanted = assignments.targets(pod.policy, pod.containers) if "cpu" in resources else {}
     if pod.of_daemon_set or not wanted:
         why = "pods of a DaemonSet are not bound" if pod.of_daemon_set else "no container asks for whole CPUs"
         return Verdict(detail=f"Crane places no container of this pod: {why}")

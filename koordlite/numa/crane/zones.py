@@ -14,7 +14,7 @@ from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import Zone, ZoneResources, zone_name
 from koordlite.numa.kubelet.cpu_take import take_packed
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 
 _ZERO = Quantity(0)
 

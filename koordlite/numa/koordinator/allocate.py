@@ -23,14 +23,12 @@ from koordlite.numa.koordinator.values import (
     SPREAD_BY_PCPUS,
     Allocation,
     Amounts,
-    Machine,
     Refusal,
     TakenCPU,
     Zones,
-    bits,
-    mask_of,
     refuse,
 )
+from koordlite.numa.machine import Machine, mask_of, nodes_of
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -163,7 +161,7 @@ def usable(machine: Machine, cpus: CPUSet, bind: str) -> CPUSet:
     """The CPUs a required bind policy can use: of entirely free cores, or the first free thread of each core."""
     if bind not in (FULL_PCPUS, SPREAD_BY_PCPUS):
         return cpus
-    cores = machine.cores(cpus).values()
+    cores = machine.by_core(cpus).values()
     if bind == FULL_PCPUS:
         return CPUSet(cpu for core in cores if len(core) == machine.per_core for cpu in core)
     return CPUSet(core[0] for core in cores)
@@ -180,7 +178,7 @@ def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "
     if mask is not None:
         if not supply.zones:
             return refuse("insufficient resources on NUMA Node", code=NEVER)
-        zones, reasons = split(supply, request, bits(mask))
+        zones, reasons = split(supply, request, nodes_of(mask))
         if reasons:
             return Refusal(reasons)
     try:
@@ -277,7 +275,7 @@ def _take(supply: Supply, request: Request, available: CPUSet, count: int) -> CP
 def _kept(machine: Machine, bind: str, cpus: Iterable[int]) -> bool:
     """Whole cores under FullPCPUs, one CPU of each core under SpreadByPCPUs."""
     chosen = CPUSet(cpus)
-    cores = len(machine.cores(chosen))
+    cores = len(machine.by_core(chosen))
     if bind == FULL_PCPUS:
         return cores * machine.per_core == len(chosen)
     return bind != SPREAD_BY_PCPUS or cores == len(chosen)

@@ -1,4 +1,4 @@
-"""Holdings of a node's pods, and the rest: CPUs, amounts by NUMA node, and who shares a NUMA node.
+"""Holdings of a node's pods and reservations, and the rest: CPUs, amounts by NUMA node, and who shares a NUMA node.
 
 Source: Koordinator v1.9 `NodeAllocation` (node_allocation.go).
 """
@@ -9,19 +9,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from koordlite.model.cpuset import CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.quantity import Quantity
-from koordlite.numa.koordinator.amounts import ZERO, added, amplify, left
-from koordlite.numa.koordinator.values import (
-    IDLE,
-    SHARED,
-    SINGLE,
-    Allocation,
-    Amounts,
-    Machine,
-    TakenCPU,
-    Zones,
-)
+from koordlite.numa.koordinator.amounts import ZERO, added, amplify, left, zones_added
+from koordlite.numa.koordinator.values import IDLE, SHARED, SINGLE, Allocation, Amounts, TakenCPU, Zones
+from koordlite.numa.machine import Machine
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -67,7 +59,7 @@ def _take(machine: Machine, pod: Allocation, cpus: dict[int, TakenCPU]) -> set[i
     """Add the pod's CPUs to `cpus`; the NUMA nodes they lie on."""
     nodes: set[int] = set()
     for cpu in pod.cpus:
-        place, before = machine.cpus.get(cpu), cpus.get(cpu)
+        place, before = machine.by_id.get(cpu), cpus.get(cpu)
         node, core = (place.node, place.core) if place else (0, 0)
         cpus[cpu] = TakenCPU(node, core, before.holders + 1 if before else 1, pod.exclusive)
         nodes.add(node)
@@ -89,7 +81,7 @@ def returned(cpus: Mapping[int, TakenCPU], *sets: CPUSet) -> Mapping[int, TakenC
 def available_cpus(machine: Machine, cpus: Mapping[int, TakenCPU], *, reserved: CPUSet, most_holders: int) -> CPUSet:
     """CPUs that are not reserved and that fewer than `most_holders` pods hold."""
     full = {cpu for cpu, held in cpus.items() if held.holders >= most_holders}
-    return CPUSet(machine.cpuset.ids - reserved.ids - full)
+    return CPUSet(machine.all.ids - reserved.ids - full)
 
 
 def allocated_zones(held: Held, zones: Iterable[int], *, cpu_ratio: float, reusable: Zones) -> dict[int, Amounts]:
@@ -119,3 +111,54 @@ def available_zones(
     """Rest of each NUMA node: its amount less what is allocated, never below 0."""
     allocated = allocated_zones(held, zones, cpu_ratio=cpu_ratio, reusable=reusable or {})
     return {zone: left(amounts, allocated.get(zone, {})) for zone, amounts in zones.items()}
+
+
+RESTRICTED_POLICY = "Restricted"
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """Holding of one reservation on a node."""
+
+    uid: str
+    policy: str = ""
+    """`Restricted`: a pod takes all it needs from the reservation; else the rest may come from the node."""
+    zones: Zones = msgspec.field(default_factory=dict)
+    taken_zones: Zones = msgspec.field(default_factory=dict)
+    """What its owners took of them."""
+    free_cpus: CPUSet = EMPTY
+    """Its CPUs that no owner has."""
+
+    @classmethod
+    def of(cls, policy: str, held: Allocation, owners: Iterable[Allocation]) -> Reserved:
+        """The reservation that holds `held`, with the allocations of its owners."""
+        took = tuple(owners)
+        cpus = held.cpus - union(owner.cpus for owner in took)
+        return cls(held.uid, policy, held.zones, zones_added(owner.zones for owner in took), cpus)
+
+    @property
+    def free_zones(self) -> dict[int, Amounts]:
+        """Its amounts that no owner has."""
+        return {zone: left(amounts, self.taken_zones.get(zone, {})) for zone, amounts in self.zones.items()}
+
+
+class Reservations(msgspec.Struct, frozen=True, kw_only=True):
+    """The reservations of one node, as one pod sees them."""
+
+    matched: tuple[Reserved, ...] = ()
+    """Those the pod may take."""
+    others: tuple[Reserved, ...] = ()
+    ignored: bool = False
+    """The pod takes what is reserved as if it were free (label reservation-ignored)."""
+    nominated: str = ""
+    """Uid of the one that was chosen for the pod; empty for none."""
+
+    @property
+    def counted_twice(self) -> dict[int, Amounts]:
+        """Resources that owners took, of all reservations."""
+        return zones_added(one.taken_zones for one in (*self.matched, *self.others))
+
+    def __bool__(self) -> bool:
+        return bool(self.matched or self.others)
+
+
+NO_RESERVATIONS = Reservations()

@@ -20,10 +20,9 @@ from koordlite.numa.koordinator.values import (
     SINGLE,
     SINGLE_NUMA_NODE,
     Hint,
-    bits,
-    mask_of,
     mask_text,
 )
+from koordlite.numa.machine import mask_of, nodes_of
 
 Provider = Mapping[str, Sequence[Hint] | None]
 """Hints by resource: None is no preference, an empty list that no NUMA nodes would do."""
@@ -81,7 +80,7 @@ def _may_use(mask: int, exclusive: str, states: Mapping[int, str]) -> bool:
     if exclusive != EXCLUSIVE_REQUIRED:
         return True
     refused = SINGLE if mask.bit_count() > 1 else SHARED
-    return all(states.get(node, IDLE) != refused for node in bits(mask))
+    return all(states.get(node, IDLE) != refused for node in nodes_of(mask))
 
 
 def _single(hint: Hint) -> bool:

@@ -19,17 +19,9 @@ from koordlite.model.once import Once
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.amounts import Ratios, amplified
-from koordlite.numa.koordinator.held import NOTHING_HELD, Held
-from koordlite.numa.koordinator.reservations import NO_RESERVATIONS, Reservations
-from koordlite.numa.koordinator.values import (
-    BEST_EFFORT,
-    NO_MACHINE,
-    RESTRICTED,
-    SINGLE_NUMA_NODE,
-    Allocation,
-    Machine,
-    Zones,
-)
+from koordlite.numa.koordinator.held import NO_RESERVATIONS, NOTHING_HELD, Held, Reservations
+from koordlite.numa.koordinator.values import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE, Allocation, Zones
+from koordlite.numa.machine import NO_MACHINE, Machine
 from koordlite.numa.nrt import reader
 from koordlite.numa.nrt.reader import Reader
 from koordlite.numa.nrt.score import Costs

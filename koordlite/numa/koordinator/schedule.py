@@ -2,7 +2,7 @@
 
     ask.of(pod)      → what it asks, once for all nodes
     judge(ask, node) → a refusal with Koordinator's reasons, or NUMA nodes and score
-    bind(ask, node)  → the CPUs and amounts; annotations.for_binding has the text
+    bind(ask, node)  → the CPUs and amounts; for_binding has the text
 
 `filter_node`, `score_node` and `reserve` are the single steps, each as Koordinator takes it. Koordinator asks about
 preferred bind policies and BestEffort only when it reserves, and the pod goes from node to node; `judge` asks at once.
@@ -12,18 +12,22 @@ Source: Koordinator v1.9 `Filter`, `Score`, `Reserve`, `PreBind` (plugin.go, sco
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
-from koordlite.numa.koordinator import amounts, closest, held, score
+from koordlite.numa.koordinator import amounts, held
 from koordlite.numa.koordinator.allocate import Request, Supply, fits, split
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
-from koordlite.numa.koordinator.hints import hints
+from koordlite.numa.koordinator.hints import hints, score, whole
 from koordlite.numa.koordinator.merge import merge
 from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, NodeState
 from koordlite.numa.koordinator.take import TakePolicy
@@ -33,6 +37,7 @@ from koordlite.numa.koordinator.values import (
     BEST_EFFORT,
     BIND_CONFLICT,
     CPUS_NOT_WHOLE,
+    DEFAULT_BIND,
     ERROR,
     EXCLUSIVE_REQUIRED,
     FULL_PCPUS,
@@ -50,9 +55,10 @@ from koordlite.numa.koordinator.values import (
     Amounts,
     Refusal,
     Zones,
-    bits,
     refuse,
 )
+from koordlite.numa.machine import nodes_of, subsets
+from koordlite.numa.nrt import score as nrt_score
 
 
 class Affinity(msgspec.Struct, frozen=True):
@@ -63,7 +69,7 @@ class Affinity(msgspec.Struct, frozen=True):
     @property
     def nodes(self) -> tuple[int, ...]:
         """Their ids, ascending."""
-        return () if self.mask is None else bits(self.mask)
+        return () if self.mask is None else nodes_of(self.mask)
 
 
 ANYWHERE = Affinity()
@@ -132,7 +138,7 @@ def reserve(
         return None
     request = request_on(ask, node, settings)
     if settings.prefer_closest and chosen.mask is None and request.bound:
-        near = closest.allocation(node, request, uid=uid)
+        near = nearest(node, request, uid=uid)
         if near is not None:
             return near
     return take(node, request, chosen.mask, uid=uid)
@@ -140,7 +146,7 @@ def reserve(
 
 def numa_nodes(given: Allocation, node: NodeState) -> tuple[int, ...]:
     """The NUMA nodes on which an allocation has CPUs or amounts."""
-    cpus = node.topology.machine.cpus
+    cpus = node.topology.machine.by_id
     return tuple(sorted({*given.zones, *(cpus[cpu].node for cpu in given.cpus)}))
 
 
@@ -292,7 +298,7 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
         [found],
         exclusive=exclusive,
         states=node.held.states,
-        distance=functools.partial(closest.distance, node) if settings.prefer_closest else None,
+        distance=functools.partial(mean_distance, node) if settings.prefer_closest else None,
     )
     if not merged.admitted:
         return Refusal(merged.reasons)
@@ -306,5 +312,80 @@ def _with_amplified_cpus(node: NodeState) -> Amounts:
 
 
 def _score(settings: Settings, allocatable: Amounts, requested: Amounts, request: Request) -> int:
-    most, used, asked = (score.whole(each, settings.weights) for each in (allocatable, requested, request.requests))
-    return score.score(settings.scoring, settings.weights, allocatable=most, requested=used, asked=asked)
+    most, used, asked = (whole(each, settings.weights) for each in (allocatable, requested, request.requests))
+    return score(settings.scoring, settings.weights, allocatable=most, requested=used, asked=asked)
+
+
+def mean_distance(node: NodeState, mask: int) -> float:
+    """The mean over all ordered pairs of the mask's NUMA nodes; one that the report does not give counts 255."""
+    nodes = nodes_of(mask)
+    return nrt_score.distance(nodes, node.topology.distances) / len(nodes) ** 2 if nodes else 0.0
+
+
+def nearest(node: NodeState, request: Request, *, uid: str) -> Allocation | None:
+    """CPUs for a pod without a NUMA policy that no single NUMA node has enough of, on NUMA nodes nearest together; None
+    where one has, or where nothing is known of distances: then Koordinator's own choice counts.
+
+    Ours: Koordinator's scheduler reads no distances. The order is kubelet's with `prefer-closest-numa-nodes`: first as
+    few NUMA nodes as will do, then the smaller mean distance, then the lower ones. The pod's memory is not looked at:
+    nothing binds it to NUMA nodes.
+    """
+    if not node.topology.distances or node.reservations:
+        return None
+    only = msgspec.structs.replace(
+        request,
+        requests={name: amount for name, amount in request.requests.items() if name == "cpu"},
+        original={name: amount for name, amount in request.original.items() if name == "cpu"},
+    )
+    for count, same in itertools.groupby((mask for _, mask in subsets(node.zones)), key=int.bit_count):
+        fitting = [mask for mask in same if feasible(node, only, mask)]
+        if fitting:
+            closest = min(fitting, key=lambda mask: mean_distance(node, mask))
+            found = take(node, only, closest, uid=uid) if count > 1 else None
+            return msgspec.structs.replace(found, zones={}) if isinstance(found, Allocation) else None
+    return None
+
+
+def for_binding(ask: PodAsk, node: NodeState, allocation: Allocation | None) -> dict[str, str]:
+    """The annotations of the Binding; none for a pod without CPUs of its own and without a NUMA policy."""
+    if allocation is None:
+        return {}
+    written = {keys.RESOURCE_STATUS: resource_status(allocation)}
+    spec = completed_spec(ask, node) if is_bound(ask, node) is True else ask.spec
+    return written if spec == ask.spec else {**written, keys.RESOURCE_SPEC: _json(_spec(spec))}
+
+
+def resource_status(allocation: Allocation) -> str:
+    """Text of `scheduling.koordinator.sh/resource-status`."""
+    zones = [
+        {"node": zone, "resources": {name: str(amount) for name, amount in sorted(amounts.items())}}
+        for zone, amounts in allocation.zones.items()
+    ]
+    found = {"cpuset": str(allocation.cpus), "numaNodeResources": zones}
+    return _json({name: value for name, value in found.items() if value})
+
+
+def completed_spec(ask: PodAsk, node: NodeState) -> ResourceSpec:
+    """The pod's resource-spec with the bind policy that was used, where the pod left it open."""
+    used, required = bind_policy(ask, node)
+    spec = ask.spec
+    if required and spec.required_cpu_bind_policy in ("", DEFAULT_BIND):
+        spec = msgspec.structs.replace(spec, required_cpu_bind_policy=used)
+    if spec.preferred_cpu_bind_policy == DEFAULT_BIND:
+        spec = msgspec.structs.replace(spec, preferred_cpu_bind_policy=used)
+    if not spec.required_cpu_bind_policy and not spec.preferred_cpu_bind_policy:
+        spec = msgspec.structs.replace(spec, preferred_cpu_bind_policy=used)
+    return spec
+
+
+def _spec(spec: ResourceSpec) -> dict[str, str]:
+    written = {
+        "requiredCPUBindPolicy": spec.required_cpu_bind_policy,
+        "preferredCPUBindPolicy": spec.preferred_cpu_bind_policy,
+        "preferredCPUExclusivePolicy": spec.preferred_cpu_exclusive_policy,
+    }
+    return {name: word for name, word in written.items() if word}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

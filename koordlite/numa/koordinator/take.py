@@ -20,9 +20,9 @@ from koordlite.numa.koordinator.values import (
     NOT_ENOUGH_CPUS,
     NUMA_NODE_LEVEL,
     PCPU_LEVEL,
-    Machine,
     TakenCPU,
 )
+from koordlite.numa.machine import Machine
 
 Level = Callable[[CPU], int]
 
@@ -94,7 +94,7 @@ class _Taker:
         self, machine: Machine, taken: Mapping[int, TakenCPU], policy: TakePolicy, available: CPUSet, count: int
     ) -> None:
         self.machine, self.policy, self.need = machine, policy, count
-        self.free = {cpu: machine.cpus[cpu] for cpu in available if cpu in machine.cpus}
+        self.free = {cpu: machine.by_id[cpu] for cpu in available if cpu in machine.by_id}
         self.holders: dict[int, int] = {}
         if policy.most_holders > 1:
             self.holders = {cpu: held.holders for cpu, held in taken.items() if cpu in self.free}
@@ -235,7 +235,7 @@ class _Taker:
             cores[cpu.core].append(cpu)
             on_socket[cpu.socket] += 1
             on_node[cpu.node] += 1
-        beside = collections.Counter(self.machine.cpus[cpu].socket for cpu in self.result)
+        beside = collections.Counter(self.machine.by_id[cpu].socket for cpu in self.result)
 
         def rank(core: int) -> tuple[int, ...]:
             cpu = cores[core][-1]
@@ -252,7 +252,7 @@ class _Taker:
         turns: collections.Counter[int] = collections.Counter()
         ordered: list[tuple[int, int]] = []
         for cpu in cpus:
-            core = self.machine.cpus[cpu].core
+            core = self.machine.by_id[cpu].core
             ordered.append((turns[core], cpu))
             turns[core] += 1
         return [cpu for _, cpu in sorted(ordered, key=lambda pair: pair[0])]

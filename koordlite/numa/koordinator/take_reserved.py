@@ -15,8 +15,8 @@ import msgspec
 from koordlite.model.cpuset import union
 from koordlite.numa.koordinator.allocate import Request, Reuse, Supply, allocate, fits
 from koordlite.numa.koordinator.amounts import zones_added
+from koordlite.numa.koordinator.held import RESTRICTED_POLICY, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
-from koordlite.numa.koordinator.reservations import RESTRICTED_POLICY, Reserved
 from koordlite.numa.koordinator.values import NOT_ENOUGH_CPUS, Allocation, Refusal, refuse
 
 PREFIX = "Reservation(s) "

@@ -5,14 +5,12 @@ Source: Koordinator v1.9, pkg/scheduler/plugins/nodenumaresource and frameworkex
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import Quantity
-from koordlite.model.topology import CPU
 
 Amounts = Mapping[str, Quantity]
 Zones = Mapping[int, Amounts]
@@ -53,59 +51,6 @@ def refuse(*reasons: str, code: str = UNSCHEDULABLE) -> Refusal:
     return Refusal(reasons, code)
 
 
-class Machine(msgspec.Struct, frozen=True, dict=True):
-    """The CPUs of a node by id; their cores have numbers that are unique on the machine."""
-
-    cpus: Mapping[int, CPU]
-
-    @classmethod
-    def of(cls, cpus: Iterable[CPU]) -> Machine:
-        """The machine of these CPUs; core numbers that repeat on each socket are made unique."""
-        return cls({cpu.id: msgspec.structs.replace(cpu, core=cpu.socket << 16 | cpu.core) for cpu in cpus})
-
-    @functools.cached_property
-    def cpuset(self) -> CPUSet:
-        """All of them."""
-        return CPUSet(self.cpus)
-
-    @functools.cached_property
-    def by_node(self) -> Mapping[int, CPUSet]:
-        """CPUs by NUMA node."""
-        nodes: dict[int, list[int]] = {}
-        for cpu in self.cpus.values():
-            nodes.setdefault(cpu.node, []).append(cpu.id)
-        return {node: CPUSet(ids) for node, ids in nodes.items()}
-
-    @functools.cached_property
-    def per_core(self) -> int:
-        """Threads of a core, 0 without CPUs. Here and below: the mean, rounded down."""
-        return self._per({(cpu.socket, cpu.node, cpu.core) for cpu in self.cpus.values()})
-
-    @functools.cached_property
-    def per_node(self) -> int:
-        """CPUs of a NUMA node."""
-        return self._per({(cpu.socket, cpu.node) for cpu in self.cpus.values()})
-
-    @functools.cached_property
-    def per_socket(self) -> int:
-        """CPUs of a socket."""
-        return self._per({cpu.socket for cpu in self.cpus.values()})
-
-    def _per(self, parts: set[object] | set[int] | set[tuple[int, int]] | set[tuple[int, int, int]]) -> int:
-        return len(self.cpus) // len(parts) if parts else 0
-
-    def cores(self, cpus: Iterable[int]) -> dict[int, list[int]]:
-        """Select those of `cpus` that the machine has, by core, ascending."""
-        cores: dict[int, list[int]] = {}
-        for cpu in sorted(cpus):
-            if cpu in self.cpus:
-                cores.setdefault(self.cpus[cpu].core, []).append(cpu)
-        return cores
-
-
-NO_MACHINE = Machine({})
-
-
 class TakenCPU(msgspec.Struct, frozen=True):
     """A CPU that pods hold: where it is, how many hold it, and the exclusive policy of the last of them."""
 
@@ -131,16 +76,6 @@ class Hint(msgspec.Struct, frozen=True):
     preferred: bool = False
     score: int = 0
     unsatisfied: bool = False
-
-
-def bits(mask: int) -> tuple[int, ...]:
-    """The NUMA nodes in a mask, ascending."""
-    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
-
-
-def mask_of(nodes: Iterable[int]) -> int:
-    """The mask of these NUMA nodes."""
-    return functools.reduce(lambda mask, node: mask | 1 << node, nodes, 0)
 
 
 def mask_text(mask: int) -> str:

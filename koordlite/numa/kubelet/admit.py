@@ -11,13 +11,14 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.numa.kubelet import device_manager, hints, merge
+from koordlite.numa.kubelet import device_manager, merge
 from koordlite.numa.kubelet import memory_manager as memory
 from koordlite.numa.kubelet.device_manager import Held
 from koordlite.numa.kubelet.hints import AFFINITY, Hint, Hints, Refused, no_affinity
 from koordlite.numa.kubelet.memory_state import Blocks
 from koordlite.numa.kubelet.node import NodeState
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+from koordlite.numa.machine import nodes_of
 
 Evidence = Mapping[str, int | str]
 
@@ -141,7 +142,7 @@ class _Work:
             cpus.of(uid, name) or EMPTY,
             blocks.of(uid, name) or (),
             devices.assigned.get(uid, {}).get(name, device_manager.NONE),
-            hints.nodes_of(affinity.mask) if affinity.mask is not None else (),
+            nodes_of(affinity.mask) if affinity.mask is not None else (),
         )
         self._cpus = self._cpus | given.cpus if container.kind == "init" else self._cpus - given.cpus
         self._devices = device_manager.reusable_after(self._devices, devices, uid, container)

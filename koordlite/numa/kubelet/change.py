@@ -21,9 +21,9 @@ from koordlite.model.wire import objects
 from koordlite.numa.kubelet.admit import admit
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_options import CPUOptions
-from koordlite.numa.kubelet.machine import Machine
 from koordlite.numa.kubelet.node import NodeState, empty_node
 from koordlite.numa.kubelet.requests import of_pod
+from koordlite.numa.machine import Machine
 
 Outcome = Literal["gets own CPUs", "keeps its CPUs", "gets other CPUs", "loses its own CPUs", "shared", "refused"]
 Policy = Literal["none", "static"]

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.numa.kubelet import hints
-from koordlite.numa.kubelet.cpu_distribute import take_distributed
 from koordlite.numa.kubelet.cpu_options import DEFAULT, CPUOptions
-from koordlite.numa.kubelet.cpu_take import take_packed
+from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
 from koordlite.numa.kubelet.hints import SMT, Hint, Hints, Refused, unexpected
-from koordlite.numa.kubelet.machine import Machine
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+from koordlite.numa.machine import Machine, nodes_of, subsets
 
 Assigned = Mapping[str, Mapping[str, CPUSet]]
 """Pod uid → container → exclusive CPUs."""
@@ -163,7 +161,7 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         free = {node: len(cpus & available.ids) for node, cpus in machine.nodes.items()}
         again = {node: len(cpus & reusable.ids) for node, cpus in machine.nodes.items()}
         held = sum(again.values())
-        for nodes, mask in hints.subsets(machine.nodes):
+        for nodes, mask in subsets(machine.nodes):
             whole = sum(again[node] for node in nodes) == held
             yield nodes, mask, sum(sizes[n] for n in nodes), sum(free[n] for n in nodes) + held if whole else None
 
@@ -175,7 +173,7 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         return len(nodes) == fewest
 
     def _aligned(self, free: CPUSet, affinity: int) -> CPUSet:
-        machine, nodes = self.machine, hints.nodes_of(affinity)
+        machine, nodes = self.machine, nodes_of(affinity)
         if self.options.by_socket:
             sockets = machine.sockets_of(nodes)
             return CPUSet(cpu for cpu in free if machine.by_id[cpu].socket in sockets)

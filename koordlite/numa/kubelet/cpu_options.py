@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.reading.go_words import STRICT_RESERVATION, parse_bool
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 
 NAMES = {
     "full-pcpus-only": "full_cores",

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from koordlite.numa.kubelet import hints
 from koordlite.numa.kubelet.hints import Hint, Hints, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+from koordlite.numa.machine import nodes_of, subsets
 
 Devices = Mapping[str, frozenset[int]]
 """Device id → the NUMA nodes it belongs to; none for a device without topology."""
@@ -133,7 +133,7 @@ def _hints(
     places = sorted(frozenset[int]().union(*devices.values()) & set(nodes)) or sorted(nodes)
     fewest, found = len(places), []
     aligned = [devices[d] for d in reusable if devices.get(d)]
-    for chosen, mask in hints.subsets(places):
+    for chosen, mask in subsets(places):
         inside = set(chosen)
         if sum(bool(on & inside) for on in devices.values()) >= count:
             fewest = min(fewest, len(chosen))
@@ -155,7 +155,7 @@ def _chosen(
     if len(free) < needed:
         numbers = f"Requested: {needed}, Available: {len(free)}"
         raise unexpected(f"requested number of devices unavailable for {resource}. {numbers}")
-    inside = set(hints.nodes_of(affinity)) if affinity is not None else set()
+    inside = set(nodes_of(affinity)) if affinity is not None else set()
 
     def order(device: str) -> tuple[int, str]:
         on = devices[device]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koordlite.numa.kubelet import hints
 from koordlite.numa.kubelet.hints import Hint, Hints, unexpected
 from koordlite.numa.kubelet.memory_state import Block, Blocks, MemoryState
 from koordlite.numa.kubelet.requests import ContainerAsk, Counts, PodAsk
+from koordlite.numa.machine import mask_of, nodes_of, subsets
 
 Reusable = Mapping[tuple[int, str], int]
 """Bytes that ended init containers of the pod have reserved, by mask and kind."""
@@ -53,11 +53,11 @@ class MemoryPolicy(msgspec.Struct, frozen=True):
         wanted = container.memory
         if not wanted or state.of(uid, container.name) is not None:
             return state
-        nodes = hints.nodes_of(self._mask(state, wanted, affinity, reusable))
+        nodes = nodes_of(self._mask(state, wanted, affinity, reusable))
         if self.keeps_groups and _breaks_group(state, nodes):
             raise unexpected(f"{_PREFIX} preferred hint violates NUMA node allocation")
         blocks = tuple(Block(nodes, kind, size) for kind, size in wanted.items())
-        mask = hints.mask_of(nodes)
+        mask = mask_of(nodes)
         for block in blocks:
             state = state.taking(block, max(0, block.size - reusable.get((mask, block.kind), 0)))
         return state.with_blocks(uid, container.name, blocks)
@@ -95,7 +95,7 @@ def calculate_hints(state: MemoryState, wanted: Counts, reusable: Reusable) -> H
     Preferred are those of the size that could hold the request on an empty machine.
     """
     fewest, found = len(state.nodes), []
-    for nodes, mask in hints.subsets(state.nodes):
+    for nodes, mask in subsets(state.nodes):
         parts = [state.nodes[node] for node in nodes]
         if any(sum(part.allocatable(kind) for part in parts) < size for kind, size in wanted.items()):
             continue
@@ -114,7 +114,7 @@ def reusable_after(reusable: Reusable, container: ContainerAsk, blocks: Blocks) 
     """Memory that later containers of the pod can use again: an init container's memory, less what others have used."""
     found = dict(reusable)
     for block in blocks:
-        key = (hints.mask_of(block.nodes), block.kind)
+        key = (mask_of(block.nodes), block.kind)
         held = found.get(key, 0)
         found[key] = max(held, block.size) if container.kind == "init" else max(0, held - block.size)
     return found
@@ -149,11 +149,11 @@ def _hints_again(blocks: Blocks, wanted: Counts) -> Hints | None:
     """The nodes a container has already; None, no opinion, where it now asks for something else."""
     if len(blocks) != len(wanted) or any(wanted.get(block.kind) != block.size for block in blocks):
         return None
-    return {block.kind: [Hint(hints.mask_of(block.nodes), True)] for block in blocks}
+    return {block.kind: [Hint(mask_of(block.nodes), True)] for block in blocks}
 
 
 def _has_free(state: MemoryState, mask: int, wanted: Counts) -> bool:
-    parts = [state.nodes[node] for node in hints.nodes_of(mask)]
+    parts = [state.nodes[node] for node in nodes_of(mask)]
     return all(sum(part.free(kind) for part in parts) >= size for kind, size in wanted.items())
 
 

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from koordlite.model.reading.go_words import parse_bool
-from koordlite.numa.kubelet.hints import Hint, Hints, mask_of, nodes_of
+from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.machine import mask_of, nodes_of
 
 Policy = Literal["none", "best-effort", "restricted", "single-numa-node"]
 Scope = Literal["container", "pod"]

@@ -14,9 +14,9 @@ from koordlite.numa.kubelet import memory_state, merge
 from koordlite.numa.kubelet.cpu_manager import NO_CPUS, CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_options import DEFAULT, CPUOptions
 from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState
-from koordlite.numa.kubelet.machine import Machine
 from koordlite.numa.kubelet.memory_manager import MemoryPolicy
 from koordlite.numa.kubelet.memory_state import MemoryState
+from koordlite.numa.machine import Machine
 
 Release = Literal["today", "1.23"]
 """Which kubelet's rules: those of 1.36, or those of 1.23 where they differ."""

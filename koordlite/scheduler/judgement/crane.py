@@ -12,7 +12,7 @@ from koordlite.model.reading.go_words import boolean
 from koordlite.model.wire import crane as wire
 from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling
-from koordlite.numa.crane.containers import Container
+from koordlite.numa.crane.assignments import Container
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings

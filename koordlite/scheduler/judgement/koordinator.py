@@ -12,12 +12,10 @@ from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity, add_resources
-from koordlite.numa.koordinator import annotations as notes
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
-from koordlite.numa.koordinator.held import Held
+from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
-from koordlite.numa.koordinator.reservations import Reservations, Reserved
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.scheduler.judgement import distance
 from koordlite.scheduler.judgement.nodes import Row
@@ -98,7 +96,7 @@ def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     found = schedule.bind(asked, state, _of(settings), uid=uid)
     if isinstance(found, Refusal):
         return Promise(refusal="; ".join(found.reasons))
-    return Promise(notes.for_binding(asked, state, found))
+    return Promise(schedule.for_binding(asked, state, found))
 
 
 def _of(settings: Settings) -> ask.Settings:

@@ -7,7 +7,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
 from koordlite.numa import volcano
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 from koordlite.scheduler.judgement import kubelet
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape

@@ -15,7 +15,7 @@ from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import TopologyObject, Zone
 from koordlite.numa.crane import scheduling, zones
 from koordlite.numa.crane.assignments import Assignments
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 from tests.conformance.adapters import adapter, shapes
 
 

@@ -11,12 +11,13 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import allocate as allocating
-from koordlite.numa.koordinator import annotations, ask, held, hints, merge, node_report, schedule
+from koordlite.numa.koordinator import ask, held, hints, merge, node_report, schedule
 from koordlite.numa.koordinator.allocate import Request, Supply
 from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import NodeState, NodeTopology
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
-from koordlite.numa.koordinator.values import Allocation, Hint, Machine, Refusal, TakenCPU, bits, mask_of
+from koordlite.numa.koordinator.values import Allocation, Hint, Refusal, TakenCPU
+from koordlite.numa.machine import Machine, mask_of, nodes_of
 from tests.conformance.adapters import adapter, shapes
 
 
@@ -42,13 +43,13 @@ def _cpus_or_error(call: Any) -> Any:
 
 def _taking(given: Any) -> tuple[Machine, dict[int, TakenCPU], TakePolicy]:
     machine = _machine(given)
-    held_cpus = {row["cpu"]: _taken(machine, row) for row in given["allocated"] if row["cpu"] in machine.cpus}
+    held_cpus = {row["cpu"]: _taken(machine, row) for row in given["allocated"] if row["cpu"] in machine.by_id}
     words = given["bindPolicy"], given["exclusivePolicy"], given["numaAllocateStrategy"]
     return machine, held_cpus, TakePolicy(*words, most_holders=given["maxRefCount"])
 
 
 def _taken(machine: Machine, row: Any) -> TakenCPU:
-    cpu = machine.cpus[row["cpu"]]
+    cpu = machine.by_id[row["cpu"]]
     return TakenCPU(cpu.node, cpu.core, row.get("refCount", 0), row.get("exclusivePolicy", ""))
 
 
@@ -191,7 +192,7 @@ def _schedule(given: Any, settings: ask.Settings) -> dict[str, Any]:
         result["affinity"] = list(filtered.nodes)
     if isinstance(found, Refusal):
         return {**result, "reserve": _status(found)}
-    written = annotations.for_binding(wanted, node, found)
+    written = schedule.for_binding(wanted, node, found)
     texts = {
         "resourceStatus": written.get("scheduling.koordinator.sh/resource-status"),
         "resourceSpecWritten": written.get("scheduling.koordinator.sh/resource-spec"),
@@ -272,7 +273,10 @@ def _hint(row: Any) -> Hint:
 
 
 def _hint_row(hint: Hint) -> Any:
-    row: dict[str, Any] = {"numa": None if hint.mask is None else list(bits(hint.mask)), "preferred": hint.preferred}
+    row: dict[str, Any] = {
+        "numa": None if hint.mask is None else list(nodes_of(hint.mask)),
+        "preferred": hint.preferred,
+    }
     return {
         **row,
         **({"score": hint.score} if hint.score else {}),

@@ -10,16 +10,15 @@ import msgspec
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU
-from koordlite.numa.kubelet import hints, memory_manager, merge, requests
-from koordlite.numa.kubelet.cpu_distribute import take_distributed
+from koordlite.numa.kubelet import memory_manager, merge, requests
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_options import CPUOptions
-from koordlite.numa.kubelet.cpu_take import take_packed
+from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
 from koordlite.numa.kubelet.hints import Hint, Hints, Refused
-from koordlite.numa.kubelet.machine import Machine
 from koordlite.numa.kubelet.memory_manager import MemoryPolicy
 from koordlite.numa.kubelet.memory_state import Block, MemoryNode, MemoryState, Table
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+from koordlite.numa.machine import Machine, mask_of, nodes_of
 from tests.conformance.adapters import adapter
 
 POLICY_1_23 = MemoryPolicy(keeps_groups=False)
@@ -36,7 +35,7 @@ def machine(topology: Any) -> Machine:
 
 def nodes(mask: int | None) -> list[int] | None:
     """NUMA node ids of a mask as the tables list them."""
-    return None if mask is None else list(hints.nodes_of(mask))
+    return None if mask is None else list(nodes_of(mask))
 
 
 def shown(found: Iterable[Hint]) -> list[dict[str, Any]]:
@@ -143,7 +142,7 @@ def memory_allocate(given: Any, expect: Any) -> tuple[Any, Any]:
     try:
         for number, ask in enumerate(pod.containers):
             hint = affinities[min(number, len(affinities) - 1)]
-            affinity = Hint(None if hint["numa"] is None else hints.mask_of(hint["numa"]), hint["preferred"])
+            affinity = Hint(None if hint["numa"] is None else mask_of(hint["numa"]), hint["preferred"])
             state = POLICY_1_23.allocate(state, uid, ask, affinity=affinity, reusable=reusable)
             reusable = memory_manager.reusable_after(reusable, ask, state.of(uid, ask.name) or ())
             state = memory_manager.share_with_init(state, pod, ask)
@@ -183,7 +182,7 @@ def _hints(provider: Any) -> Hints | None:
     return {
         name: None
         if each is None
-        else [Hint(None if h["numa"] is None else hints.mask_of(h["numa"]), h["preferred"]) for h in each]
+        else [Hint(None if h["numa"] is None else mask_of(h["numa"]), h["preferred"]) for h in each]
         for name, each in provider.items()
     }
 

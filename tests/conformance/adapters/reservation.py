@@ -10,7 +10,7 @@ from koordlite.kube.kubelet import configz
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.topology import Topology
-from koordlite.numa.koordinator import packed
+from koordlite.numa.kubelet.cpu_take import take_by_topology
 from tests.conformance.adapters import adapter, shapes
 
 
@@ -76,7 +76,7 @@ def kept_by_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("TakeByTopology")
 def taken(given: Any, expect: Any) -> tuple[Any, Any]:
     try:
-        found = packed.take_by_topology(
+        found = take_by_topology(
             cpus=shapes.cpus(given["topology"]), available=shapes.cpuset(given["available"]), count=given["numCPUs"]
         )
     except ValueError as error:

@@ -7,8 +7,7 @@ from typing import Any
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
 from koordlite.numa import volcano
-from koordlite.numa.kubelet import hints
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine, mask_of
 from tests.conformance.adapters import adapter, kubelet_managers
 
 ANY = Machine((CPU(0, 0, 0, 0),))
@@ -24,7 +23,7 @@ def cpu_hints(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("volcano.cpu_allocate")
 def cpu_allocate(given: Any, expect: Any) -> tuple[Any, Any]:
     layout, free = kubelet_managers.machine(given["topology"]), CPUSet.parse(given["available"])
-    affinity = None if given["hint"] is None else hints.mask_of(given["hint"])
+    affinity = None if given["hint"] is None else mask_of(given["hint"])
     return {"cpus": str(volcano.allocate(layout, free, given.get("cpus") or 0, affinity))}, dict(expect)
 
 

@@ -15,7 +15,7 @@ from koordlite.model.topology import CPU
 from koordlite.numa.crane import promises
 from koordlite.numa.crane.assignments import Assignments
 from koordlite.numa.crane.promises import Claim
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 
 MACHINE = Machine(tuple(CPU(cpu, cpu % 8, cpu % 8 // 4, cpu % 8 // 4) for cpu in range(16)))
 """Two NUMA nodes of four cores with two threads each: node 0 has 0-3,8-11."""

@@ -15,9 +15,9 @@ from koordlite.model.pod import crane
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import TopologyObject
-from koordlite.numa.crane import containers, scheduling, zones
+from koordlite.numa.crane import assignments, scheduling, zones
 from koordlite.numa.crane.scheduling import PodAsked, Verdict
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.machine import Machine
 
 
 def amounts(**given: str) -> dict[str, Quantity]:
@@ -90,7 +90,7 @@ def test_an_overcommitted_numa_node_gives_nothing_and_a_full_node_scores_0() -> 
     ],
 )
 def test_which_containers_are_given_cpus(requests: dict[str, str], limits: dict[str, str], cpus: int) -> None:
-    assert containers.guaranteed_cpus(amounts(**requests), amounts(**limits)) == cpus
+    assert assignments.guaranteed_cpus(amounts(**requests), amounts(**limits)) == cpus
 
 
 def test_what_one_numa_node_cannot_reserve_the_next_one_does() -> None:

@@ -9,11 +9,11 @@ from koordinator_nodes import machine
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
-from koordlite.numa.koordinator.packed import take_by_topology
+from koordlite.numa.kubelet.cpu_take import take_by_topology
 
 
 def cpus_of(sockets: int = 1, nodes_per_socket: int = 1, cores_per_node: int = 4) -> list[CPU]:
-    return list(machine(sockets, nodes_per_socket, cores_per_node).cpus.values())
+    return list(machine(sockets, nodes_per_socket, cores_per_node).cpus)
 
 
 def parse(text: str) -> CPUSet:

@@ -16,15 +16,15 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
-from koordlite.numa.koordinator import annotations, assignments, schedule
+from koordlite.numa.koordinator import assignments, schedule
 from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
 from koordlite.numa.koordinator.held import Held, available_zones
-from koordlite.numa.koordinator.hints import masks
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.schedule import Verdict
 from koordlite.numa.koordinator.take import TakePolicy
-from koordlite.numa.koordinator.values import Allocation, Machine, Refusal
+from koordlite.numa.koordinator.values import Allocation, Refusal
+from koordlite.numa.machine import Machine, subsets
 
 POLICY = "node.koordinator.sh/numa-topology-policy"
 SPECS = some.sampled_from(
@@ -89,7 +89,7 @@ def test_no_cpu_is_given_twice_and_no_numa_node_gives_more_than_it_has(
 
 def holds(ask: PodAsk, before: NodeState, found: Verdict, allocation: Allocation) -> None:
     """What the pod gets is free, whole, and inside the NUMA nodes that were chosen."""
-    free = before.topology.machine.cpuset - before.topology.reserved - CPUSet(before.held.cpus)
+    free = before.topology.machine.all - before.topology.reserved - CPUSet(before.held.cpus)
     assert allocation.cpus <= free
     assert len(allocation.cpus) == (ask.count if schedule.is_bound(ask, before) else 0)
     left = available_zones(before.held, before.zones)
@@ -102,7 +102,7 @@ def holds(ask: PodAsk, before: NodeState, found: Verdict, allocation: Allocation
         for name, amount in ask.requests.items():
             assert sum(part.get(name, Quantity(0)).nano for part in allocation.zones.values()) == amount.nano
     bind, required = schedule.bind_policy(ask, before)
-    cores = before.topology.machine.cores(allocation.cpus)
+    cores = before.topology.machine.by_core(allocation.cpus)
     if allocation.cpus and required:
         threads = before.topology.machine.per_core if bind == "FullPCPUs" else 1
         assert all(len(core) == threads for core in cores.values())
@@ -143,7 +143,7 @@ def test_sums_decide_as_the_allocation_on_trial_does(
         policy=TakePolicy(policy),
     )
     supply = Supply.of(current, request)
-    for mask in [None, *masks(current.zones)]:
+    for mask in [None, *(mask for _, mask in subsets(current.zones))]:
         assert fits(supply, request, mask) != isinstance(allocate(supply, request, mask), Refusal)
 
 
@@ -171,7 +171,7 @@ def test_what_is_written_at_bind_is_what_the_next_round_reads() -> None:
     ask = wanted("4", spec='{"preferredCPUExclusivePolicy":"PCPULevel"}')
     found = schedule.bind(ask, before, uid="p")
     assert isinstance(found, Allocation)
-    texts = annotations.for_binding(ask, before, found)
+    texts = schedule.for_binding(ask, before, found)
     assert json.loads(texts["scheduling.koordinator.sh/resource-status"]) == {
         "cpuset": "0-1,8-9",
         "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}}],

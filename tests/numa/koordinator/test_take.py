@@ -11,7 +11,8 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
 from koordlite.numa.koordinator.held import Held, available_cpus, returned
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
-from koordlite.numa.koordinator.values import Allocation, Machine
+from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.machine import Machine
 
 POLICIES = some.builds(
     TakePolicy,
@@ -58,7 +59,7 @@ def test_exclusive_pods_keep_off_each_others_cores_while_they_can() -> None:
 def test_as_many_as_asked_all_of_them_available_and_the_same_again(
     cpus: Machine, policy: TakePolicy, data: some.DataObject
 ) -> None:
-    everything = some.sets(some.sampled_from(sorted(cpus.cpus)))
+    everything = some.sets(some.sampled_from(sorted(cpus.by_id)))
     available, preferred, others = (CPUSet(data.draw(everything)) for _ in range(3))
     taken = Held.of(cpus, [Allocation(uid="other", cpus=others, exclusive=policy.exclusive)]).cpus
     count = data.draw(some.integers(0, len(available)))
@@ -74,7 +75,7 @@ def test_as_many_as_asked_all_of_them_available_and_the_same_again(
 
 @given(SHAPES, some.data())
 def test_more_than_available_is_refused_in_koordinators_words(cpus: Machine, data: some.DataObject) -> None:
-    available = CPUSet(data.draw(some.sets(some.sampled_from(sorted(cpus.cpus)))))
+    available = CPUSet(data.draw(some.sets(some.sampled_from(sorted(cpus.by_id)))))
     with pytest.raises(ValueError, match="not enough cpus available to satisfy request"):
         take(cpus, {}, TakePolicy("FullPCPUs"), available=available, count=len(available) + 1)
 

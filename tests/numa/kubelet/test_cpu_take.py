@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
-from koordlite.numa.kubelet.cpu_distribute import take_distributed
 from koordlite.numa.kubelet.cpu_options import CPUOptions
-from koordlite.numa.kubelet.cpu_take import take_packed
-from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
+from koordlite.numa.machine import Machine
 
 HYBRID = Machine((CPU(0, 0, 0, 0), CPU(1, 0, 0, 0), CPU(2, 2, 0, 0), CPU(3, 3, 0, 0), CPU(4, 4, 0, 0)))
 """One core with two CPUs, three with one: the average is one."""

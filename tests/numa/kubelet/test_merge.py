@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.numa.kubelet import merge
-from koordlite.numa.kubelet.hints import Hint, mask_of, nodes_of, subsets
+from koordlite.numa.kubelet.hints import Hint
+from koordlite.numa.machine import mask_of, nodes_of, subsets
 from tests.conformance.adapters import kubelet_managers
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "numa" / "topology_manager_merge.json"
