@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import re
 
 import dashboards
 import metricnames
@@ -63,5 +64,35 @@ def test_every_alert_says_what_it_means_and_how_bad_it_is():
     for group in dashboards.rule_groups()["groups"]:
         for rule in group["rules"]:
             assert rule["labels"]["severity"] in ("info", "warning", "critical")
-            assert rule["annotations"].keys() == {"summary", "description"}
+            assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
             assert rule["for"]
+
+
+def test_every_alert_leads_to_its_section_of_the_page_and_every_section_is_of_an_alert():
+    page = (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
+    rules = [rule for group in dashboards.rule_groups()["groups"] for rule in group["rules"]]
+    assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == [rule["alert"] for rule in rules]
+    for rule in rules:
+        assert rule["annotations"]["runbook_url"] == f"https://koordlite.example/alerts.html#{rule['alert'].lower()}"
+
+
+def test_what_the_cluster_shows_by_node_leads_to_the_dashboard_of_that_node():
+    boards = {board["uid"]: board for board in dashboards.boards().values()}
+    by_node = [
+        panel
+        for panel in boards["koordlite-cluster"]["panels"]
+        if any("{{node}}" in target["legendFormat"] for target in panel.get("targets", ()))
+    ]
+    assert len([panel for panel in by_node if panel["targets"][0]["expr"].startswith("topk(10, ")]) >= 3
+    for panel in by_node:
+        (link,) = panel["fieldConfig"]["defaults"]["links"]
+        found = re.fullmatch(r"/d/([\w-]+)\?var-node=\$\{__field\.labels\.node\}&\$\{__url_time_range\}", link["url"])
+        assert found and any(each["name"] == "node" for each in boards[found[1]]["templating"]["list"]), panel["title"]
+
+
+def test_a_panel_about_cpu_says_in_which_unit():
+    counts = ("cpu_cores", "cpu_used_seconds", "cpus_count")
+    for name, board in dashboards.boards().items():
+        for panel in board["panels"]:
+            if any(part in target["expr"] for target in panel.get("targets", ()) for part in counts):
+                assert panel["fieldConfig"]["defaults"]["unit"] != "short", f"{name}: {panel['title']}"

@@ -99,7 +99,10 @@ def certificate_files_of(folder: pathlib.Path, *options: str) -> tuple[str, str]
     return http.tls_cert_file, http.tls_key_file
 
 
-PARTS = ("scheduler-extender", "scheduler-service", "reservation-controller", "numa-exporter", "numa-metrics")
+PARTS = (
+    *("scheduler-extender", "scheduler-service", "reservation-controller"),
+    *("numa-exporter", "numa-metrics", "numa-api"),
+)
 
 
 def test_every_monitor_finds_a_service_and_its_port(render):

@@ -14,6 +14,7 @@ from apiserver import ApiServer
 from apiserver.users import User
 
 from koordlite import cli
+from koordlite.cli import scheduler_extender
 from koordlite.kube.client import access, reviews
 from koordlite.model.errors import InputError
 from koordlite.model.wire import objects
@@ -65,6 +66,23 @@ def test_the_configurations_are_what_render_prints():
     assert (COMPONENTS / ALONE / "extenders.yaml").read_text() == stanza
 
 
+@pytest.mark.parametrize("component", [BESIDE, ALONE])
+def test_load_aware_scheduling_comes_with_its_file_its_option_and_its_right(render, find, component, tmp_path):
+    held = render("namespace", component, "scheduler-load-aware")
+    container = containers(find, held, ACCOUNTS[component])["extender"]
+    args = cli.parser().parse_args(container["command"][1:])
+    spec = find(held, "Deployment", ACCOUNTS[component])["spec"]["template"]["spec"]
+    (mount,) = [each for each in container["volumeMounts"] if args.load_aware.startswith(each["mountPath"])]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == mount["name"]]
+    file = find(held, "ConfigMap", volume["configMap"]["name"])["data"][pathlib.PurePath(args.load_aware).name]
+    (tmp_path / "load.yaml").write_text(file)
+    assert scheduler_extender.load_aware(str(tmp_path / "load.yaml")).usage_thresholds == {"cpu": 65, "memory": 95}
+    (role,), binding = find(held, "ClusterRole", LOAD)["rules"], find(held, "ClusterRoleBinding", LOAD)
+    assert set(rights(role)) == {("slo.koordinator.sh", "nodemetrics", verb) for verb in ("list", "watch")}
+    assert (ACCOUNTS[component], SYSTEM) in {(each["name"], each["namespace"]) for each in binding["subjects"]}
+
+
+LOAD = "koordlite-scheduler-load-aware"
 FILES = {"ca_file": "ca.crt", "client_cert_file": "tls.crt", "client_key_file": "tls.key"}
 
 

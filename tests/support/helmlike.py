@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
@@ -11,6 +12,10 @@ import cyaml
 
 _ACTION = re.compile(r"^\{\{- (if|with|else|end)\b(.*)\}\}$")
 _INLINE = re.compile(r"\s*\{\{- toYaml \. \| nindent (\d+) \}\}$")
+_MERGED = re.compile(
+    r"\s*\{\{- toYaml \(mergeOverwrite \(deepCopy \((\S+) \| default \(fromJson `(.*)`\)\)\) "
+    r"\(dict (.*)\)\) \| nindent (\d+) \}\}$"
+)
 
 
 def render(template: str, values: dict[str, Any], namespace: str = "koordlite-system") -> list[Any]:
@@ -41,18 +46,43 @@ def _write(lines: list[str], line: str, dot: Any, values: dict[str, Any], namesp
         text = cyaml.safe_dump(dot, default_flow_style=False) if isinstance(dot, (dict, list)) else json.dumps(dot)
         lines.extend(" " * int(inline[1]) + each for each in text.splitlines())
         return
+    merged = _MERGED.match(line)
+    if merged:
+        whole = copy.deepcopy(_value(merged[1], values) or json.loads(merged[2]))
+        for name, path in re.findall(r'"(\w+)" (\S+)', merged[3]):
+            whole[name] = _overwritten(whole.get(name), _value(path, values))
+        text = cyaml.safe_dump(whole, default_flow_style=False)
+        lines.extend(" " * int(merged[4]) + each for each in text.splitlines())
+        return
     line = line.replace("{{ .Release.Namespace }}", namespace)
     line = re.sub(r"\{\{ (\.Values[\w.]+) \}\}", lambda found: str(_value(found[1], values)), line)
     line = line.replace("{{ toJson . | quote }}", json.dumps(json.dumps(dot)))
-    digest = hashlib.sha256(json.dumps(dot, sort_keys=True).encode()).hexdigest()
-    line = line.replace("{{ toJson . | sha256sum }}", digest).replace('{{ "{{" }}', "\0")
+    line = re.sub(
+        r"\{\{ toJson \(list (.*?)\) \| sha256sum \}\}", lambda found: _digest(found[1].split(), values), line
+    )
+    line = line.replace('{{ printf "--prometheus-url=%s" . | quote }}', json.dumps(f"--prometheus-url={dot}"))
+    line = line.replace('{{ "{{" }}', "\0")
     assert "{{" not in line, f"not a construct that is known here: {line}"
     lines.append(line.replace("\0", "{{"))
+
+
+def _digest(paths: list[str], values: dict[str, Any]) -> str:
+    held = [_value(path, values) for path in paths]
+    return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+
+
+def _overwritten(base: Any, over: Any) -> Any:
+    """As sprig's mergeOverwrite: maps are merged, everything else is replaced."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    return {**base, **{key: _overwritten(base.get(key), value) for key, value in over.items()}}
 
 
 def _value(expression: str, values: dict[str, Any]) -> Any:
     if expression.startswith("and "):
         return all(_value(part, values) for part in re.findall(r"\(([^()]*)\)", expression))
+    if expression.startswith("or "):
+        return any(_value(part, values) for part in expression.split()[1:])
     word, *rest = expression.split()
     if word in ("eq", "ne"):
         same = _value(rest[0], values) == rest[1].strip('"')
