@@ -173,7 +173,7 @@ def test_the_command_that_makes_a_snapshot_names_every_kind_that_is_read() -> No
     assert set(files.KINDS.split(",")) == wanted
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/operate.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/descheduler.md"])
 def test_the_pages_make_a_snapshot_by_the_same_command(page: str) -> None:
     text = (pathlib.Path(__file__).parents[3] / page).read_text(encoding="utf-8")
     assert f"kubectl get {files.KINDS} -A -o json > cluster.json" in text
