@@ -31,8 +31,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--snapshot",
         metavar="PATH",
         nargs="+",
-        help="files or folders made by `kubectl get nodes,pods,… -A -o json`, see docs/descheduler.md; YAML and pipes will "
-        "do, and - is standard input. Without it the cluster is asked",
+        help="files or folders made by `kubectl get nodes,pods,… -A -o json`, see docs/descheduler.md; YAML and pipes "
+        "will do, and - is standard input. Without it the cluster is asked",
     )
     source.add_argument(
         "--kubeconfig",
