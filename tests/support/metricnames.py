@@ -52,7 +52,8 @@ next scrape. A histogram `x` is scraped as `x_bucket`, `x_sum` and `x_count`.
 
 On loopback everyone may read them. On any other address agent and descheduler want a token that may `get` the
 non-resource URL `/metrics` ([kubernetes.md](kubernetes.md#who-may-ask-the-agent)); the NUMA exporter
-wants none ([numa.md](numa.md)). Dashboards and alerts that use them are in [manifests/monitoring](../manifests/monitoring).
+wants none ([numa.md](numa.md)). Dashboards and alerts that use them are in
+[manifests/monitoring](../manifests/monitoring).
 
 `/external-metrics` and `/internal-metrics` of the agent are koordlet's two halves of its `/metrics`. External are
 `koordlet_container_cpi`, `koordlet_container_psi`, `koordlet_container_resource_limits`,
