@@ -26,9 +26,9 @@ from koordlite.changes.system import OOM_SCORE_AT_CREATION, OOMScoreAtCreation, 
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, CgroupField
+from koordlite.model.change import Entry
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.entry import Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.picture.groups import Cgroup, PodGroups, Process
 from koordlite.model.place import Place
