@@ -125,9 +125,9 @@ def _all(asked: Sequence[Strategy], slo: SLO, pods: Pods) -> Wants:
         pod_reads=_joined(one.pod_reads for one in each),
         windows=tuple(sorted(set().union(*(one.windows for one in each)))),
         throttling=frozenset().union(*(one.throttling for one in each)),
-        cpu_waits=tuple(strategy.cpu_waits for strategy in asked if strategy.cpu_waits),
+        cpu_waits=tuple(dict.fromkeys(strategy.cpu_waits for strategy in asked)),
         percentiles=tuple(sorted(set().union(*(one.percentiles for one in each)))),
-        memory_held=tuple(strategy.memory_held for strategy in asked if strategy.memory_held),
+        memory_held=tuple(dict.fromkeys(strategy.memory_held for strategy in asked)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from koordlite import strategies
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import NodeResourceChange, TopologyChange
 from koordlite.changes.resctrl import SchemataChange
@@ -214,7 +215,7 @@ def would(
     """`done` are the changes that have been made."""
     observed = [decision for decision in decisions if modes.get(decision.strategy) == "observe"]
     limits = any(isinstance(decision.outcome, CPULimit) for decision in observed)
-    offers = modes.get("beAllocatable") == "observe"
+    offers = any(modes.get(name) == "observe" for name in strategies.publishing(keys.BATCH_CPU))
     if not limits and not offers:
         return Would()
     wanted = {change.place: change for change in done}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from koordlite import strategies
 from koordlite.model import printable
 from koordlite.model.picture.usage import Pressure
 from koordlite.model.place import Place
@@ -60,7 +61,7 @@ def use(tick: Tick) -> tuple[tuple[str, int | None, int | None], ...]:
 
 def threshold(tick: Tick) -> str:
     """From which use on BE is limited; empty while suppression is off."""
-    if tick.threshold_milli is None or tick.modes.get("cpuSuppress") == "off":
+    if tick.threshold_milli is None or all(tick.modes.get(rule.name) == "off" for rule in strategies.limiting()):
         return ""
     return f"BE is limited above {units.cores(tick.threshold_milli)} cores"
 

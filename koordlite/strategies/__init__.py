@@ -44,10 +44,6 @@ Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
 OfPicture = Callable[[Snapshot], Iterable[str]]
 
 
-def _no_pod(_slo: SLO, _pods: Sequence[Pod]) -> Mapping[str, Iterable[str]]:
-    return {}
-
-
 class SurgeEdge(Protocol):
     """See `Strategy.surge_edge_milli`."""
 
@@ -56,74 +52,68 @@ class SurgeEdge(Protocol):
         ...
 
 
-def _never(_config: StrategySettings) -> float:
-    return 0.0
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule found in this folder: the protocol of its module. A field that is a function is one of that name there,
+    any other a constant in capitals; what the module does not have is as here."""
 
-
-def _nothing(_slo: SLO) -> tuple[()]:
-    return ()
-
-
-def _nobody(_slo: SLO, _pods: Sequence[Pod]) -> tuple[()]:
-    return ()
-
-
-class Strategy(msgspec.Struct, frozen=True):
-    """A rule found in this folder. Its name in camelCase (or `NAME` of the module) is its configuration section, metric
-    label and CLI word."""
-
-    name: str
     module: str
+    name: str
+    """Its configuration section, metric label and CLI word: that of the module in camelCase, unless it has another."""
+    doc: str
     config: type[StrategySettings]
     decide: Decide
-    doc: str
-    surge_edge_milli: SurgeEdge | None = None
-    """Optional in a module: above which use of everything but best effort the limit it set is too high. A rule that
-    has it is asked between two ticks as well, and may then only tighten its limit."""
-    monitor_seconds: Callable[[StrategySettings], float] = _never
-    """Optional in a module: how often it wants resctrl's counters, with its settings; 0 never."""
-    formerly: str = ""
-    """Optional in a module (`FORMERLY`): the name it had, so that the error about an old configuration names the new
-    one."""
-    without_node: Decide | None = None
-    """Optional in a module: what it answers to a picture without a Node; its `decide` then gets a `NodeSnapshot`."""
-    evicts: bool = False
+    evicts: bool
     """Whether `decide` takes a third argument, `asked`: uids of pods that strategies before it evict."""
-    reads: Asked = _nobody
-    """Optional in a module: which values besides set and quota it wants to see in `Cgroup.values`, or `oom_score_adj`,
-    or `system/NAME`, for these settings and pods. What it wrote is seen as long as it is in the journal."""
-    pod_reads: Callable[[SLO, Sequence[Pod]], Mapping[str, Iterable[str]]] = _no_pod
-    """Optional in a module: as `reads`, by uid of the only pods of which it wants to see them, containers and all."""
-    throttling: Asked = _nobody
-    """Optional in a module: uids of the pods of which it wants use and throttling of each container."""
-    cpu_waits: OfPicture | None = None
-    """Optional in a module: uids of the pods of which it wants to see how long they wait for a CPU; asked of the
-    picture without that."""
-    memory_held: OfPicture | None = None
-    """Optional in a module: groups it wants to find in `Snapshot.memory_held`; asked of the picture without it. The
-    answer may depend on nothing but pods, places, cgroups and page size."""
+    needs_node: str = ""
+    """Subject of the decision that says that there is no Node yet; `decide` then gets a `NodeSnapshot`."""
+    without_node: Decide | None = None
+    """Its answer to a picture without a Node, where that is more."""
+    surge_edge_milli: SurgeEdge | None = None
+    """Above which use of everything but best effort the limit it set is too high. A rule that has it is asked between
+    two ticks as well, and may then only tighten its limit."""
+    monitor_seconds: Callable[[StrategySettings], float] = lambda _config: 0.0
+    """How often it wants resctrl's counters, with its settings; 0 never."""
+    formerly: str = ""
+    """The name it had, so that the error about an old configuration names the new one."""
+    reads: Asked = lambda _slo, _pods: ()
+    """Which values besides set and quota it wants to see in `Cgroup.values`, or `oom_score_adj`, or `system/NAME`, for
+    these settings and pods. What it wrote is seen as long as it is in the journal."""
+    pod_reads: Callable[[SLO, Sequence[Pod]], Mapping[str, Iterable[str]]] = lambda _slo, _pods: {}
+    """As `reads`, by uid of the only pods of which it wants to see them, containers and all."""
+    throttling: Asked = lambda _slo, _pods: ()
+    """Uids of the pods of which it wants use and throttling of each container."""
+    windows: Callable[[SLO, Sequence[Pod]], Iterable[int]] = lambda _slo, _pods: ()
+    """Over how many seconds it wants means in `Snapshot.windows`."""
+    percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = lambda _slo: ()
+    """(Seconds, percent) it wants to find in `Snapshot.percentiles`."""
+    cpu_waits: OfPicture = lambda _snapshot: ()
+    """Uids of the pods of which it wants to see how long they wait for a CPU; asked of the picture without that."""
+    memory_held: OfPicture = lambda _snapshot: ()
+    """Groups it wants to find in `Snapshot.memory_held`; asked of the picture without it. The answer may depend on
+    nothing but pods, places, cgroups and page size."""
     new_containers: Literal["all", "theirs", "none"] = "all"
-    """Optional in a module (`NEW_CONTAINERS`): which pods it has to see in a round about containers that begin.
-    `theirs`: what it decides on a pod does not depend on pods that have no place in the picture; `none`: it writes no
-    file of a container, and is not asked."""
-    windows: Callable[[SLO, Sequence[Pod]], Iterable[int]] = _nobody
-    """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
-    percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = _nothing
-    """Optional in a module: (seconds, percent) it wants to find in `Snapshot.percentiles`."""
+    """Which pods it has to see in a round about containers that begin. `theirs`: what it decides on a pod does not
+    depend on pods that have no place in the picture; `none`: it writes no file of a container, and is not asked."""
     publishes: tuple[str, ...] = ()
-    """Optional in a module (`PUBLISHES`): resources and annotations of the Node that Koordinator's manager writes
-    too."""
+    """Resources and annotations of the Node that Koordinator's manager writes too."""
+    aliases: tuple[str, ...] = ()
+    """Words for `explain` that mean it."""
+    subjects: tuple[str, ...] = ()
+    """Subjects about which it alone decides: for when it is off and says nothing."""
+    overview: tuple[str, str] | None = None
+    """Words about its decisions on the whole node, and which `explain` says more of them."""
+    sentences: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Reason, or reason/verdict, → its sentence; see `report.sentence`."""
 
     def answer(
         self, snapshot: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
     ) -> Iterable[Decision]:
         """Answer of the rule to `snapshot`: the one place that tells pictures with a Node from those without."""
-        if self.without_node and not has_node(snapshot):
+        if not has_node(snapshot) and self.without_node:
             return self.without_node(snapshot, config)
+        if not has_node(snapshot) and self.needs_node:
+            return (Decision(self.needs_node, "skip", "NoNode"),)
         return self.decide(snapshot, config, asked) if self.evicts else self.decide(snapshot, config)
-
-    sentences: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Optional in a module (`SENTENCES`): reason, or reason/verdict, → its sentence; see `report.sentence`."""
 
 
 @functools.cache
@@ -140,6 +130,18 @@ def discover() -> tuple[Strategy, ...]:
     """All strategies, in the order of their file names; packages hold what strategies share."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
     return tuple(_load(name) for name in names)
+
+
+@functools.cache
+def words() -> Mapping[str, str]:
+    """Name of a strategy by each word for `explain` that means it."""
+    return {word: strategy.name for strategy in discover() for word in strategy.aliases}
+
+
+@functools.cache
+def publishing(*resources: str) -> tuple[str, ...]:
+    """Names of the strategies that publish one of these resources of the Node."""
+    return tuple(strategy.name for strategy in discover() if {*strategy.publishes} & {*resources})
 
 
 @functools.cache
@@ -296,25 +298,18 @@ def in_turn(
 
 def _load(name: str) -> Strategy:
     module = importlib.import_module(f"{__name__}.{name}")
-    return Strategy(
-        name=getattr(module, "NAME", camel(name)),
-        module=name,
-        config=module.Config,
-        decide=module.decide,
-        without_node=getattr(module, "without_node", None),
-        evicts="asked" in inspect.signature(module.decide).parameters,
-        doc=(module.__doc__ or "").strip(),
-        surge_edge_milli=getattr(module, "surge_edge_milli", None),
-        monitor_seconds=getattr(module, "monitor_seconds", _never),
-        formerly=getattr(module, "FORMERLY", ""),
-        reads=getattr(module, "reads", _nobody),
-        pod_reads=getattr(module, "pod_reads", _no_pod),
-        throttling=getattr(module, "throttling", _nobody),
-        cpu_waits=getattr(module, "cpu_waits", None),
-        memory_held=getattr(module, "memory_held", None),
-        windows=getattr(module, "windows", _nobody),
-        percentiles=getattr(module, "percentiles", _nothing),
-        new_containers=getattr(module, "NEW_CONTAINERS", "all"),
-        publishes=getattr(module, "PUBLISHES", ()),
-        sentences=getattr(module, "SENTENCES", {}),
-    )
+    optional = {
+        field: getattr(module, attribute)
+        for field in Strategy.__struct_fields__
+        for attribute in (field, field.upper())
+        if hasattr(module, attribute) and field not in ("config", "decide")
+    }
+    known = {
+        "module": name,
+        "name": camel(name),
+        "doc": (module.__doc__ or "").strip(),
+        "config": module.Config,
+        "decide": module.decide,
+        "evicts": "asked" in inspect.signature(module.decide).parameters,
+    }
+    return Strategy(**{**known, **optional})

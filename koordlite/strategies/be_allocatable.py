@@ -29,8 +29,12 @@ from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
 NEW_CONTAINERS = "none"
+NEEDS_NODE = "node"
 RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 PUBLISHES = RESOURCES
+ALIASES = ("allocatable",)
+SUBJECTS = ("batch-cpu", "batch-memory")
+OVERVIEW = ("best effort may request", "allocatable")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +48,6 @@ class _Shared(msgspec.Struct, frozen=True, kw_only=True):
     system: Use
     host_apps: Use
     reserved: Use
-
-
-def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """Nothing is judged before the Node has been seen."""
-    yield Decision("node", "skip", "NoNode")
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:

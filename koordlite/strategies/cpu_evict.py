@@ -22,6 +22,7 @@ from koordlite.strategies.shared.evict import Evidence, Past, Rule
 
 NAME = "cpuEvict"
 NEW_CONTAINERS = "none"
+OVERVIEW = ("evictions for CPU", NAME)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

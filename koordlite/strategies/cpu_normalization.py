@@ -17,17 +17,13 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 NEW_CONTAINERS = "none"
+NEEDS_NODE = "node"
 PUBLISHES = (keys.CPU_NORMALIZATION_RATIO,)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
     """Section `cpuNormalization`."""
-
-
-def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """Nothing is judged before the Node has been seen."""
-    yield Decision("node", "skip", "NoNode")
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:

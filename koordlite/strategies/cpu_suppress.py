@@ -43,6 +43,9 @@ MIN_WINDOW_SECONDS = 3.0
 MIN_ACTIVITY = 0.002
 """Part of a CPU that a service has to want before its waits count: of less, single waits decide."""
 NAME = "cpuSuppress"
+ALIASES = ("suppress",)
+SUBJECTS = ("besteffort",)
+OVERVIEW = ("best effort may use", "besteffort")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

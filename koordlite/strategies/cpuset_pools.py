@@ -32,6 +32,8 @@ from koordlite.strategies.shared import affinity, usable_cpus
 
 UNLIMITED = -1
 NAME = "cpusetPools"
+ALIASES = ("pools",)
+OVERVIEW = ("CPUs shared", "pools")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from koordlite.strategies.shared.last_resort import LastResort
 
 NAME = "memoryEvict"
 NEW_CONTAINERS = "none"
+OVERVIEW = ("evictions for memory", NAME)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,11 @@ from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
 NEW_CONTAINERS = "none"
+NEEDS_NODE = "node"
 RESOURCES = (keys.MID_CPU, keys.MID_MEMORY)
 PUBLISHES = RESOURCES
+SUBJECTS = ("mid-cpu", "mid-memory")
+OVERVIEW = ("mid may request", "allocatable")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +45,6 @@ class Config(StrategySettings):
     """A sample of CPU that is so old weighs half as much as a new one."""
     memory_half_life_seconds: float = bounded(86_400.0, ge=600, le=2_592_000)
     """The same for memory."""
-
-
-def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """Nothing is judged before the Node has been seen."""
-    yield Decision("node", "skip", "NoNode")
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:

@@ -27,6 +27,7 @@ from koordlite.numa.koordinator import assignments
 
 NAME = "normalizedQuota"
 NEW_CONTAINERS = "theirs"
+NEEDS_NODE = "node"
 _BURSTING = ("auto", "cfsQuotaBurstOnly")
 _BURST = "cpuBurst"
 
@@ -45,11 +46,6 @@ class _Quota(msgspec.Struct, frozen=True, kw_only=True):
     limit_us: int
     """What kubelet writes."""
     wanted_us: int
-
-
-def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """Nothing is judged before the Node has been seen."""
-    yield Decision("node", "skip", "NoNode")
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:

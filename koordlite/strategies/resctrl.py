@@ -33,6 +33,7 @@ from koordlite.resctrl.values import MON_GROUPS
 _PLACE = "resctrl/"
 NEW_CONTAINERS = "theirs"
 """Such a round only asks to which group a new container belongs; groups are made and given back by ticks."""
+OVERVIEW = ("cache and bandwidth", "resctrl")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,9 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 NEW_CONTAINERS = "none"
+NEEDS_NODE = "node"
+ALIASES = ("reservation",)
+OVERVIEW = ("kept for the system", "reservation")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +31,6 @@ class Config(StrategySettings):
 FORMERLY = "nodeReservation"
 """Off, it never gave the reserved CPUs back: the old name promised too much."""
 _REASONS = {"list": "ReservedByList", "quantity": "ReservedByQuantity", "none": "NothingReserved"}
-
-
-def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """Nothing is judged before the Node has been seen."""
-    yield Decision("node", "skip", "NoNode")
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:

@@ -16,9 +16,10 @@ from koordlite.formulas.allocatable import node_sync, normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import NodeSnapshot, Snapshot
+from koordlite.model.snapshot import NodeSnapshot
 
 NEW_CONTAINERS = "none"
+NEEDS_NODE = "node"
 _AMPLIFIED = ("cpu", "memory")
 """What the webhook multiplies."""
 PUBLISHES = (keys.AMPLIFICATION_RATIO,)
@@ -27,11 +28,6 @@ PUBLISHES = (keys.AMPLIFICATION_RATIO,)
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
     """Section `resourceAmplification`."""
-
-
-def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """Nothing is judged before the Node has been seen."""
-    yield Decision("node", "skip", "NoNode")
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:

@@ -26,8 +26,10 @@ from koordlite.model.wire.objects import Zone
 from koordlite.strategies.shared import placements, zone_report
 
 NEW_CONTAINERS = "none"
+NEEDS_NODE = "topology"
 AT_MOST_EVERY_SECONDS = 1.0
 """Every consumer reads each version of the object."""
+ALIASES = ("topology",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +53,6 @@ class Config(StrategySettings):
     """When another program (koordlet, NFD, resource-topology-exporter) writes the zones while the agent runs: yield
     leaves zones, policies, attributes, and annotations that it writes, to it. overwrite writes ours over them. Both are
     reported. What it wrote before the agent started is written over."""
-
-
-def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """Nothing is judged before the Node has been seen."""
-    yield Decision("topology", "skip", "NoNode")
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:

@@ -33,7 +33,9 @@ class Counted:
 
     @property
     def strategy(self) -> Strategy:
-        return Strategy("counted", "counted", StrategySettings, self.decide, "")
+        return Strategy(
+            module="counted", name="counted", doc="", config=StrategySettings, decide=self.decide, evicts=False
+        )
 
 
 def told(answers: Answers, counted: Counted, seen: Snapshot, mode: str = "observe") -> str:
@@ -79,7 +81,10 @@ def test_a_rule_that_fails_is_asked_again(build: Any) -> None:
     def fails(seen: Snapshot, config: StrategySettings) -> Iterator[Decision]:
         raise ValueError(seen.layout.kubepods)
 
-    answers, strategy = Answers(), Strategy("counted", "counted", StrategySettings, fails, "")
+    answers, strategy = (
+        Answers(),
+        Strategy(module="counted", name="counted", doc="", config=StrategySettings, decide=fails, evicts=False),
+    )
     for _ in range(2):
         with pytest.raises(ValueError, match="kubepods"):
             answers.of(strategy, build.snapshot(), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Any
 
@@ -56,3 +57,24 @@ def test_judging_twice_leaves_the_picture_as_it_was(build: Any) -> None:
     seen, same = build.snapshot(), build.snapshot()
     strategies.decide_all(seen, {})
     assert seen == same
+
+
+HELPERS = {"quota_off", "recorded", "culprits_of", "features", "class_settings", "reclaimable"}
+"""What others ask a strategy's module besides."""
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda s: s.name)
+def test_a_module_offers_nothing_that_the_protocol_does_not_have(strategy: strategies.Strategy) -> None:
+    """A hook with a typing mistake in its name would never be asked."""
+    module = importlib.import_module(f"koordlite.strategies.{strategy.module}")
+    own = {
+        name for name, value in inspect.getmembers(module, inspect.isfunction) if value.__module__ == module.__name__
+    }
+    public = {name for name in own if not name.startswith("_")}
+    assert public - HELPERS <= set(strategies.Strategy.__struct_fields__)
+
+
+def test_a_word_for_explain_means_one_strategy() -> None:
+    words = [word for strategy in ALL for word in (*strategy.aliases, *strategy.subjects)]
+    assert len(words) == len(set(words))
+    assert strategies.words()["pools"] == "cpusetPools"

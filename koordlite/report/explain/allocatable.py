@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from koordlite import strategies
 from koordlite.model import keys
 from koordlite.model.decision import Decision, Evidence
 from koordlite.report import units
@@ -111,8 +112,8 @@ def document(found: Sequence[Table]) -> list[dict[str, Any]]:
 
 def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: tuple[str, str]) -> Iterator[Table]:
     pair = [next((d for d in decisions if d.subject == f"node/{resource}"), None) for resource in resources]
-    strategy = {"batch": "beAllocatable", "mid": "midAllocatable"}[kind]
-    other = [d for d in decisions if d.strategy == strategy and d.subject == "node"]
+    of_kind = strategies.publishing(*resources)
+    other = [d for d in decisions if d.strategy in of_kind and d.subject == "node"]
     numbers = [d.evidence if d and "result" in d.evidence else {} for d in pair]
     in_words = [d for d in (*pair, *other) if d and ("result" not in d.evidence or d.reason == SETTLING)]
     rows = tuple(_rows(names, *numbers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from koordlite import strategies
 from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import units
@@ -14,31 +15,14 @@ from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.sentence import sentence, terms
 from koordlite.report.tick import Tick
 
-ALIASES = {
-    "allocatable": "beAllocatable",
-    "pools": "cpusetPools",
-    "reservation": "reservationReport",
-    "suppress": "cpuSuppress",
-    "topology": "topologyReport",
-}
-"""Words for `explain` that mean a strategy."""
 _LISTED = 8
-_STRATEGIES = {
-    **ALIASES,
-    "besteffort": "cpuSuppress",
-    "batch-cpu": "beAllocatable",
-    "batch-memory": "beAllocatable",
-    "mid-cpu": "midAllocatable",
-    "mid-memory": "midAllocatable",
-}
-"""Subjects that one strategy decides about, and its name: for when it is off and says nothing."""
 
 
 def text(subject: str, tick: Tick, past: Remembered = NOTHING) -> str:
     """Explain what holds for `subject` and why, with every number, and when it last changed.
 
     A subject is what a decision is about (`besteffort`, `pod/ns/name`, or the end of it), a strategy, a reason, a word
-    of `ALIASES`, or part of a file's name. ValueError lists the subjects there are.
+    for one, or part of a file's name. ValueError lists the subjects there are.
     """
     off = switched_off(subject, tick)
     if off:
@@ -57,7 +41,8 @@ def document(subject: str, tick: Tick) -> dict[str, Any]:
 
 def switched_off(subject: str, tick: Tick) -> str:
     """The reason why nothing is decided about `subject`, where its strategy is off; else empty."""
-    name = _STRATEGIES.get(subject, subject)
+    whose = {subject: strategy.name for strategy in strategies.discover() for subject in strategy.subjects}
+    name = ({**strategies.words(), **whose}).get(subject, subject)
     if tick.modes.get(name) != "off" or any(concerns(subject, decision) for decision in tick.decisions):
         return ""
     return f"nothing is decided, the strategy {name} is off; switch it on with strategies.{name}.mode: observe"
@@ -86,7 +71,7 @@ def _near(subject: str, decisions: Sequence[Decision]) -> str:
 
 def concerns(subject: str, decision: Decision) -> bool:
     """Tell whether `subject` means this decision."""
-    wanted = ALIASES.get(subject, subject)
+    wanted = strategies.words().get(subject, subject)
     names = (decision.subject, decision.strategy, decision.reason)
     places = (str(change.place) for change in decision.changes)
     return wanted in names or decision.subject.endswith(f"/{wanted}") or any(wanted in place for place in places)

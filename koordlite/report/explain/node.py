@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from koordlite import strategies
 from koordlite.model.decision import Decision
 from koordlite.report import view
 from koordlite.report.explain import pieces
@@ -15,17 +16,6 @@ from koordlite.report.tick import Tick
 
 SUBJECT = "node"
 NEWEST = 8
-_PARTS = (
-    ("kept for the system", "reservationReport", "explain reservation"),
-    ("best effort may use", "cpuSuppress", "explain besteffort"),
-    ("best effort may request", "beAllocatable", "explain allocatable"),
-    ("mid may request", "midAllocatable", "explain allocatable"),
-    ("CPUs shared", "cpusetPools", "explain pools"),
-    ("cache and bandwidth", "resctrl", "explain resctrl"),
-    ("evictions for CPU", "cpuEvict", "explain cpuEvict"),
-    ("evictions for memory", "memoryEvict", "explain memoryEvict"),
-)
-"""Questions about a node, the strategy that answers each, and where to read more."""
 _PER_POD = "pod/"
 
 
@@ -33,7 +23,7 @@ def text(tick: Tick, past: Remembered) -> str:
     """The answer as lines."""
     lines = [
         f"{view.node(tick)}: {tick.status}{view.because(tick)}",
-        *(line for title, strategy, ask in _PARTS for line in _part(title, strategy, ask, tick)),
+        *(line for each in strategies.discover() if each.overview for line in _part(each.name, *each.overview, tick)),
         *_changes(past),
         *_fights(tick, past),
         "\nfurther: explain pod NAME | cpu N | file PATH | config | any strategy, reason or subject",
@@ -47,7 +37,9 @@ def document(tick: Tick, past: Remembered) -> dict[str, Any]:
         "node": tick.node,
         "status": tick.status,
         "because": tick.because,
-        "decisions": [run_report.decided(d) for _, strategy, _ in _PARTS for d in _of(strategy, tick)],
+        "decisions": [
+            run_report.decided(d) for each in strategies.discover() if each.overview for d in _of(each.name, tick)
+        ],
         "newest": [{"time": e.time, **run_report.decided(e.decision)} for e in list(past.events)[-NEWEST:]],
         "changedByOthers": [pieces.place_document(place, tick, past) for place in past.foreign],
     }
@@ -58,14 +50,14 @@ def _of(strategy: str, tick: Tick) -> list[Decision]:
     return [d for d in tick.decisions if d.strategy == strategy and not d.subject.startswith(_PER_POD)]
 
 
-def _part(title: str, strategy: str, ask: str, tick: Tick) -> Iterator[str]:
+def _part(strategy: str, title: str, ask: str, tick: Tick) -> Iterator[str]:
     found = _of(strategy, tick)
     if not found:
         return
     yield f"\n{title} [{strategy}, {tick.modes.get(strategy, 'observe')}]"
     for decision in found:
         yield f"  {headline(decision)}"
-    yield f"  → {ask}"
+    yield f"  → explain {ask}"
 
 
 def _changes(past: Remembered) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from koordlite import strategies
+from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.report import units
 from koordlite.report.explain import decided, pod, who_changed
@@ -13,8 +15,6 @@ from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.sentence import sentence, term
 from koordlite.report.tick import Tick
-
-_OFFERS = ("beAllocatable", "midAllocatable")
 
 
 def render(subject: str, then: Tick, now: Tick, past: Remembered = NOTHING) -> str:
@@ -62,7 +62,11 @@ def _keyed(subject: str, tick: Tick) -> dict[tuple[str, str], Decision]:
 
 
 def _concerns(subject: str, decision: Decision) -> bool:
-    return decision.strategy in _OFFERS if subject == PROMISES else decided.concerns(subject, decision)
+    return (
+        decision.strategy in strategies.publishing(*keys.PROMISED_RESOURCES)
+        if subject == PROMISES
+        else decided.concerns(subject, decision)
+    )
 
 
 def _compared(before: Decision | None, after: Decision | None) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from koordlite import strategies
 from koordlite.changes import eviction
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
@@ -77,7 +78,7 @@ class Squeeze(msgspec.Struct, frozen=True):
 def of(moments: Iterable[Moment], end: float) -> Squeeze | None:
     """The story of the moments up to `end`; None without use and limit in any of them."""
     limits, spans, held = array("q"), array("d"), array("b")
-    services = _Services()
+    services, limiting = _Services(), {rule.name for rule in strategies.limiting()}
     evicted: dict[str, str] = {}
     first = last = deepest_at = 0.0
     deepest, enforced, at_deepest = 0, False, dict[str, int]()
@@ -93,7 +94,7 @@ def of(moments: Iterable[Moment], end: float) -> Squeeze | None:
         if not 0 < seconds <= _LONGEST_GAP:
             continue
         is_held = limit > 0 and used >= HELD_BACK * limit
-        enforced = (section := moment.settings.get("cpuSuppress")) is not None and section.mode == "enforce"
+        enforced = any(each.mode == "enforce" for name, each in moment.settings.items() if name in limiting)
         uses = _uses(moment.snapshot)
         services.add(uses, limit, seconds, is_held=is_held)
         limits.append(limit)
@@ -144,7 +145,7 @@ def text(found: Squeeze) -> str:
         *_evictions(found),
     ]
     if not found.enforced:
-        lines.append("  cpuSuppress does not enforce: the limit is that of others")
+        lines.append("  no strategy enforces a limit: it is that of others")
     return "\n".join([*lines, ""])
 
 

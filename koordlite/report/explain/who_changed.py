@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from koordlite import strategies
+from koordlite.model import keys
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.picture.usage import Usage
 from koordlite.model.snapshot import Snapshot
@@ -13,8 +15,6 @@ from koordlite.report import units
 
 NAMED = 3
 """Pods named; the others are summed."""
-_AVERAGED = ("beAllocatable", "midAllocatable")
-"""Strategies that judge the mean of some minutes; `cpuSuppress` judges the last sample."""
 _LEAST = {"cpu": 50, "memory": 16 << 20}
 """Millicores and bytes: smaller changes explain nothing."""
 
@@ -82,13 +82,16 @@ def _others(rest: Sequence[int]) -> str:
 
 
 def _used(decision: Decision, snapshot: Snapshot, resource: str) -> Mapping[str, int]:
-    return _by_name(snapshot, snapshot.average if decision.strategy in _AVERAGED else snapshot.usage, resource)
+    """Offers go by the mean of some minutes, the limit by the last sample."""
+    return _by_name(snapshot, snapshot.usage if isinstance(decision.outcome, CPULimit) else snapshot.average, resource)
 
 
 def _resource(decision: Decision) -> str:
-    if decision.strategy == "cpuSuppress":
+    if isinstance(decision.outcome, CPULimit):
         return "cpu"
-    if decision.strategy in _AVERAGED and decision.subject.endswith(("-cpu", "-memory")):
+    if decision.strategy in strategies.publishing(*keys.PROMISED_RESOURCES) and decision.subject.endswith(
+        ("-cpu", "-memory")
+    ):
         return decision.subject.rpartition("-")[2]
     return ""
 
