@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import slices
 from emulated import Emulated
@@ -179,9 +180,7 @@ def test_a_strategy_that_fails_does_not_stop_the_others(
         raise ZeroDivisionError("no CPUs")
 
     found = strategies.discover()
-    mine = tuple(
-        s if s.name != "resctrl" else strategies.Strategy(s.name, s.module, s.config, broken, s.doc) for s in found
-    )  # type: ignore[arg-type]
+    mine = tuple(s if s.name != "resctrl" else msgspec.structs.replace(s, decide=broken) for s in found)  # type: ignore[arg-type]
     monkeypatch.setattr(strategies, "discover", lambda: mine)
     node = emulate("intel-2s-ht")
     with node.journal() as journal:
@@ -273,9 +272,7 @@ def test_two_strategies_on_one_file_are_a_problem_and_one_has_it(
         ]
 
     found = strategies.discover()
-    mine = tuple(
-        s if s.name != "resctrl" else strategies.Strategy(s.name, s.module, s.config, rival, s.doc) for s in found
-    )
+    mine = tuple(s if s.name != "resctrl" else msgspec.structs.replace(s, decide=rival) for s in found)
     monkeypatch.setattr(strategies, "discover", lambda: mine)
     node = emulate("small")
     with node.journal() as journal:

@@ -61,11 +61,11 @@ def _near(subject: str, decisions: Sequence[Decision]) -> str:
     import difflib  # For a mistake only.
 
     subjects = sorted({decision.subject for decision in decisions})
-    strategies = sorted({decision.strategy for decision in decisions if decision.strategy})
-    near = difflib.get_close_matches(subject, [*subjects, *strategies, *ALIASES], n=3, cutoff=0.6)
+    names = sorted({decision.strategy for decision in decisions if decision.strategy})
+    near = difflib.get_close_matches(subject, [*subjects, *names, *strategies.words()], n=3, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    some = [each for each in subjects if "/" not in each] + strategies
+    some = [each for each in subjects if "/" not in each] + names
     return f"there are decisions about {', '.join(some[:_LISTED]) or 'nothing yet'}{' …' if some[_LISTED:] else ''}"
 
 
