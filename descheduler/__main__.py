@@ -1,7 +1,14 @@
-"""`python -m descheduler`."""
+"""Where the command begins, `python -m descheduler` too."""
 
 import sys
 
-from descheduler.cli import main
+from koordlite.__main__ import begin
 
-sys.exit(main())
+
+def main() -> int:
+    """`descheduler`."""
+    return begin("descheduler", "descheduler.cli")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,9 +6,12 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -181,3 +184,46 @@ def test_groff_has_nothing_to_say_against_the_manual(manual: Path) -> None:
     for page in manual.iterdir():
         made = subprocess.run(["groff", "-man", "-Tutf8", "-ww", page], capture_output=True, check=True, timeout=60)
         assert made.stderr == b""
+
+
+ENTRIES = {
+    "koordlite": "koordlite.__main__:main",
+    "descheduler": "descheduler.__main__:main",
+    "kubectl": "koordlite.__main__:kubectl",
+}
+BEGUN = """
+import importlib, sys
+load = importlib.import_module
+importlib.import_module = lambda name: (print(flush=True), load(name))[1]
+sys.exit(getattr(load(sys.argv.pop(1)), sys.argv.pop(1))())
+"""
+
+
+@pytest.mark.parametrize("milliseconds", [0, 3, 8, 15, 25, 40, 60, 90, 130, 200])
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_ctrl_c_at_any_moment_of_a_command_gives_no_traceback(entry: str, milliseconds: int) -> None:
+    module, function = entry.split(":")
+    words = ["--help"] if "kubectl" in function else ["default-config"]
+    command = [sys.executable, "-c", BEGUN, module, function, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "\n"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(milliseconds / 1000)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert "Traceback" not in said and "KeyboardInterrupt" not in said, said
+    assert process.returncode in (0, 130)
+
+
+def test_the_installed_commands_begin_there() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert set(scripts.values()) == set(ENTRIES.values())
+
+
+@pytest.mark.parametrize(
+    "example", [e for group in koordlite.cli.COMMANDS.values() for each in group for e in each.examples]
+)
+def test_every_example_of_help_is_a_command(example: str) -> None:
+    words = shlex.split(example)
+    args = koordlite.cli.parser().parse_args(words)
+    assert args.command == words[0]

@@ -82,3 +82,13 @@ def test_without_an_agent_the_terminal_stays_as_it_is(tmp_path: Path) -> None:
         shown.read(0.5)
         assert "no agent answers" in "".join(shown.lines)
         assert not shown.left_alternate
+
+
+def test_ctrl_c_ends_it_at_once(url: str) -> None:
+    with terminal([*COMMAND, "--url", url], width=80, height=24) as shown:
+        shown.until(_whole)
+        shown.type("\x03")
+        shown.read(0.5)
+        assert shown.process.wait(timeout=20) == 0
+        shown.read(0.2)
+        assert shown.left_alternate

@@ -19,7 +19,8 @@ class Series(msgspec.Struct, frozen=True):
     name: str
     style: str
     values: Sequence[int | None]
-    dashed: bool = False
+    dots: tuple[int, int] = (1, 1)
+    """So many of how many: a line is solid, dashed or dotted."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -42,14 +43,14 @@ def draw(series: Sequence[Series], *, width: int, height: int, top: int) -> list
 
 
 def _dots(line: Series, *, columns: int, rows: int, top: int) -> list[tuple[int, int]]:
-    """Dots of one line, joined upright between neighbours; two of four left out when dashed."""
+    """Dots of one line, joined upright between neighbours; those left out that `dots` says."""
     values = list(line.values)[-columns:]
     offset = columns - len(values)
     dots: list[tuple[int, int]] = []
     previous: int | None = None
     for x, value in enumerate(values, offset):
         level = None if value is None else _level(value, rows, top)
-        if level is not None and not (line.dashed and x % 4 >= 2):
+        if level is not None and x % line.dots[1] < line.dots[0]:
             start = level if previous is None else previous
             dots.extend((x, y) for y in range(min(start, level), max(start, level) + 1))
         previous = level

@@ -23,7 +23,7 @@ from koordlite.report.sentence import sentence
 from koordlite.report.terminal import canvas
 from koordlite.report.tick import Tick
 
-NODE, PROD, BE, LIMIT = "bright_black", "dodger_blue1", "dark_orange", "bold"
+NODE, PROD, BE, LIMIT, THRESHOLD = "bright_black", "dodger_blue1", "dark_orange", "bold", "red"
 OWNERS = {
     "reserved": ("#", "black on grey62"),
     "system": ("S", "black on grey42"),
@@ -151,12 +151,14 @@ def _header(title: str, tick: Tick) -> Text:
 def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
     """Use over time against the limit, with an axis in cores and a legend that carries the newest numbers."""
     top = max((t.capacity_milli for t in ticks), default=0) or 1000
+    threshold = [t.threshold_milli if view.threshold(ticks[-1]) else None for t in ticks]
     lines = (
         canvas.Series("node", NODE, [t.node_cpu for t in ticks]),
         canvas.Series("LS", PROD, [t.prod_cpu for t in ticks]),
         canvas.Series("BE", BE, [t.be_cpu for t in ticks]),
         canvas.Series("BE limit", LIMIT, [t.be_limit for t in ticks]),
-        canvas.Series("would be", LIMIT, [t.would_limit for t in ticks], dashed=True),
+        canvas.Series("would be", LIMIT, [t.would_limit for t in ticks], dots=(2, 4)),
+        canvas.Series("threshold", THRESHOLD, threshold, dots=(1, 4)),
     )
     series = [line for line in lines if any(value is not None for value in line.values)]
     grid = canvas.draw(series, width=max(10, width - _AXIS), height=height, top=top)
@@ -170,11 +172,11 @@ def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
 
 def _legend(series: Sequence[canvas.Series], width: int) -> Text:
     """Names and newest numbers; closer together where they would not fit."""
-    for swatch, gap in ((2, "  "), (1, " ")):
+    for swatch, gap, prefix in ((2, "  ", ""), (1, " ", ""), (1, " ", "BE ")):
         legend = Text("CPU").append(gap)
         for line in series:
-            name = line.name if swatch > 1 else line.name.removeprefix("BE ")
-            legend.append(("╌" if line.dashed else "─") * swatch, line.style)
+            name = line.name.removeprefix(prefix)
+            legend.append(({(1, 1): "─", (2, 4): "╌", (1, 4): "┈"}[line.dots]) * swatch, line.style)
             legend.append(f"{gap[1:]}{name} {units.cores(line.values[-1])}{gap}")
         if len(legend.plain.rstrip()) <= width:
             break

@@ -19,17 +19,18 @@ from koordlite.report import pod_rows
 from koordlite.report.pod_rows import PodRow
 
 HELP = """\
-↑ ↓ PgUp PgDn  choose a pod
+↑ ↓ PgUp PgDn  choose a pod; j k as well, g G the first and the last
 ← →            move the table sideways
 Enter          explain the chosen pod
 /              filter by words of any column; Esc ends it
 s  S           sort by the next column, the one before
-r              turn the order round
+r              reverse the order
 v              node and pods, pods alone, node alone
 ?              this help
-q              quit
+q  Ctrl-C      quit
 
-A click on a heading sorts by it, a second one turns it round.
+A click on a heading sorts by it, a second one reverses it.
+Threshold: the use of the node above which best effort is limited.
 Dashed: the limit that best effort would have while
 cpuSuppress only observes. Limit: the pod's own quota; its
 CPUs limit it as well. Pressure: the part of the last ten
@@ -73,7 +74,13 @@ class Words(ModalScreen[None]):
 class Table(DataTable[Text]):
     """The pods. Rows are filled in place, so that nothing jumps when they change."""
 
-    BINDINGS: ClassVar = [Binding("enter", "select_cursor", "explain", key_display="Enter")]
+    BINDINGS: ClassVar = [
+        Binding("enter", "select_cursor", "explain", key_display="Enter"),
+        Binding("j", "cursor_down", show=False),
+        Binding("k", "cursor_up", show=False),
+        Binding("g", "scroll_top", show=False),
+        Binding("G", "scroll_bottom", show=False),
+    ]
 
     def on_mount(self) -> None:
         """The columns that every medium has."""
@@ -119,10 +126,11 @@ class TopApp(App[None]):
         Binding("slash", "filter", "filter", key_display="/", priority=True),
         Binding("s", "sort(1)", "sort"),
         Binding("S", "sort(-1)", show=False),
-        Binding("r", "turn", "turn round", show=False),
+        Binding("r", "reverse", "reverse", show=False),
         Binding("v", "view", "view"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("escape", "unfilter", show=False),
     ]
 
@@ -207,7 +215,7 @@ class TopApp(App[None]):
         shown, column = self.query_one(Table).row_count, _column(self._key)
         many = f"{shown} pods" if not self._filter else f"{shown} of {len(self._rows)} pods have {self._filter!r}"
         first = "the largest" if column.is_number else "the newest" if column.key == "decided" else "A to Z"
-        return f"{many}, by {column.title}{', turned round' if self._backwards else f', {first} first'}".replace(
+        return f"{many}, by {column.title}{', reversed' if self._backwards else f', {first} first'}".replace(
             "A to Z first", "A to Z"
         )
 
@@ -217,14 +225,14 @@ class TopApp(App[None]):
         self._key, self._backwards = keys[(keys.index(self._key) + step) % len(keys)], False
         self._fill()
 
-    def action_turn(self) -> None:
-        """The other way round."""
+    def action_reverse(self) -> None:
+        """Reverse the order."""
         self._backwards = not self._backwards
         self._fill()
 
     @on(DataTable.HeaderSelected)
     def sort_by_heading(self, event: DataTable.HeaderSelected) -> None:
-        """A click on a heading sorts by it, a second one turns the order round."""
+        """A click on a heading sorts by it, a second one reverses the order."""
         key = str(event.column_key.value)
         self._key, self._backwards = key, key == self._key and not self._backwards
         self._fill()

@@ -28,7 +28,7 @@ def test_unknown_values_leave_a_gap_and_the_newest_is_at_the_right_edge() -> Non
 
 
 def test_a_dashed_line_has_gaps() -> None:
-    assert rows(Series("", "", [0] * 8, dashed=True), width=4)[1] == "⣀⠀⣀⠀"
+    assert rows(Series("", "", [0] * 8, dots=(2, 4)), width=4)[1] == "⣀⠀⣀⠀"
 
 
 def test_the_later_series_colours_a_shared_cell() -> None:

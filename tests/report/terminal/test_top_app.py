@@ -111,6 +111,15 @@ def test_arrows_choose_and_enter_explains(agent: Agent) -> None:
     play(agent, part)
 
 
+def test_letters_move_the_cursor_as_in_vi(agent: Agent) -> None:
+    async def part(pilot: Pilot[None]) -> None:
+        for keys, line in (("j", 1), ("j", 2), ("k", 1), ("G", table(pilot).row_count - 1), ("g", 0)):
+            await pilot.press(keys)
+            assert table(pilot).cursor_row == line, keys
+
+    play(agent, part)
+
+
 def test_the_cursor_stays_with_its_pod(agent: Agent) -> None:
     async def part(pilot: Pilot[None]) -> None:
         await pilot.press("down", "down", "down")
@@ -120,7 +129,7 @@ def test_the_cursor_stays_with_its_pod(agent: Agent) -> None:
         assert table(pilot).chosen == chosen
         assert table(pilot).cursor_row != line
         await pilot.press("r")
-        assert "by pod, turned round" in note(pilot)
+        assert "by pod, reversed" in note(pilot)
         assert table(pilot).get_row_at(0)[0].plain == "ns/web"
         assert table(pilot).chosen == chosen
 
