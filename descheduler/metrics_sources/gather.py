@@ -7,19 +7,19 @@ from __future__ import annotations
 import base64
 import functools
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
 from descheduler.metrics_sources import prometheus
-from descheduler.metrics_sources.prometheus import Prometheus
 from descheduler.picture import pods
 from descheduler.picture.cluster import Usage, View
 from descheduler.plan import Setup
 from descheduler.policy.upstream import MetricsProvider
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.kube.client.prometheus import Prometheus
 from koordlite.model import times
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import parse_resources
@@ -163,7 +163,7 @@ class Gatherer(msgspec.Struct, frozen=True):
 
     def _ask(self, source: str, query: str, view: View, problems: list[Problem]) -> Usage:
         if source == prometheus.SOURCE:
-            return self.server.usage(query) if self.server else Usage(absent=_NOT_CONFIGURED)
+            return prometheus.usage(self.server, query) if self.server else Usage(absent=_NOT_CONFIGURED)
         if self.api is None:
             return Usage(absent="the files hold no NodeMetrics")
         sample = metrics_api(self.api, problems)
@@ -202,10 +202,10 @@ def of_policy(providers: Iterable[MetricsProvider], api: Api | None) -> Gatherer
     if found is None:
         return Gatherer(api)
     reference = found.auth_token.secret_reference if found.auth_token else None
-    if reference is None:
-        return Gatherer(api, Prometheus(found.url, service_account_token, service_account_ca()))
-    token = functools.partial(secret_token, api, reference.namespace, reference.name)
-    return Gatherer(api, Prometheus(found.url, token, service_account_ca()))
+    token: Callable[[], str] = service_account_token
+    if reference is not None:
+        token = functools.partial(secret_token, api, reference.namespace, reference.name)
+    return Gatherer(api, prometheus.server(found.url, token, service_account_ca()))
 
 
 def secret_token(api: Api | None, namespace: str, name: str) -> str:

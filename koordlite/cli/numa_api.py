@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -70,9 +71,9 @@ def served(
     from koordlite.http.guard import by_cluster
     from koordlite.http.local_token import is_loopback
     from koordlite.http.server import Server
-    from koordlite.scheduler.numa_api.agents import Agents
-    from koordlite.scheduler.numa_api.envelope import RestGuard
-    from koordlite.scheduler.numa_api.prometheus import Prometheus
+    from koordlite.kube.client.prometheus import Prometheus
+    from koordlite.scheduler.numa_api.charts import Agents
+    from koordlite.scheduler.numa_api.rest import RestGuard
     from koordlite.scheduler.numa_api.service import NumaService
     from koordlite.scheduler.numa_api.switches import Switches
 
@@ -92,7 +93,12 @@ def served(
         certificate = Certificate(*files, setting=("command line", "--tls-cert-file"))
     prometheus = None
     if args.prometheus_url:
-        prometheus = Prometheus(args.prometheus_url, args.prometheus_token_file, args.prometheus_ca_file)
+        file = args.prometheus_token_file
+
+        def token() -> str:
+            return pathlib.Path(file).read_text(encoding="ascii").strip() if file else ""
+
+        prometheus = Prometheus(args.prometheus_url, token, args.prometheus_ca_file)
     service = NumaService(
         cluster,
         wall=time.time,

@@ -11,9 +11,8 @@ from chromium import Browser, has_axe
 from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Ask, Server
 from koordlite.model.slo.settings import NUMAPolicy
-from koordlite.scheduler.numa_api.agents import Agents
-from koordlite.scheduler.numa_api.envelope import RestGuard
-from koordlite.scheduler.numa_api.node_page import Charts, Series
+from koordlite.scheduler.numa_api.charts import Agents, Charts, Series
+from koordlite.scheduler.numa_api.rest import RestGuard
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.numa_api.switches import Policy, Status, Switches
 from tests.scheduler import numa_scene

@@ -16,7 +16,7 @@ from apiserver.users import User
 from koordlite.http.guard import by_cluster
 from koordlite.http.server import Server
 from koordlite.kube.client import access
-from koordlite.scheduler.numa_api.envelope import RestGuard
+from koordlite.scheduler.numa_api.rest import RestGuard
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.numa_api.switches import Policy, Switches
 from tests.scheduler.builders import Scene

@@ -18,13 +18,13 @@ from koordlite import cli
 from koordlite.cli import numa_api
 from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Server
+from koordlite.kube.client.prometheus import Prometheus
 from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.wire.objects import NRTObject
 from koordlite.report.html import page
-from koordlite.scheduler.numa_api import prometheus
-from koordlite.scheduler.numa_api.envelope import RestGuard
-from koordlite.scheduler.numa_api.prometheus import Prometheus
+from koordlite.scheduler.numa_api import charts
+from koordlite.scheduler.numa_api.rest import RestGuard
 from koordlite.scheduler.numa_api.service import NumaService
 from tests.scheduler import numa_scene
 from tests.scheduler.builders import Scene, report
@@ -160,7 +160,9 @@ def test_a_query_goes_to_prometheus_and_back_as_it_is(get: Get):
 def test_the_node_page_draws_what_prometheus_has_or_says_why_not(get: Get):
     points = [[1.8e9 - 60, "1.5"], [1.8e9, "2"]]
     series = [{"metric": {"numa_node": "1"}, "values": points}]
-    server = TinyApi(lambda request: Reply(body={"status": "success", "data": {"result": series}}))
+    server = TinyApi(
+        lambda request: Reply(body={"status": "success", "data": {"resultType": "matrix", "result": series}})
+    )
     made = service(numa_scene.scene(), prometheus=Prometheus(server.url))
     assert 'class="series"' in get(made, "/numa/nodes/good")[1]
     assert server.requests[0].query["query"].count('node="good"') == 1
@@ -172,7 +174,7 @@ def test_the_node_page_draws_what_prometheus_has_or_says_why_not(get: Get):
 @given(st.binary() | st.recursive(st.none() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
 def test_any_answer_of_prometheus_is_read_or_refused(body: Any):
     try:
-        found = prometheus.read(body if isinstance(body, bytes) else json.dumps({"data": body}).encode())
+        found = charts.matrix(body if isinstance(body, bytes) else json.dumps({"data": body}).encode())
     except ValueError:
         return
     assert all(len(values) == len(found.times) for values in found.by_zone.values())

@@ -20,9 +20,8 @@ from koordlite.config import NumaExporter
 from koordlite.host.files import RealFiles
 from koordlite.kube.client import access
 from koordlite.report.web import numa_history
-from koordlite.scheduler.numa_api import agents, node_page, view
-from koordlite.scheduler.numa_api.agents import Agents
-from koordlite.scheduler.numa_api.node_page import Charts, Series
+from koordlite.scheduler.numa_api import charts, node_page, view
+from koordlite.scheduler.numa_api.charts import Agents, Charts, Series
 from koordlite.scheduler.numa_api.service import NumaService
 from tests.scheduler import numa_scene
 
@@ -105,7 +104,7 @@ ZONES = st.dictionaries(st.text(max_size=2), st.fixed_dictionaries({"cpuCores": 
 @given(st.binary() | st.fixed_dictionaries({"times": st.lists(st.floats(), max_size=4), "zones": ZONES}))
 def test_any_history_is_read_or_refused(body: Any):
     try:
-        found = agents.read(body if isinstance(body, bytes) else json.dumps(body).encode())
+        found = charts.read(body if isinstance(body, bytes) else json.dumps(body).encode())
     except ValueError:
         return
     for series in (found.cpu, found.memory):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from koordlite.model.slo import config
 from koordlite.model.slo.settings import NUMAPolicy
-from koordlite.scheduler.numa_api import numa_policies
+from koordlite.scheduler.numa_api import switches
 from koordlite.scheduler.numa_api.switches import NUMA_DISTANCE, POD_AFFINITY
 from koordlite.scheduler.policies import KEY
 from koordlite.scheduler.watches import Watches
@@ -118,13 +118,13 @@ def test_without_the_right_to_read_the_switches_everything_else_is_answered(worl
 @given(TEXTS, st.sampled_from(["distance", "pod_affinity"]), st.booleans())
 def test_any_text_is_edited_in_one_member_or_refused(text: str, field: str, value: bool):
     try:
-        made = numa_policies.edited(field, value)(text)
+        made = switches._edited(field, value)(text)
     except ValueError:
         return
     before, after = _held(text), _held(made)
     assert getattr(after, field) is value
     assert {**_fields(before), field: value} == _fields(after)
-    assert numa_policies.edited(field, value)(made) == made
+    assert switches._edited(field, value)(made) == made
 
 
 def _held(text: str) -> NUMAPolicy:

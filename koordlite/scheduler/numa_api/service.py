@@ -18,22 +18,21 @@ from koordlite import __version__
 from koordlite.http import answers
 from koordlite.http.answers import JSON, Answer, Request, Router, plain
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.kube.client.prometheus import Prometheus
 from koordlite.report.html import page
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.numa_api import (
-    documents,
-    envelope,
+    charts,
     node_page,
     overview_page,
     policies_page,
+    rest,
     switches,
     view,
 )
-from koordlite.scheduler.numa_api.agents import Agents
-from koordlite.scheduler.numa_api.node_page import Charts
-from koordlite.scheduler.numa_api.prometheus import Prometheus
+from koordlite.scheduler.numa_api.charts import Agents
 from koordlite.scheduler.numa_api.switches import CannotEdit, NotThere, Policy, Switches
 from koordlite.scheduler.numa_api.view import NodeView
 
@@ -46,6 +45,8 @@ POLICIES: Mapping[str, Policy] = {
     "podaffinity": switches.POD_AFFINITY,
 }
 """Path below `V1`, to what is switched there."""
+_PASSED = {"query": ("query", "time", "timeout", "limit"), "query_range": ("query", "start", "end", "step", "timeout")}
+"""Parameters that Prometheus has; others are dropped."""
 READY_SECONDS = 5.0
 
 
@@ -108,13 +109,13 @@ class NumaService(Router, Collector):
             return super().put(path, body)
         policy = POLICIES.get(path.removeprefix(V1)) if path.startswith(V1) else None
         if policy is None or self._switches is None:
-            return envelope.refused(404, f"nothing is changed at {path}; there is {V1}{', '.join(POLICIES)}")
+            return rest.refused(404, f"nothing is changed at {path}; there is {V1}{', '.join(POLICIES)}")
         if not self._may_switch:
-            return envelope.refused(403, "this server is read-only; --allow-policy-changes makes it switch policies")
+            return rest.refused(403, "this server is read-only; --allow-policy-changes makes it switch policies")
         try:
             status = switches.read_body(body)
         except ValueError as error:
-            return envelope.refused(400, str(error))
+            return rest.refused(400, str(error))
         put = self._switches.put
         return _switched(lambda: {"status": status, "changed": put(policy, status)})
 
@@ -152,13 +153,10 @@ class NumaService(Router, Collector):
         node, now = self._node(name), self._wall()
         if node is None:
             return plain(404, f"node {name} is unknown here")
-        charts, policies = self._charts(name, now), self._cluster.policies
-        return _page(node_page.document(node, now, charts, policies, refresh=refresh))
-
-    def _charts(self, node: str, now: float) -> Charts | None:
+        measured = self._agents.charts(name) if self._agents and not self._prometheus else None
         if self._prometheus:
-            return self._prometheus.charts(node, now)
-        return self._agents.charts(node) if self._agents else None
+            measured = charts.of_prometheus(self._prometheus, name, now)
+        return _page(node_page.document(node, now, measured, self._cluster.policies, refresh=refresh))
 
     def _statuses(self) -> dict[str, str]:
         """State of each policy: `open`, `close`, or why that is unknown."""
@@ -174,7 +172,7 @@ class NumaService(Router, Collector):
     def _rest(self, request: Request) -> Answer:
         is_v1 = request.path.startswith(V1)
         parts = [urllib.parse.unquote(part) for part in request.rest.split("/")]
-        if len(parts) == 1 and parts[0] in ("query", "query_range"):
+        if len(parts) == 1 and parts[0] in _PASSED:
             return self._query(parts[0], request.query)
         if is_v1 and parts == ["openapi.json"]:
             return Answer(200, JSON, openapi())
@@ -184,57 +182,57 @@ class NumaService(Router, Collector):
             return _switched(lambda: {"status": status(policy)})
         if is_v1 and parts[0] == "numa":
             return self._known(parts[1:])
-        return envelope.refused(404, f"there is no {request.path}; the interface is described at {V1}openapi.json")
+        return rest.refused(404, f"there is no {request.path}; the interface is described at {V1}openapi.json")
 
     def _known(self, parts: list[str]) -> Answer:
         """Statements about nodes, pods and violations, as long as it can be believed."""
         if why := self._not_ready():
-            return envelope.refused(500, why)
+            return rest.refused(500, why)
         now = self._wall()
         match parts:
             case ["nodes"]:
                 nodes = sorted(self._nodes(), key=lambda node: node.name)
-                return envelope.answer(200, [documents.summary(node, now) for node in nodes])
+                return rest.answer(200, [rest.summary(node, now) for node in nodes])
             case ["nodes", name]:
                 node = self._node(name)
-                return _found(documents.whole(node, now) if node else None, f"node {name}")
+                return _found(rest.whole(node, now) if node else None, f"node {name}")
             case ["pods", namespace, name]:
                 return _found(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
             case ["violations"]:
-                return envelope.answer(200, documents.violations(self._nodes(), now))
-        return envelope.refused(404, "there is numa/nodes, numa/nodes/NODE, numa/pods/NAMESPACE/POD, numa/violations")
+                return rest.answer(200, rest.violations(self._nodes(), now))
+        return rest.refused(404, "there is numa/nodes, numa/nodes/NODE, numa/pods/NAMESPACE/POD, numa/violations")
 
     def _pod(self, key: str, now: float) -> dict[str, Any] | None:
         known = self._cluster.pod_of(key)
         if known is None:
             return None
-        return documents.pod(known, self._node(known.node) if known.node else None, now)
+        return rest.pod(known, self._node(known.node) if known.node else None, now)
 
     def _query(self, verb: str, query: Mapping[str, str]) -> Answer:
         """Prometheus's own answer, without the envelope: its clients read it as it is."""
         if self._prometheus is None:
-            return envelope.refused(404, "no Prometheus is configured; name one by --prometheus-url")
+            return rest.refused(404, "no Prometheus is configured; name one by --prometheus-url")
         if not query.get("query"):
-            return envelope.refused(400, "the parameter query is missing")
+            return rest.refused(400, "the parameter query is missing")
         try:
-            status, body = self._prometheus.passed(verb, query)
+            reply = self._prometheus.ask(verb, {name: query[name] for name in _PASSED[verb] if name in query})
         except (OSError, ValueError) as error:
-            return envelope.refused(500, f"Prometheus cannot be asked: {error}")
-        return Answer(status, JSON, body)
+            return rest.refused(500, f"Prometheus cannot be asked: {error}")
+        return Answer(reply.status, JSON, reply.body)
 
 
 def _switched(ask: Callable[[], dict[str, Any]]) -> Answer:
     """Result of `ask`, or the reason why there is none."""
     try:
-        return envelope.answer(200, ask())
+        return rest.answer(200, ask())
     except NotThere as error:
-        return envelope.refused(404, str(error))
+        return rest.refused(404, str(error))
     except (CannotEdit, ApiError, ApiUnreachable) as error:
-        return envelope.refused(500, str(error))
+        return rest.refused(500, str(error))
 
 
 def _found(data: dict[str, Any] | None, what: str) -> Answer:
-    return envelope.answer(200, data) if data is not None else envelope.refused(404, f"{what} is unknown here")
+    return rest.answer(200, data) if data is not None else rest.refused(404, f"{what} is unknown here")
 
 
 def _page(document: str) -> Answer:

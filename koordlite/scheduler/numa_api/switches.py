@@ -1,18 +1,26 @@
-"""Policies that are switched by an edit of a ConfigMap, with the version that was read: `open` or `close`."""
+"""Policies that are switched by an edit of a ConfigMap, with the version that was read: `open` or `close`.
+
+Those of this project are members of one document of the ConfigMap that agents and the extender watch. It is JSON, so an
+edit may change its layout; what it says besides stays.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError
+from koordlite.model.reading import declared
+from koordlite.model.slo import config
+from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.scheduler import policies
-from koordlite.scheduler.numa_api import numa_policies, volcano_conf
+from koordlite.scheduler.numa_api import volcano_conf
 
 LOG = logging.getLogger(__name__)
 Status = Literal["open", "close"]
@@ -68,25 +76,6 @@ NUMA_AWARE = Policy(
     "is Volcano installed?",
 )
 """Volcano's scheduler reads its configuration again by itself when the mounted file changes."""
-
-
-def _ours(field: str) -> Policy:
-    return Policy(
-        policies.NAMESPACE,
-        policies.NAME,
-        policies.KEY,
-        numa_policies.is_open(field),
-        numa_policies.edited(field, True),
-        numa_policies.edited(field, False),
-        "the defaults hold; apply manifests/settings, or install Koordinator's manager",
-        "{}",
-    )
-
-
-NUMA_DISTANCE = _ours("distance")
-"""The extender watches the ConfigMap."""
-POD_AFFINITY = _ours("pod_affinity")
-"""Every agent watches the ConfigMap."""
 
 
 def read_body(body: bytes) -> Status:
@@ -157,3 +146,60 @@ def _where(policy: Policy) -> str:
 
 def _path(policy: Policy) -> str:
     return f"/api/v1/namespaces/{policy.namespace}/configmaps/{policy.config_map}"
+
+
+def _is_on(field: str) -> Callable[[str], bool]:
+    """Tell whether a text switches the member `field` on. ValueError where the text cannot be used."""
+    return lambda text: bool(getattr(_policies(text), field))
+
+
+def _edited(field: str, value: bool) -> Callable[[str], str]:
+    """A text with the member `field` at `value`; the same text where it says so already. ValueError as of `_is_on`."""
+
+    def edit(text: str) -> str:
+        if getattr(_policies(text), field) is value:
+            return text
+        name, document = declared.camel(field), _object(text)
+        # Names are read without regard to case.
+        kept = {key: held for key, held in document.items() if key.lower() != name.lower()}
+        return json.dumps({**kept, name: value}, indent=2) + "\n"
+
+    return edit
+
+
+def _policies(text: str) -> NUMAPolicy:
+    held = config.effective({policies.KEY: text}, labels={}, annotations={})
+    broken = [problem.why for problem in held.problems]
+    if broken:
+        raise ValueError("; ".join(broken))
+    _object(text)
+    return held.numa_policy
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    return document
+
+
+def _ours(field: str) -> Policy:
+    return Policy(
+        policies.NAMESPACE,
+        policies.NAME,
+        policies.KEY,
+        _is_on(field),
+        _edited(field, True),
+        _edited(field, False),
+        "the defaults hold; apply manifests/settings, or install Koordinator's manager",
+        "{}",
+    )
+
+
+NUMA_DISTANCE = _ours("distance")
+"""The extender watches the ConfigMap."""
+POD_AFFINITY = _ours("pod_affinity")
+"""Every agent watches the ConfigMap."""

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from descheduler.metrics_sources.prometheus import Prometheus, read
+from descheduler.metrics_sources.prometheus import read, usage
+from koordlite.kube.client.prometheus import Prometheus
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -50,8 +51,8 @@ def test_a_query_is_sent_with_the_token_of_the_moment(answers: Any) -> None:
     answers.body = vector(n1="0.567", n2="1")
     tokens = iter(["first", "second"])
     server = Prometheus(answers.url + "/", lambda: next(tokens))
-    assert server.usage("sum(a) by (b)").nodes == {"n1": {"MetricResource": 56}, "n2": {"MetricResource": 100}}
-    server.usage("x")
+    assert usage(server, "sum(a) by (b)").nodes == {"n1": {"MetricResource": 56}, "n2": {"MetricResource": 100}}
+    usage(server, "x")
     assert answers.asked == [
         ("/api/v1/query?query=sum%28a%29+by+%28b%29", "Bearer first"),
         ("/api/v1/query?query=x", "Bearer second"),
@@ -60,24 +61,24 @@ def test_a_query_is_sent_with_the_token_of_the_moment(answers: Any) -> None:
 
 def test_without_a_token_none_is_sent(answers: Any) -> None:
     answers.body = vector()
-    Prometheus(answers.url, lambda: "").usage("x")
+    usage(Prometheus(answers.url, lambda: ""), "x")
     assert answers.asked[0][1] == ""
 
 
 def test_a_refusal_is_told_in_the_servers_words(answers: Any) -> None:
     answers.status, answers.body = 403, b"no, you may not"
-    absent = Prometheus(answers.url, lambda: "").usage("x").absent
+    absent = usage(Prometheus(answers.url, lambda: ""), "x").absent
     assert "403" in absent
     assert "no, you may not" in absent
 
 
 def test_nobody_there_and_no_token_are_told() -> None:
-    assert "cannot be asked" in Prometheus("http://127.0.0.1:1", lambda: "").usage("x").absent
+    assert "cannot be asked" in usage(Prometheus("http://127.0.0.1:1", lambda: ""), "x").absent
 
     def gone() -> str:
         raise FileNotFoundError("no token here")
 
-    assert "no token here" in Prometheus("http://127.0.0.1:1", gone).usage("x").absent
+    assert "no token here" in usage(Prometheus("http://127.0.0.1:1", gone), "x").absent
 
 
 @pytest.mark.parametrize(

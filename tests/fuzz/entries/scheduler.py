@@ -34,7 +34,7 @@ from koordlite.scheduler.judgement import owners
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.loads import Loads
-from koordlite.scheduler.numa_api import agents, prometheus
+from koordlite.scheduler.numa_api import charts
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.report import documents
 from koordlite.scheduler.service import Service
@@ -366,13 +366,13 @@ ENTRIES = (
     Entry(
         name="numa-prometheus",
         seeds=_bodies([RANGE]),
-        run=lambda data: str(len(prometheus.read(data).times)),
+        run=lambda data: str(len(charts.matrix(data).times)),
         refusals=(ValueError,),
     ),
     Entry(
         name="numa-history",
         seeds=_bodies([HISTORY]),
-        run=lambda data: str(agents.read(data).why),
+        run=lambda data: str(charts.read(data).why),
         refusals=(ValueError, InputError),
     ),
 )

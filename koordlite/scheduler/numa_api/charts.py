@@ -1,17 +1,19 @@
-"""The last hour of a node, asked of the NUMA exporter that runs there: of the agent, or of the component alone."""
+"""The last hour of a node by NUMA node: asked of a Prometheus, or of the NUMA exporter that runs there, which is part
+of the agent or a component of its own."""
 
 from __future__ import annotations
 
 import http.client
 import itertools
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.scheduler.numa_api.node_page import Charts, Series
+from koordlite.kube.client.prometheus import Prometheus, results
 
 NAMESPACES = ("koordlite-system", "volcano-system")
 """Only pods of these are asked: elsewhere, a tenant could start a pod with our label and make charts up."""
@@ -20,7 +22,57 @@ PORT = 9201
 TIMEOUT_SECONDS = 1.0
 LARGEST_ANSWER_BYTES = 1 << 20
 _MOST_MOMENTS, _MOST_ZONES = 1000, 64
-_API_TIMEOUT = (1.0, 2.0)
+HOUR_SECONDS, STEP_SECONDS = 3600, 60
+_CPU = "sum by (numa_node) (rate(numa_node_cpu_used_seconds_total{node=%s}[5m]))"
+_MEMORY = "max by (numa_node) (numa_node_memory_used_bytes{node=%s})"
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One amount over time: the same moments for every NUMA node."""
+
+    times: Sequence[float]
+    by_zone: Mapping[str, Sequence[float | None]]
+
+
+class Charts(msgspec.Struct, frozen=True):
+    """CPU in cores and memory in bytes over time. `why`: why there are none."""
+
+    cpu: Series | None = None
+    memory: Series | None = None
+    why: str = ""
+    source: str = "Prometheus"
+
+
+class _Result(msgspec.Struct, frozen=True):
+    metric: dict[str, str] = {}
+    values: list[tuple[float, str]] = []
+
+
+def of_prometheus(server: Prometheus, node: str, now: float) -> Charts:
+    """The last hour of a node; `why` says what keeps it from being shown."""
+
+    def series(query: str) -> Series:
+        span = {"start": str(now - HOUR_SECONDS), "end": str(now), "step": str(STEP_SECONDS)}
+        return matrix(server.ask("query_range", {"query": query % json.dumps(node), **span}).body)
+
+    try:
+        return Charts(series(_CPU), series(_MEMORY))
+    except (OSError, ValueError) as error:
+        return Charts(why=f"Prometheus cannot be asked: {error}")
+
+
+def matrix(body: bytes) -> Series:
+    """The series by NUMA node out of an answer of `query_range`; ValueError when it is none."""
+    points = {r.metric.get("numa_node", "?"): dict(r.values) for r in results(body, "matrix", _Result)[:_MOST_ZONES]}
+    times = sorted({time for values in points.values() for time in values if math.isfinite(time)})
+    return Series(times, {name: [_number(values.get(time)) for time in times] for name, values in points.items()})
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return _good(float(text)) if text is not None else None
+    except ValueError:
+        return None
 
 
 class _Zone(msgspec.Struct, frozen=True, rename="camel"):
