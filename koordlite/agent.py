@@ -18,6 +18,7 @@ from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal, damaged
+from koordlite.host.pause_file import Pauses
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
 from koordlite.model.errors import JournalError, KoordliteError
@@ -28,7 +29,6 @@ from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FreshUse, NRIState, Pause
 from koordlite.observe import Observer, prediction, wants
-from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster, News
 from koordlite.record.round_record import RoundRecord
 from koordlite.report import health

@@ -170,7 +170,8 @@ class Waker:
 
     def _watch_until(self, until: float) -> Wake:
         while (left := until - self._clock.monotonic()) > 0:
-            look = self._watch_for if self._alert else self._listen
+            is_alert = self._trigger is None or self._clock.monotonic() < self._alert_until
+            look = self._watch_for if is_alert else self._listen
             above = look(min(left, _PIECE_SECONDS))
             if self._clock.wait(0.0):
                 return Wake("stop")
@@ -246,10 +247,6 @@ class Waker:
         """Tell whether services have waited longer since `before` than they usually do."""
         ran, waited = cpu_waits.between(before, self._look_at_services())
         return contention.is_delayed(ran=ran, waited=waited, share=self._usual_share)
-
-    @property
-    def _alert(self) -> bool:
-        return self._trigger is None or self._clock.monotonic() < self._alert_until
 
     def _listen(self, seconds: float) -> bool:
         """Until the kernel reports pressure, or a new group. True for pressure: the kernel has waited before it said

@@ -7,8 +7,6 @@ would have written in their place. Nothing else is written: the agent goes on fr
 
 from __future__ import annotations
 
-from koordlite.adopt.entries import seed
-from koordlite.adopt.running import koordlet_pid
-from koordlite.adopt.traces import Found, Trace, recognise
+from koordlite.adopt.traces import Found, Trace, koordlet_pid, recognise, seed
 
 __all__ = ["Found", "Trace", "koordlet_pid", "recognise", "seed"]

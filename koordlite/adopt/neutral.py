@@ -12,7 +12,7 @@ from koordlite.model.cgroup_fields import MIN_SHARES, CgroupField
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import Cgroup, MemoryHeld
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.pod.values import ContainerInfo, Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.numa.koordinator import assignments
 
@@ -91,18 +91,14 @@ def _of_pods(snapshot: Snapshot) -> Iterator[tuple[str, Values]]:
             continue
         of_kind = _BEST_EFFORT if pod.kube_qos is KubeQoS.BEST_EFFORT else {}
         common: dict[CgroupField, CPUSet | int] = {**_KERNEL, **of_kind}
-        if not _is_placed_by_kubelet(snapshot, pod):
+        # Under its static policy kubelet writes the set of every container itself, and again every ten seconds.
+        if snapshot.kubelet.cpu_manager_policy != "static" or pod.kube_qos is KubeQoS.BEST_EFFORT:
             common["cpuset.cpus"] = whole(snapshot)
         yield place.group, {**common, **_quota(snapshot, pod, assignments.cpu_limit_milli(pod) or 0)}
-        limits = {container.name: _limit_milli(container) for container in pod.containers}
+        limits = {each.name: each.limits["cpu"].milli for each in pod.containers if "cpu" in each.limits}
         for name, group in place.containers.items():
             yield group, {**common, **_quota(snapshot, pod, limits.get(name, 0))}
         yield from ((group, common) for group in place.sandboxes)
-
-
-def _is_placed_by_kubelet(snapshot: Snapshot, pod: Pod) -> bool:
-    """Under its static policy kubelet writes the set of every container itself, and again every ten seconds."""
-    return snapshot.kubelet.cpu_manager_policy == "static" and pod.kube_qos is not KubeQoS.BEST_EFFORT
 
 
 def _quota(snapshot: Snapshot, pod: Pod, limit_milli: int) -> Values:
@@ -110,10 +106,6 @@ def _quota(snapshot: Snapshot, pod: Pod, limit_milli: int) -> Values:
     if any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus):
         return {}
     return {"cpu.quota": burst.base_quota(limit_milli=limit_milli)}
-
-
-def _limit_milli(container: ContainerInfo) -> int:
-    return container.limits["cpu"].milli if "cpu" in container.limits else 0
 
 
 def _with(cgroup: Cgroup, wanted: Values, inherited: CPUSet | None) -> Cgroup:

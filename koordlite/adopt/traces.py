@@ -8,19 +8,31 @@ stand and by their form instead. Whatever else differs from what kubelet writes 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 import msgspec
 
 from koordlite import strategies
 from koordlite.adopt import neutral
+from koordlite.changes import cgroup, published, resctrl
 from koordlite.changes.cgroup import PLACE, CgroupChange
-from koordlite.changes.published import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
-from koordlite.changes.resctrl import ResctrlGroupChange
+from koordlite.changes.published import (
+    NodeAnnotation,
+    NodeAnnotationChange,
+    NodeResource,
+    NodeResourceChange,
+    ZoneAmount,
+    ZoneResourceChange,
+)
+from koordlite.changes.resctrl import GroupMade, ResctrlGroupChange
 from koordlite.formulas.cpu import burst
+from koordlite.host import procfs
+from koordlite.host.bundle import Host
+from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cgroup_fields import CgroupField, shares_of_weight, weight_of_shares
+from koordlite.model.change import Entry
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.picture.groups import Cgroup
@@ -30,6 +42,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
 from koordlite.model.snapshot import Snapshot
+from koordlite.ports import Files
 from koordlite.resctrl.values import MON_GROUPS
 
 LEAST_BE_QUOTA_US = 2000
@@ -86,7 +99,8 @@ def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, w
             traces += _traces(snapshot, each, strategy)
         else:
             others.append((each.place, _shown(each.value), _shown(each.before)))
-    return Found((*traces, *_resctrl(snapshot), *(_of_node(snapshot) if with_node else ())), tuple(others))
+    of_node = (*_resources(snapshot), *_annotations(snapshot), *_zones(snapshot)) if with_node else ()
+    return Found((*traces, *_resctrl(snapshot), *of_node), tuple(others))
 
 
 def _wanted(
@@ -204,10 +218,6 @@ def _resctrl(snapshot: Snapshot) -> Iterator[Trace]:
             yield Trace(ResctrlGroupChange(group).place, "a group", None, "resctrl")
 
 
-def _of_node(snapshot: Snapshot) -> Iterable[Trace]:
-    return itertools.chain(_resources(snapshot), _annotations(snapshot), _zones(snapshot))
-
-
 def _resources(snapshot: Snapshot) -> Iterator[Trace]:
     by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
     for name, amount in snapshot.published.node_resources.items():
@@ -235,3 +245,58 @@ def _zones(snapshot: Snapshot) -> Iterator[Trace]:
 
 def _shown(value: CPUSet | int) -> str:
     return str(value) or "(the parent's)"
+
+
+def seed(host: Host, journal: Journal, traces: Iterable[Trace]) -> tuple[Trace, ...]:
+    """Note what stands in each place without koordlet; the traces that were noted. Places that the journal has already
+    keep their entry. JournalError when the journal cannot be written: then nothing was adopted."""
+    fresh = tuple(trace for trace in traces if trace.place not in journal.places)
+    journal.record(entry for trace in fresh for entry in _entry(host, trace))
+    return fresh
+
+
+def _entry(host: Host, trace: Trace) -> Iterator[Entry]:
+    place, strategy = trace.place, trace.strategy
+    if place.kind is cgroup.PLACE:
+        assert trace.before is not None
+        yield _file(host, trace, trace.before)
+    elif place.kind is resctrl.GROUP:
+        yield GroupMade(group=place.part("group"))
+    elif place.kind is published.NODE_RESOURCE:
+        yield NodeResource(resource=place.part("resource"), previous=None, strategy=strategy)
+    elif place.kind is published.NODE_ANNOTATION:
+        yield NodeAnnotation(key=place.part("key"), previous=None, strategy=strategy)
+    elif place.kind is published.ZONE_RESOURCE:
+        parts = {"zone": place.part("zone"), "resource": place.part("resource")}
+        yield ZoneAmount(**parts, previous=None, strategy=strategy)
+
+
+def _file(host: Host, trace: Trace, before: CPUSet | int) -> FileEntry:
+    group, field = trace.place.part("cgroup"), cast(CgroupField, trace.place.part("field"))
+    path, raw = host.cgroups.path(group, field), _raw(host, group, field, before)
+    wall = host.clock.wall()
+    return FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=trace.strategy)
+
+
+def _raw(host: Host, group: str, field: CgroupField, before: CPUSet | int) -> bytes:
+    """The text that the kernel would show."""
+    text = host.cgroups.encode(field, before).rstrip(b"\n")
+    if field == "cpu.quota" and host.cgroups.layout.version == 2:
+        text += b" %d" % host.cgroups.state(group).period_us
+    return text + b"\n"
+
+
+NAME = "koordlet"
+
+
+def koordlet_pid(files: Files) -> int | None:
+    """The id of a process called koordlet; None where there is none. Two agents would write the same files."""
+    numbers = (name.rstrip("/") for name in files.list("/proc"))
+    for pid in sorted(int(name) for name in numbers if name.isdigit()):
+        try:
+            process = procfs.process(files, pid)
+        except ValueError:
+            continue  # No process has such a form; whatever it is, it is not koordlet.
+        if process and process.name == NAME and not process.has_ended:
+            return pid
+    return None

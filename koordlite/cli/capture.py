@@ -16,7 +16,7 @@ from koordlite.host import bundle
 from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.record import capture as captures
-from koordlite.record import onefile
+from koordlite.record import store
 from koordlite.record.mask import Mask, Names
 from koordlite.record.round_record import RoundRecord
 from koordlite.replay import verify
@@ -40,9 +40,9 @@ def capture(args: argparse.Namespace) -> int:
         path = folder / captures.MOMENT
         head = recording.head(machine, settings)
         if mask:
-            onefile.masked(path, head, lambda: [moment], decide=verify.decided_again())
+            store.masked(path, head, lambda: [moment], decide=verify.decided_again())
         else:
-            onefile.write(path, head, [moment])
+            store.write(path, head, [moment])
     print(printable.lines(f"{folder}: {len(watching.items)} files, one moment{', masked' if mask else ''}"))
     return 0
 

@@ -16,7 +16,7 @@ from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
 from koordlite.config import Settings
 from koordlite.formulas.allocatable import reservation
-from koordlite.host import bundle, core_cookies, processes, procfs, sysfs
+from koordlite.host import bundle, core_scheduling, processes, procfs, sysfs
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.processes import HostProcess
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
@@ -55,7 +55,7 @@ def findings(args: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
         return
     files = machines.files(args)
     yield from _answers(files, settings, own=not args.recorded)
-    yield _cores(core_cookies.missing(bundle.core_scheduling(files)))
+    yield _cores(core_scheduling.missing(bundle.core_scheduling(files)))
     yield from _of_cluster(
         lambda: machines.cluster(args, settings, files, RealClock()), files, settings, own=not args.recorded
     )

@@ -103,11 +103,11 @@ def served(
     cannot be had.
 
     `period_seconds`: how often a tick is due, where no other server of this process says that none comes."""
-    from koordlite.observe import numa_counters
+    from koordlite.observe import numa
     from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.web.numa_history import NumaHistory
 
-    read = lambda topology: numa_counters.read(files, topology)  # noqa: E731
+    read = lambda topology: numa.counters(files, topology)  # noqa: E731
     topology, history, stop = _last_good(lambda: sysfs.topology(files)), NumaHistory(), threading.Event()
     metrics = NumaMetrics(read, topology, node=node)
     metrics.other_names = settings.other_names
@@ -116,7 +116,7 @@ def served(
     server.start()
 
     def sample() -> None:
-        _sample(history, lambda: numa_counters.read(files, topology()), stop, sampler.beat)
+        _sample(history, lambda: numa.counters(files, topology()), stop, sampler.beat)
 
     sampler = Worker("NUMA history", sample)
     sampler.start()

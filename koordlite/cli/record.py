@@ -16,7 +16,7 @@ from koordlite.cli import machine as machines
 from koordlite.clock import ended_by_signals
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
-from koordlite.record import onefile
+from koordlite.record import store
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
 from koordlite.replay import verify
@@ -45,8 +45,8 @@ def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
         break  # The first one, for the head.
     head = found.head or Head(koordlite=__version__)
     if args.mask:
-        return onefile.masked(path, head, lambda: found.moments(since=since), decide=verify.decided_again())
-    return onefile.write(path, head, found.moments(since=since))
+        return store.masked(path, head, lambda: found.moments(since=since), decide=verify.decided_again())
+    return store.write(path, head, found.moments(since=since))
 
 
 def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
@@ -59,7 +59,7 @@ def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
         head = _observe(args, raw, seconds)
         if not args.mask:
             return sum(1 for _ in Record(path).moments()) if path.stat().st_size else 0
-        return onefile.masked(path, head, Record(raw).moments, decide=verify.decided_again())
+        return store.masked(path, head, Record(raw).moments, decide=verify.decided_again())
 
 
 def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> Head:
@@ -71,7 +71,7 @@ def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> He
         head = recording.head(machine, settings)
         agent = Agent(machine.host, machine.cluster, settings)
         recording_for = commandline.progress(f"recording {seconds:.0f} s")
-        with contextlib.closing(onefile.OneFile(path, head)) as file, recording_for:
+        with contextlib.closing(store.OneFile(path, head)) as file, recording_for:
             agent.run(lambda tick: file.add(agent.judged) if agent.judged else None, seconds=seconds)
     return head
 

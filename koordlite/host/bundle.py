@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.host.core_cookies import Cookies
-from koordlite.host.core_scheduling import NoCoreScheduling, RealCoreScheduling
+from koordlite.host.core_scheduling import Cookies, NoCoreScheduling, RealCoreScheduling
 from koordlite.host.files import RealFiles
 from koordlite.model.pod import resctrl_protocol
 from koordlite.ports import Clock, CoreScheduling, Files

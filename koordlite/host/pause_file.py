@@ -1,19 +1,21 @@
-"""The pause that `koordlite pause` asks for: one file in the state folder, replaced as a whole.
+"""Pauses of the agent: the file of `koordlite pause`, the Node's annotation, and when they end.
 
-It outlives the agent, so that a restart stays paused. On tmpfs it dies with the boot, as what is in force does.
+The file is one in the state folder, replaced as a whole. It outlives the agent, so that a restart stays paused; on
+tmpfs it dies with the boot, as what is in force does.
 """
 
 from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from koordlite.host import state_folder
 from koordlite.model.errors import UNREADABLE, InputError, Problem
-from koordlite.model.status import Pause, PauseSource
+from koordlite.model.status import PAUSE_ANNOTATION, Pause, PauseSource, combined_pause
 
 NAME = "pause.json"
 _HEARD = "pause-heard.json"
@@ -100,3 +102,43 @@ def remove(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+class Pauses:
+    """Reads requests to pause, each tick. What cannot be read is reported as a problem, and the last good pause lasts
+    until it ends."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder` is the state folder; without one only the annotation counts."""
+        self._folder = folder
+        self._command: Pause | None = None
+        self._annotation: Pause | None = None
+        self._unheard = folder is not None
+        self.problems: tuple[Problem, ...] = ()
+        """What was wrong at the last reading."""
+
+    def read(self, annotations: Mapping[str, str] | None, *, owner: str, wall: float) -> Pause | None:
+        """The pause that holds at `wall`. `owner` is the Node, for messages; None: it is not known at present."""
+        problems: list[Problem] = []
+        before = self._command
+        try:
+            self._command = read(self._folder) if self._folder else None
+        except InputError as error:
+            problems += error.problems
+        if self._folder and (self._unheard or self._command != before):
+            try:
+                acknowledge(self._folder, self._command)
+                self._unheard = False
+            except OSError:
+                self._unheard = True  # Without room on the disk `koordlite pause` says that nobody has confirmed it.
+        try:
+            self._annotation = self._annotation if annotations is None else _annotated(annotations, owner)
+        except InputError as error:
+            problems += error.problems
+        self.problems = tuple(problems)
+        return combined_pause(*(each for each in (self._command, self._annotation) if each and each.holds(wall)))
+
+
+def _annotated(annotations: Mapping[str, str], owner: str) -> Pause | None:
+    text = annotations.get(PAUSE_ANNOTATION)
+    return None if text is None else parse(text, owner=owner, field=PAUSE_ANNOTATION, by="annotation")

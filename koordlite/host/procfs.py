@@ -1,4 +1,4 @@
-"""Facts from /proc about this machine: CPU time, memory, mounts, threads."""
+"""Facts from /proc about this machine: CPU time, memory, mounts, threads, pressure; and numbers of the kernel's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from koordlite.host import kernel_number
+from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.ports import Files
 
+_LEAST, _END = -(1 << 63), 1 << 64
+"""No number of the kernel's has more than 64 bits. Longer ones would pass every formula of whole numbers, and end the
+first that divides."""
 USER_HZ = 100
 """Ticks per second of /proc/stat. The kernel prints USER_HZ, 100 on every architecture Kubernetes runs on, whatever
 its own timer does."""
@@ -19,6 +22,11 @@ _BUSY_COLUMNS = (0, 1, 2, 5, 6)
 _CPU = re.compile(rb"cpu\d{1,9}", re.ASCII)
 _PROCESS = re.compile(rb"(\d+) \((.*)\) ([A-Za-z]) (\d+) (\d+)(?:\s|\Z)", re.ASCII | re.DOTALL)
 _OCTAL = re.compile(rb"\\([0-7]{3})")
+_PSI_LINE = re.compile(
+    rb"(some|full) avg10=(\d{1,3}\.\d+) avg60=(\d{1,3}\.\d+) avg300=(\d{1,3}\.\d+) total=(\d+)",
+    re.ASCII,
+)
+"""Source: Linux "PSI - Pressure Stall Information"."""
 
 
 class NodeTicks(msgspec.Struct, frozen=True):
@@ -93,7 +101,7 @@ class CPUTicks(msgspec.Struct, frozen=True):
 
 def cpu_times(files: Files) -> dict[int, CPUTicks]:
     """Busy ticks of each CPU as `cpu_ticks` counts them, and idle ones; errors as of `cpu_ticks`."""
-    return {cpu: CPUTicks(_busy(row), sum(map(kernel_number.parse, row[4:6]))) for cpu, row in _single_cpus(files)}
+    return {cpu: CPUTicks(_busy(row), sum(map(number, row[4:6]))) for cpu, row in _single_cpus(files)}
 
 
 def _single_cpus(files: Files) -> list[tuple[int, list[bytes]]]:
@@ -105,7 +113,7 @@ def _single_cpus(files: Files) -> list[tuple[int, list[bytes]]]:
 
 
 def _busy(fields: Sequence[bytes]) -> int:
-    return sum(kernel_number.parse(fields[1 + column]) for column in _BUSY_COLUMNS)
+    return sum(number(fields[1 + column]) for column in _BUSY_COLUMNS)
 
 
 def memory(files: Files) -> MemInfo:
@@ -184,14 +192,14 @@ def run_delay(files: Files, tid: int) -> tuple[int, int] | None:
     fields = raw.split()
     if len(fields) < 2:
         raise ValueError(f"{raw[:80]!r} has no two numbers, as /proc/TID/schedstat has")
-    return kernel_number.parse(fields[0]), kernel_number.parse(fields[1])
+    return number(fields[0]), number(fields[1])
 
 
 def _kib(raw: bytes, name: bytes) -> int:
     match = re.search(rb"^" + name + rb":\s+(\d+) kB$", raw, re.MULTILINE)
     if not match:
         raise ValueError(f"/proc/meminfo has no line {name.decode()} in kB")
-    return kernel_number.parse(match[1]) * _KIB
+    return number(match[1]) * _KIB
 
 
 def _mounts(raw: bytes) -> Iterator[Mount]:
@@ -206,3 +214,30 @@ def _unescaped(field: bytes) -> str:
     """Blanks, tabs, newlines and backslashes in a mount point are printed as octal."""
     plain = _OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field)
     return plain.decode(errors="surrogateescape")
+
+
+def pressure(raw: bytes) -> Pressure:
+    """Contents of a pressure file; ValueError when a line is none of its two, or `some` is missing."""
+    stalls = dict(map(_stall, raw.strip().splitlines()))
+    if b"some" not in stalls:
+        raise ValueError(f"no line some in {raw[:80]!r}")
+    return Pressure(stalls[b"some"], stalls.get(b"full"))
+
+
+def _stall(line: bytes) -> tuple[bytes, Stall]:
+    match = _PSI_LINE.fullmatch(line.strip())
+    if not match:
+        raise ValueError(f"{line[:80]!r} is no line of a pressure file: some|full avg10= avg60= avg300= total=")
+    return match[1], Stall(float(match[2]), float(match[3]), float(match[4]), number(match[5]))
+
+
+def number(raw: bytes) -> int:
+    """The number in `raw`; ValueError when there is none, or one that no kernel prints."""
+    return checked_number(int(raw), raw)
+
+
+def checked_number(value: int, raw: bytes) -> int:
+    """`value`, read from `raw`; ValueError when it has more than 64 bits."""
+    if not _LEAST <= value < _END:
+        raise ValueError(f"a number of more than 64 bits: {raw[:80]!r}")
+    return value

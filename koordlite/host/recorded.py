@@ -68,7 +68,9 @@ class RecordedFiles:
         if found not in self._children:
             raise _refusal(errno.ENOTDIR if found in self._items else errno.ENOENT, path)
         names = self._children[found]
-        return sorted(f"{name}/" if self._is_folder(posixpath.join(found, name)) else name for name in names)
+        return sorted(
+            f"{name}/" if self._resolve(posixpath.join(found, name)) in self._children else name for name in names
+        )
 
     def mkdir(self, path: str) -> None:
         """Always EROFS."""
@@ -83,9 +85,6 @@ class RecordedFiles:
         found = self._resolve(path)
         if found not in self._items and found not in self._children:
             raise _refusal(errno.ENOENT, path)
-
-    def _is_folder(self, path: str) -> bool:
-        return self._resolve(path) in self._children
 
     def _resolve(self, path: str) -> str:
         """`path` with every recorded link on the way followed, relative ones from the folder they lie in."""

@@ -1,4 +1,4 @@
-"""The machine's CPUs and NUMA nodes as /sys describes them."""
+"""The machine's CPUs and NUMA nodes as /sys describes them, and memory in use by NUMA node; ids may have gaps."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ _NODES = "/sys/devices/system/node"
 _HUGE_PAGES = "/sys/kernel/mm/hugepages"
 _LOCAL_DISTANCE = 10
 _PAGE_FOLDER = re.compile(r"hugepages-(\d+)kB", re.ASCII)
+_NUMA_ROW = re.compile(rb"^(\w+)(?:=\d+)?((?: \S+)*)$", re.ASCII)
+_NUMA_AMOUNT = re.compile(rb"N(\d+)=(\d+)", re.ASCII)
+_KIB = 1024
+_RECLAIMABLE = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
 _CORE_PARTS = ("physical_package_id", "die_id", "cluster_id", "core_id")
 
 
@@ -32,7 +36,9 @@ def topology(files: Files) -> Topology:
         raise HardwareAbsent("CPU topology", f"{_CPUS} lists no CPU that is online")
     nodes = _numa_nodes(files, ids)
     node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
-    sockets = _numbered((cpu, _package(files, cpu)) for cpu in ids)
+    # ARM firmware without the table says -1, or there is no file at all: one socket.
+    packages = ((cpu, _number(files, f"{_CPUS}/cpu{cpu}/topology/physical_package_id", 0)) for cpu in ids)
+    sockets = _numbered((cpu, max(0, package)) for cpu, package in packages)
     cores = _numbered((cpu, _core_key(files, cpu)) for cpu in ids)
     caches = _l3_ids(files, ids)
     stray = nodes[0].id
@@ -75,11 +81,6 @@ def _online(files: Files) -> list[int]:
         return [cpu for cpu in present if cpu in online]
     # cpu0 usually cannot go offline and then has no such file.
     return [cpu for cpu in present if _text(files, f"{_CPUS}/cpu{cpu}/online") != "0"]
-
-
-def _package(files: Files, cpu: int) -> int:
-    """ARM firmware without the table says -1, or there is no file at all: one socket."""
-    return max(0, _number(files, f"{_CPUS}/cpu{cpu}/topology/physical_package_id", 0))
 
 
 def _core_key(files: Files, cpu: int) -> Hashable:
@@ -178,3 +179,49 @@ def _names(files: Files, folder: str) -> Sequence[str]:
         return files.list(folder)
     except (FileNotFoundError, NotADirectoryError):
         return ()
+
+
+def numa_memory_of_group(raw: bytes, *, version: int, page_bytes: int, below: bool = False) -> dict[int, int]:
+    """NUMA node → bytes of `memory.numa_stat`, page cache included; ValueError when it has another form.
+
+    v1 counts pages in its row `total`, without the groups below; with `below` in `hierarchical_total`. v2 counts bytes,
+    always with the groups below: the rows `anon` and `file` together. Source: Linux
+    "Memory Resource Controller" and "Control Group v2"; Koordinator `ReadMemoryNumaStat` takes 4096 bytes for a page
+    of v2 whatever the machine's page is, and refuses ids with gaps.
+    """
+    if version == 1:
+        row = _numa_row(raw, b"hierarchical_total" if below else b"total")
+        return {node: pages * page_bytes for node, pages in row.items()}
+    anonymous, cached = _numa_row(raw, b"anon"), _numa_row(raw, b"file")
+    return {node: anonymous.get(node, 0) + cached.get(node, 0) for node in sorted(anonymous.keys() | cached.keys())}
+
+
+def numa_memory_of_node(raw: bytes) -> int:
+    """Bytes in use on one NUMA node: max(MemTotal − MemFree − page cache − SReclaimable, 0) of its `meminfo`.
+
+    ValueError when a line is missing. Source: Koordinator's node resource collector.
+    """
+    total, *free = (_meminfo_line(raw, name) for name in ("MemTotal", *_RECLAIMABLE))
+    return max(total - sum(free), 0) * _KIB
+
+
+def _numa_row(raw: bytes, name: bytes) -> dict[int, int]:
+    rows = (match for line in raw.splitlines() if (match := _NUMA_ROW.fullmatch(line)))
+    found = next((match[2].split() for match in rows if match[1] == name), None)
+    if not found:
+        raise ValueError(f"no row {name.decode()} in {raw[:80]!r}")
+    return _numa_amounts(found)
+
+
+def _numa_amounts(words: Sequence[bytes]) -> dict[int, int]:
+    matches = [_NUMA_AMOUNT.fullmatch(word) for word in words]
+    if None in matches:
+        raise ValueError(f"{b' '.join(words)[:80]!r} is no list of amounts like N0=1 N1=2")
+    return {int(match[1]): procfs.number(match[2]) for match in matches if match}
+
+
+def _meminfo_line(raw: bytes, name: str) -> int:
+    match = re.search(rb"\b" + re.escape(name).encode() + rb":\s+(\d+) kB", raw)
+    if not match:
+        raise ValueError(f"no line {name} in kB in {raw[:80]!r}")
+    return procfs.number(match[1])

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from koordlite.host import procfs, psi
+from koordlite.host import procfs
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.usage import CPUWait
@@ -145,7 +145,7 @@ class CPUWaitReader:
         times: Mapping[int, tuple[int, int]] | Mapping[str, tuple[int, int]] = self._times(threads)
         if not times and pod.place and self._cgroups.layout.version == 2:
             group = pod.place.group
-            waited_us = psi.parse(self._cgroups.read_raw(group, "cpu.pressure")).some.total_us
+            waited_us = procfs.pressure(self._cgroups.read_raw(group, "cpu.pressure")).some.total_us
             times = {group: (self._cgroups.cpu_usage_ns(group), waited_us * 1000)}
         stopped = sum(self._cgroups.throttling(group).throttled for group in pod.limited) if times else 0
         return {key: (ran, waited, stopped) for key, (ran, waited) in times.items()}

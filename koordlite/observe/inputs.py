@@ -9,6 +9,8 @@ import msgspec
 
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.cpu import pools
+from koordlite.host import kept_file
+from koordlite.host.kept_file import KeptFile
 from koordlite.model import cpuset, isolation, keys
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
@@ -28,7 +30,6 @@ from koordlite.numa.crane.zones import reserved_by_number
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.node_report import bind_policy
 from koordlite.numa.machine import Machine
-from koordlite.observe.cpu_promises import CPUPromises
 from koordlite.observe.crane_promises import Around, CranePromises
 from koordlite.ports import ClusterView
 from koordlite.unchanged import Unchanged
@@ -59,7 +60,7 @@ class Inputs:
         crane: CranePromises | None = None,
         *,
         off: Collection[str] = without_effect.OFF,
-        promises: CPUPromises | None = None,
+        promises: KeptFile[Mapping[str, CPUSet]] | None = None,
         pool_floor_percent: float = 0.0,
     ) -> None:
         """`earlier` are settings of an earlier run, whose good documents count until there are newer ones; `off` are
@@ -72,7 +73,7 @@ class Inputs:
         self._reservation: nodes.Reservation | None = None
         self._system_qos = nodes.SystemQoS()
         self._notes = node_notes.NodeNotes()
-        self._promises, self._pool_floor_percent = promises or CPUPromises(), pool_floor_percent
+        self._promises, self._pool_floor_percent = promises or kept_file.cpu_promises(None), pool_floor_percent
 
     def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> Known:
         """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339.
@@ -80,7 +81,8 @@ class Inputs:
         InputError when an earlier run promised CPUs to pods and what it kept of that cannot be read.
         """
         problems = list(view.problems)
-        this_node = self._read_node(view.node)
+        obj = view.node
+        this_node = self._unchanged.of("node", (obj,), lambda: nodes.from_wire(obj)) if obj else None
         notes = this_node.annotations if this_node else {}
         self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
         machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
@@ -97,9 +99,12 @@ class Inputs:
         config = self._read_slo(view, this_node, taken_at)
         reserved = self._reserve(kubelet, pods, topology, held)
         if reserved.fallback:
-            problems.append(_fallback(this_node, reserved))
+            problems.append(
+                _wrong(this_node, reserved.fallback, "correct the annotation; until then the fallback holds")
+            )
         elif topology.cpus and len(reserved.cpus) == len(topology.cpus):
-            problems.append(_nothing_left(this_node, len(topology.cpus)))
+            why = f"it reserves all {len(topology.cpus)} CPUs of the machine, so none is left for pods"
+            problems.append(_wrong(this_node, why, "leave them some; until then pods stay on the CPUs they have"))
         owner = f"node/{this_node.name}" if this_node else "node"
         unused = self._unchanged.of(
             "without effect", (config,), lambda: slo_config.unused_problems(config, node_owner=owner, off=self._off)
@@ -111,7 +116,9 @@ class Inputs:
             *self._promises.problems,
             *(problem for p in pods for problem in p.problems),
         ]
-        problems += self._unchanged.of("refused", (pods,), lambda: [_not_honoured(p) for p in pods if _refused(p)])
+        problems += self._unchanged.of(
+            "refused", (pods,), lambda: [_not_honoured(p) for p in pods if p.resource_status.why]
+        )
         return Known(
             node=this_node,
             notes=self._notes,
@@ -146,10 +153,11 @@ class Inputs:
             created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods}
             pool = self._shared_pool(pods, view.kubelet, topology) if topology.cpus else None
             found = assignments.judged(
-                pods, before=self._promises.by_uid, created=created, binds_every_pod=binds_every_pod, pool=pool
+                pods, before=self._promises.value, created=created, binds_every_pod=binds_every_pod, pool=pool
             )
             holding = {pod.uid: pod.resource_status.cpuset for pod in found if pod.resource_status.cpuset}
-            self._promises.keep(holding, complete=view.node is not None)
+            # Until the pods are complete, promises of pods that are not known yet stay.
+            self._promises.keep(holding if view.node is not None else {**self._promises.value, **holding})
             return found
 
         return self._unchanged.of(
@@ -232,9 +240,6 @@ class Inputs:
             lambda: reservation.resolve(written=written, cpus=topology.cpus, pinned=taken),
         )
 
-    def _read_node(self, obj: wire.NodeObject | None) -> nodes.Node | None:
-        return None if obj is None else self._unchanged.of("node", (obj,), lambda: nodes.from_wire(obj))
-
     def _read_slo(self, view: ClusterView, this_node: nodes.Node | None, taken_at: str) -> SLO:
         same = self._unchanged.same
         config = same("config", view.config)
@@ -286,10 +291,6 @@ def _unreadable(obj: wire.PodObject, why: str) -> Pod | Problem:
     return Problem(name, "pod", "", why, "report it; this pod is left alone, the others are judged")
 
 
-def _refused(pod: Pod) -> bool:
-    return bool(pod.resource_status.why)
-
-
 def _not_honoured(pod: Pod) -> Problem:
     status = pod.resource_status
     place = f"keeps CPUs {status.cpuset}" if status.cpuset else "runs in its shared pool"
@@ -303,15 +304,6 @@ def _last_good(read: Callable[[], T], last: T, problems: list[Problem]) -> T:
     except InputError as error:
         problems.extend(error.problems)
         return last
-
-
-def _fallback(this_node: nodes.Node | None, reserved: nodes.ResolvedReservation) -> Problem:
-    return _wrong(this_node, reserved.fallback, "correct the annotation; until then the fallback holds")
-
-
-def _nothing_left(this_node: nodes.Node | None, count: int) -> Problem:
-    why = f"it reserves all {count} CPUs of the machine, so none is left for pods"
-    return _wrong(this_node, why, "leave them some; until then pods stay on the CPUs they have")
 
 
 def _wrong(this_node: nodes.Node | None, why: str, do: str) -> Problem:

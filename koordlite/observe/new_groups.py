@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from koordlite.host import container_name
 from koordlite.host.bundle import Host
 from koordlite.host.group_notices import GroupNotices
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import Beginning
+from koordlite.observe import places
 from koordlite.ports import Clock
 
 LOOKS_SECONDS = (0.0, 0.03, 0.08, 1.05)
@@ -42,7 +42,7 @@ def state(host: Host, group: str) -> State | None:
         raw = host.cgroups.read_present(group, "cpu.shares")
     except OSError:
         raw = b""
-    return None if raw is None else (raw, container_name.of_group(host, group) or "")
+    return None if raw is None else (raw, places.container_of_group(host, group) or "")
 
 
 class _Start(msgspec.Struct):

@@ -1,19 +1,54 @@
-"""Memory in use on each NUMA node, by the machine and by best effort. The kernel adds it up for long, so in turns."""
+"""CPU and memory by NUMA node: of the machine, of best effort, of containers with a promise, and beside pods.
+
+The kernel adds memory up for long, so that most of it is read in turns, or once in some seconds.
+"""
 
 from __future__ import annotations
 
+import collections
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from koordlite.host import numa_memory
+import msgspec
+
+from koordlite.formulas import measured
+from koordlite.host import procfs, sysfs
 from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.model.topology import Topology
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.picture.groups import MemoryPlace, PodGroups
+from koordlite.model.picture.usage import NumaCounters, NumaUse, Use
+from koordlite.model.topology import NUMANode, Topology
+from koordlite.observe.rotation import Rotation
 from koordlite.ports import Files
 
 MACHINE = ""
 SECONDS = 5.0
-"""Within which it is read again."""
+"""Between two readings of the machine, of best effort and of all pods together."""
+PLACES_SECONDS = 15.0
+"""Within which every container with a promise is looked at again; it is published once a minute."""
+PLACES_AT_LEAST = 4
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_MILLI = 1000
+_NODES = "/sys/devices/system/node"
+_HUGE_PAGES = re.compile(r"hugepages-([0-9]{1,12})kB/?", re.ASCII)
+
+
+def _of_group(cgroups: Cgroups, group: str) -> dict[int, int] | None:
+    """Bytes of a group and those below it by NUMA node; None where the kernel does not say."""
+    try:
+        raw = cgroups.read_raw(group, "memory.numa_stat")
+        return sysfs.numa_memory_of_group(raw, version=cgroups.layout.version, page_bytes=_PAGE_BYTES, below=True)
+    except (OSError, ValueError):
+        return None
+
+
+def _of_node(files: Files, node: int) -> int | None:
+    """Bytes in use; None on a machine without NUMA, which has no such folder."""
+    try:
+        return sysfs.numa_memory_of_node(files.read(f"{_NODES}/node{node}/meminfo"))
+    except (OSError, ValueError):
+        return None
 
 
 class NumaMemoryReader:
@@ -22,31 +57,155 @@ class NumaMemoryReader:
     def __init__(self, files: Files, cgroups: Cgroups) -> None:
         self._files, self._cgroups = files, cgroups
         self._read_at: float | None = None
-        self._kept: dict[str, Mapping[int, int]] = {}
+        self._last: dict[str, Mapping[int, int]] = {}
 
     def read(self, now: float, topology: Topology) -> Mapping[str, Mapping[int, int]]:
         """Bytes by NUMA node, by group: the machine (empty) and best effort; what cannot be read is missing."""
         if self._read_at is None or now - self._read_at >= SECONDS:
             self._read_at = now
             group = self._cgroups.layout.besteffort
-            found = {MACHINE: self._of_machine(topology), group: self._of_group(group)}
-            self._kept = {name: used for name, used in found.items() if used}
-        return self._kept
+            machine = {node.id: used for node in topology.nodes if (used := _of_node(self._files, node.id)) is not None}
+            both = {MACHINE: machine, group: _of_group(self._cgroups, group)}
+            self._last = {name: used for name, used in both.items() if used}
+        return self._last
 
-    def _of_machine(self, topology: Topology) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for node in topology.nodes:
-            try:
-                found[node.id] = numa_memory.of_node(
-                    self._files.read(f"/sys/devices/system/node/node{node.id}/meminfo")
-                )
-            except (OSError, ValueError):
-                continue  # A machine without NUMA has no such folder.
-        return found
 
-    def _of_group(self, group: str) -> dict[int, int]:
-        try:
-            raw = self._cgroups.read_raw(group, "memory.numa_stat")
-            return numa_memory.of_group(raw, version=self._cgroups.layout.version, page_bytes=_PAGE_BYTES, below=True)
-        except (OSError, ValueError):
+class MemoryPlaceReader:
+    """Allowed and actual NUMA nodes of containers with a promise, from one turn to the next."""
+
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
+        self._groups = Rotation(self._read, seconds=PLACES_SECONDS, at_least=PLACES_AT_LEAST)
+
+    def read(self, now: float, places: Iterable[PodGroups]) -> Mapping[str, MemoryPlace]:
+        """By group of a container; one that is gone, or whose files cannot be read, is missing."""
+        groups = [group for place in places for group in place.containers.values()]
+        if not groups:
             return {}
+        self._groups.begin(now)
+        placed = self._groups.all(groups)
+        self._groups.end()
+        return placed
+
+    def _read(self, group: str) -> MemoryPlace | None:
+        try:
+            mems = CPUSet.parse(self._cgroups.read_raw(group, "cpuset.mems.effective").decode().strip())
+        except (OSError, ValueError):
+            mems = EMPTY  # On v1 before Linux 3.17 the kernel does not say.
+        used = _of_group(self._cgroups, group) or {}
+        return MemoryPlace(mems, used) if mems or used else None
+
+
+def counters(files: Files, topology: Topology) -> tuple[NumaCounters, ...]:
+    """Counters of every NUMA node, from /proc/stat and sysfs, in the order of their ids; what cannot be read is left
+    out."""
+    try:
+        ticks = procfs.cpu_times(files)
+    except (OSError, ValueError):
+        ticks = {}
+    return tuple(_counters(files, node, ticks) for node in topology.nodes)
+
+
+def _counters(files: Files, node: NUMANode, ticks: dict[int, procfs.CPUTicks]) -> NumaCounters:
+    mine = [ticks[cpu] for cpu in node.cpus if cpu in ticks]
+    counted = bool(mine) or not node.cpus
+    return NumaCounters(
+        node=node.id,
+        used_seconds=sum(each.busy for each in mine) / procfs.USER_HZ if counted else None,
+        idle_seconds=sum(each.idle for each in mine) / procfs.USER_HZ if counted else None,
+        memory_total=node.memory,
+        memory_used=_memory_used(files, node),
+        huge_pages_used=dict(_huge_pages_used(files, node)),
+    )
+
+
+def _memory_used(files: Files, node: NUMANode) -> int | None:
+    used = _of_node(files, node.id)
+    if used is not None:
+        return used
+    try:
+        # A kernel without NUMA has one node and no folder for it.
+        memory = procfs.memory(files)
+    except (OSError, ValueError):
+        return None
+    return max(0, memory.total - memory.available) if memory.total == node.memory else None
+
+
+def _huge_pages_used(files: Files, node: NUMANode) -> Iterator[tuple[int, int]]:
+    folder = f"{_NODES}/node{node.id}/hugepages"
+    try:
+        names = files.list(folder)
+    except OSError:
+        return
+    for name in names:
+        match = _HUGE_PAGES.fullmatch(name)
+        if match:
+            kib = int(match[1])
+            try:
+                total, free = (int(files.read(f"{folder}/hugepages-{kib}kB/{of}_hugepages")) for of in ("nr", "free"))
+            except (OSError, ValueError):
+                continue
+            yield kib * 1024, max(0, total - free)
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    time: float
+    busy: Mapping[int, int]
+    """Busy ticks since boot by NUMA node."""
+    memory: Mapping[int, int]
+    system: Mapping[int, int] | None
+    """Bytes in use beside pods by NUMA node; None where the kernel does not say what pods have."""
+
+
+class NumaUseReader:
+    """Use as means over the aggregation time, from the samples of that time."""
+
+    def __init__(self, files: Files, cgroups: Cgroups) -> None:
+        self._files, self._cgroups = files, cgroups
+        self._samples: collections.deque[_Sample] = collections.deque()
+        self._topology: Topology | None = None
+        self._last: dict[int, NumaUse] = {}
+
+    def read(
+        self, now: float, topology: Topology, *, memory: Mapping[int, int], seconds: float
+    ) -> Mapping[int, NumaUse]:
+        """By NUMA node; empty until there are two samples. `memory` is in use on each node, in bytes."""
+        if topology is not self._topology:
+            self._topology = topology
+            self._samples.clear()  # Other CPUs are online: counters of before cannot be compared.
+        if self._samples and now - self._samples[-1].time < SECONDS:
+            return self._last
+        sample = self._sample(now, topology, memory)
+        if sample is not None:
+            self._samples.append(sample)
+            while now - self._samples[0].time > seconds:
+                self._samples.popleft()
+        self._last = _means(self._samples) if len(self._samples) > 1 else {}
+        return self._last
+
+    def _sample(self, now: float, topology: Topology, memory: Mapping[int, int]) -> _Sample | None:
+        try:
+            ticks = procfs.cpu_ticks(self._files)
+        except (OSError, ValueError):
+            return None  # The sample of the node says why: it reads the same file.
+        busy = dict.fromkeys(memory, 0)
+        for cpu in topology.cpus:
+            if cpu.node in busy:
+                busy[cpu.node] += ticks.get(cpu.id, 0)
+        pods = _of_group(self._cgroups, self._cgroups.layout.kubepods)
+        system = None if pods is None else measured.system_memory_by_numa(memory, pods)
+        return _Sample(now, busy, dict(memory), system)
+
+
+def _means(samples: Sequence[_Sample]) -> dict[int, NumaUse]:
+    first, last = samples[0], samples[-1]
+    seconds = last.time - first.time
+    means: dict[int, NumaUse] = {}
+    for numa in sorted(last.busy.keys() & first.busy.keys()):
+        cpu = (last.busy[numa] - first.busy[numa]) * _MILLI / procfs.USER_HZ / seconds
+        memory = sum(each.memory.get(numa, 0) for each in samples) // len(samples)
+        rests = [each.system[numa] for each in samples if each.system is not None and numa in each.system]
+        means[numa] = NumaUse(
+            node=Use(max(0, round(cpu)), memory), system_memory=sum(rests) // len(rests) if rests else None
+        )
+    return means

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
 from koordlite.formulas.topology import other_writer
-from koordlite.host import procfs, sysfs
+from koordlite.host import kept_file, procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.errors import Problem
@@ -31,31 +31,24 @@ from koordlite.model.status import FreshUse
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.observe import (
-    blocks,
     connections,
-    core_cookies,
     cpi,
     crane_promises,
     fast_snapshot,
-    memory_held,
-    memory_places,
     numa,
+    places,
     pressure,
-    recognized,
     resctrl_groups,
     system,
     wants,
 )
-from koordlite.observe.cpu_promises import CPUPromises
 from koordlite.observe.cpu_waits import Counters, CPUWaitReader
-from koordlite.observe.good_settings import GoodSettings
-from koordlite.observe.held import Held
 from koordlite.observe.inputs import Inputs, Known
-from koordlite.observe.node_windows import NodeWindows
-from koordlite.observe.numa_use import NumaUseReader
 from koordlite.observe.places import Places
 from koordlite.observe.prediction import Predictor
 from koordlite.observe.usage import Sampler, Spans, Subjects
+from koordlite.observe.wants import Held
+from koordlite.observe.windows import NodeWindows
 from koordlite.ports import Cluster, ClusterView
 from koordlite.resctrl.values import Resctrl
 from koordlite.unchanged import Unchanged
@@ -105,23 +98,22 @@ class Observer:
         self._wanted, self._interval = wanted, interval_seconds
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")  # One object: what is worked out of it stays.
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
-        self._good = GoodSettings(state)
+        self._good = kept_file.good_settings(state)
+        earlier = slo.SLO(good=self._good.value) if self._good.value else None
         promised = crane_promises.CranePromises(crane, state, host)
-        kept = CPUPromises(state)
-        self._inputs = Inputs(
-            self._good.earlier, promised, off=off, promises=kept, pool_floor_percent=pool_floor_percent
-        )
+        promises = kept_file.cpu_promises(state)
+        self._inputs = Inputs(earlier, promised, off=off, promises=promises, pool_floor_percent=pool_floor_percent)
         self._unchanged = Unchanged()
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._cpu_waits, self._reacts = CPUWaitReader(host.files, host.cgroups), reacts
-        self._cookies = core_cookies.CoreCookieReader(host.cookies)
+        self._cookies = system.CoreCookieReader(host.cookies)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
-        self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
+        self._memory_places = numa.MemoryPlaceReader(host.cgroups)
         self._node_metric, self._predictor = node_metric, predictor
         self._metrics = metrics or MetricsSettings()
         self._cpi, self._connections = cpi.wanted(self._metrics, host), connections.ConnectionReader(host, talks)
-        self._node_windows, self._numa_use = NodeWindows(), NumaUseReader(host.files, host.cgroups)
+        self._node_windows, self._numa_use = NodeWindows(), numa.NumaUseReader(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
@@ -180,7 +172,7 @@ class Observer:
                 "oom scores", system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, held=held.scores)
             ),
             core_sched=same("core scheduling", self._look_at_cookies(now, pods, wanted, held)),
-            blocks=same("blocks", blocks.read(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
+            blocks=same("blocks", system.read(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", self._published(view, known, run.last_sync)),
             host_groups=hosts,
@@ -247,7 +239,7 @@ class Observer:
             )
 
     def _look_at_cookies(self, now: float, pods: Mapping[str, PodGroups], wanted: wants.Wants, held: Held) -> CoreSched:
-        asked = core_cookies.READS in wanted.reads or held.cookies
+        asked = system.CORE_SCHED in wanted.reads or held.cookies
         return self._cookies.read(now, pods.values(), wanted=asked)
 
     def _disturbed(self, pods: Mapping[str, PodGroups]) -> tuple[str, ...]:
@@ -281,7 +273,7 @@ class Observer:
         nothing while what the answer depends on stays the same."""
         inputs = (wanted, snapshot.pods, snapshot.places, snapshot.cgroups)
         groups = self._unchanged.of("memory asked for", inputs, lambda: wants.of_picture(snapshot, wanted.memory_held))
-        held = self._unchanged.same("memory held", memory_held.look(self._cgroups, groups))
+        held = self._unchanged.same("memory held", self._places.memory_held(groups))
         waits = self._unchanged.same("CPU waits", self._look_at_waits(snapshot, wanted))
         return dataclasses.replace(snapshot, memory_held=held, cpu_waits=waits)
 
@@ -314,7 +306,7 @@ class Observer:
         run = recall(snapshot.time, {pod.uid for pod in known.pods})
         folders = {*groups, *(group.rpartition("/")[0] for group in groups)}
         pods = self._places.look_again(folders, known.pods)
-        named = recognized.names(self._host, known.pods, pods, groups, told=self.names())
+        named = places.container_names(self._host, known.pods, pods, groups, told=self.names())
         if named:
             self._places.recognize(named)
             pods = self._places.look_again((), known.pods)
@@ -334,7 +326,7 @@ class Observer:
             found=run.found,
         )
         groups = wants.of_picture(fast_snapshot.of_groups(whole, fresh), wanted.memory_held)
-        held = memory_held.look(self._cgroups, groups)
+        held = self._places.memory_held(groups)
         return dataclasses.replace(whole, memory_held={**snapshot.memory_held, **held})
 
     def _sample(

@@ -7,13 +7,17 @@ was not there, and otherwise in turns (docs/design.md, "What a tick looks at").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+import contextlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
+from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model import keys
-from koordlite.model.picture.groups import Cgroup, PodGroups
+from koordlite.model.picture.groups import Cgroup, MemoryHeld, PodGroups
 from koordlite.model.pod.values import Pod
 from koordlite.observe.rotation import Rotation
+from koordlite.ports import Files
 
 LIMITS_SECONDS = 5.0
 """Within which a foreign write to a limit is seen, on a node of any size."""
@@ -109,6 +113,14 @@ class Places:
         states = ((group, self._state_with(group, sorted(fields))) for group, fields in fields_of.items())
         return {group: state for group, state in states if state is not None}
 
+    def memory_held(self, groups: Iterable[str]) -> Mapping[str, MemoryHeld]:
+        """Memory that groups hold at this instant; one that is gone, or whose files cannot be read, is missing."""
+        held: dict[str, MemoryHeld] = {}
+        for group in groups:
+            with contextlib.suppress(OSError, ValueError):
+                held[group] = self._cgroups.memory_held(group)
+        return held
+
     def states(
         self, others: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE
     ) -> dict[str, Cgroup]:
@@ -162,7 +174,7 @@ class Places:
         if known and known[0] is pod and known[1] is children:
             return children, known[2]
         named = self._named(pod, group, children)
-        if not children or not _include(children, named.values()):
+        if not children or not children.keys() >= {*named.values()}:
             children = self._folders.again(group) or _NO_CHILDREN
             named = self._named(pod, group, children)
         containers = {name: path for name, path in named.items() if path in children}
@@ -227,5 +239,51 @@ class Places:
             return None
 
 
-def _include(children: _Children, named: Iterable[str]) -> bool:
-    return all(name in children for name in named)
+def container_names(
+    host: Host,
+    pods: Iterable[Pod],
+    places: Mapping[str, PodGroups],
+    groups: Collection[str],
+    *,
+    told: Mapping[str, str],
+) -> dict[str, str]:
+    """Container by group, of those of `groups`, and of the groups below pods in `groups`, that no status names.
+
+    What the runtime has `told` goes before what mounts say, which are made only later.
+    """
+    parents = {group.rpartition("/")[0] for group in groups}
+    asked = (
+        (pod.uid, group)
+        for pod in pods
+        if (place := places.get(pod.uid)) and (place.group in parents or place.group in groups)
+        for group in place.sandboxes
+        if group in groups or place.group in groups
+    )
+    found = ((group, told.get(group) or container_of_group(host, group, uid)) for uid, group in asked)
+    return {group: name for group, name in found if name}
+
+
+_TERMINATION_LOG = re.compile(r"/pods/([^/]+)/containers/([^/]+)/[^/]+\Z")
+"""kubelet binds this file over the termination log of every container, whatever the runtime. The sandbox of a pod has
+none. Source: kubelet 1.35, `makeMounts` in kuberuntime_container.go."""
+
+
+def container_of_group(host: Host, group: str, uid: str = "") -> str | None:
+    """The name of the container of the pod `uid` (any pod without) that `group` belongs to, by the mounts of its first
+    process; None where there is no process yet, or its mounts do not say."""
+    try:
+        pids = host.cgroups.procs(group)
+        return container_of_process(host.files, pids[0], uid) if pids else None
+    except (OSError, ValueError):
+        return None  # The group or the process ended meanwhile.
+
+
+def container_of_process(files: Files, pid: int, uid: str = "") -> str | None:
+    """The name of the container of the pod `uid` (any pod without) in which process `pid` runs, by its mounts; None
+    where they do not say, as before the runtime has made them. OSError when the process is gone."""
+    for line in files.read(f"/proc/{pid}/mountinfo").decode(errors="replace").splitlines():
+        fields = line.split(" ")
+        match = _TERMINATION_LOG.search(fields[3]) if len(fields) > 4 else None
+        if match and uid in ("", match[1]):
+            return match[2]
+    return None

@@ -3,6 +3,7 @@ then."""
 
 from __future__ import annotations
 
+import array
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import msgspec
 
 from koordlite.formulas.allocatable import allocatable, histogram
+from koordlite.formulas.allocatable.histogram import Buckets
 from koordlite.formulas.allocatable.prediction import PROD
-from koordlite.host import predictions
+from koordlite.host import kept_file, state_folder
+from koordlite.host.kept_file import PREDICTIONS
 from koordlite.model import times
 from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.picture.usage import Prediction, Usage, Use
@@ -19,7 +22,6 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import PodObject
-from koordlite.observe.histograms import Histogram, Kept
 from koordlite.strategies import mid_allocatable
 from koordlite.threads import Worker
 from koordlite.unchanged import Unchanged
@@ -33,6 +35,94 @@ AT_LEAST = 8
 CPU_PART, MEMORY_PART = 0.95, 0.98
 _PROD, _SYSTEM = "node:prod", "node:system"
 """No uid has a colon."""
+SPAN = 76
+"""Buckets that are kept, up to the largest value seen. What is below 2 % of that counts as 2 %, so that a peak is never
+predicted too low."""
+_MOST_EXPONENT = 16
+"""Weights are counted from a new time before they grow beyond 2 to this."""
+_LEAST_WEIGHT = 1e-4
+
+
+class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A histogram on disk."""
+
+    low: int
+    reference: float
+    weights: bytes
+    """Numbers of four bytes, little-endian."""
+
+
+class Histogram:
+    """Weights by bucket. A sample weighs twice as much as one that is a half-life older. Plain numbers side by side,
+    since a full node has hundreds."""
+
+    __slots__ = ("_low", "_reference", "_weights")
+
+    def __init__(self, low: int = 0, reference: float = 0.0, weights: array.array[float] | None = None) -> None:
+        self._low, self._reference = low, reference
+        self._weights = array.array("f") if weights is None else weights
+
+    def add(self, value: float, wall: float, *, buckets: Buckets, half_life: float) -> None:
+        """Take in a sample of this moment, in seconds since the epoch."""
+        bucket, weights = buckets.find(value), self._weights
+        if not weights:
+            self._low, self._reference = bucket, wall
+        exponent = (wall - self._reference) / half_life
+        if exponent > _MOST_EXPONENT:
+            self._decay(int(exponent), half_life)
+            exponent -= int(exponent)
+        self._make_place(bucket)
+        self._weights[max(bucket - self._low, 0)] += 2.0 ** max(exponent, -_MOST_EXPONENT)
+
+    def percentile(self, part: float, *, buckets: Buckets) -> float:
+        """Value that `part` (0 to 1) of the weight does not exceed."""
+        return buckets.percentile(self._weights, self._low, part)
+
+    def _decay(self, halves: int, half_life: float) -> None:
+        """Weigh all by a later moment; what weighs next to nothing at the upper end is forgotten."""
+        factor = 0.5**halves
+        weights = array.array("f", (weight * factor for weight in self._weights))
+        while len(weights) > 1 and weights[-1] < _LEAST_WEIGHT:
+            weights.pop()
+        self._weights, self._reference = weights, self._reference + halves * half_life
+
+    def _make_place(self, bucket: int) -> None:
+        weights = self._weights
+        if weights and bucket < self._low:
+            more = min(self._low - bucket, SPAN - len(weights))
+            self._weights = weights = array.array("f", bytes(4 * more)) + weights
+            self._low -= more
+        if bucket >= self._low + len(weights):
+            weights.frombytes(bytes(4 * (bucket + 1 - self._low - len(weights))))
+        surplus = len(weights) - SPAN
+        if surplus > 0:
+            lost = sum(weights[:surplus])
+            self._weights = weights = weights[surplus:]
+            weights[0] += lost
+            self._low += surplus
+
+    @property
+    def kept(self) -> Kept:
+        """For the disk."""
+        weights = array.array("f", self._weights)
+        if _BIG_ENDIAN:
+            weights.byteswap()
+        return Kept(self._low, self._reference, weights.tobytes())
+
+    @classmethod
+    def of(cls, kept: Kept, buckets: Buckets) -> Histogram:
+        """Histogram as it was kept; ValueError for what no histogram can be."""
+        weights = array.array("f")
+        weights.frombytes(kept.weights)
+        if _BIG_ENDIAN:
+            weights.byteswap()
+        fits = kept.low >= 0 and kept.low + len(weights) <= buckets.count and len(weights) <= SPAN
+        if not fits or not all(0 <= weight < 2e9 for weight in weights) or not 0 <= kept.reference < 1e12:
+            raise ValueError("these are no weights of buckets")
+        return cls(kept.low, kept.reference, weights)
+
+
+_BIG_ENDIAN = array.array("H", [1]).tobytes() == b"\x00\x01"
 
 
 class Learning(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +143,10 @@ class _KeptModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, _KeptModel]
+
+
+_DECODER = msgspec.json.Decoder(_Content)
+_REMOVE = "remove it; what pods need is learnt again, which takes a day"
 
 
 class _Model:
@@ -93,7 +187,11 @@ class Predictor:
 
     def into(self, snapshot: Snapshot, listed: tuple[PodObject, ...], *, wall: float) -> Snapshot:
         """The picture with what is expected; `listed` are its pods as the cluster has them."""
-        created = self._unchanged.of("created", (listed,), lambda: _created(listed))
+        created = self._unchanged.of(
+            "created",
+            (listed,),
+            lambda: {obj.metadata.uid: times.parse_or_none(obj.metadata.creation_timestamp) for obj in listed},
+        )
         found = self.read(wall, pods=snapshot.pods, usage=snapshot.usage, created=created)
         return dataclasses.replace(snapshot, prediction=found, problems=(*snapshot.problems, *self.problems))
 
@@ -162,9 +260,8 @@ class Predictor:
         if self._folder is None:
             return
         try:
-            raw = predictions.read(self._folder)
-            held = msgspec.json.decode(raw, type=_Content).models if raw else {}
-            for uid, kept in held.items():
+            content = kept_file.read(self._folder / PREDICTIONS, _DECODER.decode, do=_REMOVE)
+            for uid, kept in content.models.items() if content else ():
                 cpu, memory = Histogram.of(kept.cpu, histogram.CPU), Histogram.of(kept.memory, histogram.MEMORY)
                 model = self._models[uid] = _Model(kept.first, cpu, memory)
                 model.last = kept.last
@@ -173,7 +270,7 @@ class Predictor:
             self.problems = tuple(error.problems)
         except UNREADABLE as error:
             self._models = {}
-            self.problems = (predictions.problem(self._folder, str(error)),)
+            self.problems = (self._problem(str(error)),)
 
     def _keep(self, wall: float) -> None:
         """Write a checkpoint when it is time, beside the tick: a disk may take its time."""
@@ -185,27 +282,26 @@ class Predictor:
         if busy or 0 <= wall - self._kept_at < KEEP_SECONDS:
             return
         self._kept_at = wall
-        self.problems = (predictions.problem(self._folder, self._error),) if self._error else ()
-        content = msgspec.json.encode(_Content({uid: _kept(model) for uid, model in self._models.items()}))
+        self.problems = (self._problem(self._error),) if self._error else ()
+        models = {
+            uid: _KeptModel(first=each.first, last=each.last, cpu=each.cpu.kept, memory=each.memory.kept)
+            for uid, each in self._models.items()
+        }
+        content = msgspec.json.encode(_Content(models))
         folder = self._folder
         self._writing = Worker("predictions", lambda: self._write(folder, content), daemon=False)
         self._writing.start()
 
+    def _problem(self, why: str) -> Problem:
+        return Problem(str(self._folder and self._folder / PREDICTIONS), "file", "", why, _REMOVE)
+
     def _write(self, folder: Path, content: bytes) -> None:
         try:
-            predictions.write(folder, content)
+            state_folder.replace(folder / PREDICTIONS, content)
         except OSError as error:
             self._error = str(error)
         else:
             self._error = ""
-
-
-def _created(listed: Iterable[PodObject]) -> Mapping[str, float | None]:
-    return {obj.metadata.uid: times.parse_or_none(obj.metadata.creation_timestamp) for obj in listed}
-
-
-def _kept(model: _Model) -> _KeptModel:
-    return _KeptModel(first=model.first, last=model.last, cpu=model.cpu.kept, memory=model.memory.kept)
 
 
 def wanted(settings: Mapping[str, StrategySettings], folder: Path | None) -> Predictor | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from koordlite.host import psi
+from koordlite.host import procfs
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.usage import Pressure
 from koordlite.observe.rotation import Rotation
@@ -36,16 +36,14 @@ class PressureReader:
         """By group: the machine (empty), best effort, and the groups of `pods` and `containers`; what has none is
         missing."""
         best_effort = self._cgroups.layout.besteffort
-        found = {MACHINE: self._of_machine(), best_effort: self._of_group(best_effort)}
+        machine = _read(lambda resource: self._files.read(f"/proc/pressure/{resource}"))
+        found = {MACHINE: machine, best_effort: self._of_group(best_effort)}
         if found[best_effort] is not None:
             for turns, groups in ((self._pods, pods), (self._containers, containers)):
                 turns.begin(now)
                 found |= turns.all(groups)
                 turns.end()
         return {group: pressures for group, pressures in found.items() if pressures}
-
-    def _of_machine(self) -> Pressures:
-        return _read(lambda resource: self._files.read(f"/proc/pressure/{resource}"))
 
     def _of_group(self, group: str) -> Pressures | None:
         """None where the group has no such files, or is gone."""
@@ -58,7 +56,7 @@ def _read(read: Callable[[str], bytes]) -> Pressures:
     found: dict[str, Pressure] = {}
     for resource in RESOURCES:
         try:
-            found[resource] = psi.parse(read(resource))
+            found[resource] = procfs.pressure(read(resource))
         except (OSError, ValueError):
             continue
     return found

@@ -83,7 +83,7 @@ class Sampler:
         self._windows.add(now, sample, {**known, NODE: {ONE}, REQUEST: {ONE}, LIMIT: {ONE}}, spans.lengths)
         self._last = msgspec.structs.replace(
             windows.usage(sample, 1),
-            containers=self._containers(subjects.containers),
+            containers=self._rates(CONTAINER, {group: group for group in subjects.containers}),
             throttled=self._throttled(subjects.containers),
         )
 
@@ -159,9 +159,6 @@ class Sampler:
             if rate is not None:
                 found[name] = round(rate / _NS_OF_A_MILLI)
         return found
-
-    def _containers(self, groups: Iterable[str]) -> dict[str, int]:
-        return self._rates(CONTAINER, {group: group for group in groups})
 
     def _throttled(self, groups: Iterable[str]) -> dict[str, float]:
         held = self._throttling

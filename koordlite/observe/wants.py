@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 import msgspec
 
+from koordlite.changes import cgroup, core_cookie, system
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.model import isolation
 from koordlite.model.picture.groups import PodGroups
+from koordlite.model.place import Place
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
@@ -169,3 +172,36 @@ def of_picture(snapshot: Snapshot, hooks: Iterable[OfPicture]) -> tuple[str, ...
             for some in isolation.each(alone, lambda one: tuple(hook(one)), lambda _one, _why: ()):  # noqa: B023
                 names |= dict.fromkeys(some)
     return tuple(names)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """By what is read of the machine."""
+
+    groups: frozenset[str]
+    fields: Mapping[str, frozenset[str]]
+    """By group."""
+    settings: bool
+    """Settings of the kernel."""
+    scores: bool
+    """Places in the queue of the OOM killer."""
+    cookies: bool
+    """Cookies of core scheduling."""
+
+    @classmethod
+    def of(cls, found: Collection[Place]) -> Held:
+        """From the places of the undo journal."""
+        files = [place for place in found if place.kind is cgroup.PLACE]
+        by_group = itertools.groupby(sorted(files, key=_group), _group)
+        return cls(
+            groups=frozenset(place.part("cgroup") for place in files),
+            fields=with_equal_shared(
+                {group: frozenset(place.part("field") for place in theirs) for group, theirs in by_group}
+            ),
+            settings=any(place.kind is system.SETTING for place in found),
+            scores=any(place.kind in (system.OOM_SCORE, system.OOM_SCORE_AT_CREATION) for place in found),
+            cookies=any(place.kind is core_cookie.COOKIE for place in found),
+        )
+
+
+def _group(place: Place) -> str:
+    return place.part("cgroup")

@@ -2,25 +2,28 @@
 
 msgspec writes objects as maps from field to value. Three things it cannot: a CPUSet and whole numbers beyond 64 bits
 are extensions, and where a field may hold objects of several classes, an object is a list of its class and its fields.
+The classes that may stand in a record are found by the types of what is recorded, never listed.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from koordlite import changes
+from koordlite import changes, strategies
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import UNREADABLE
+from koordlite.model.memory import Memory
 from koordlite.model.place import Place
-from koordlite.record import schema
-from koordlite.record.round_record import Damage, RecordError
+from koordlite.ports import ClusterView
+from koordlite.record.round_record import Damage, RecordError, RoundRecord
 
 CPUS, BIG, PLACE = 1, 2, 3
 """Codes of our extensions: a CPU list, a whole number in decimals, and a place as it prints."""
@@ -84,28 +87,28 @@ def _boxed(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         written = zip(made.__struct_encode_fields__, made.__struct_fields__, strict=True)
         return {there: _boxed(getattr(value, here)) for there, here in written}
-    if made in schema.vocabulary():
-        return {name: _boxed(getattr(value, name)) for name in schema.field_types(made)} or value
+    if made in vocabulary():
+        return {name: _boxed(getattr(value, name)) for name in field_types(made)} or value
     return value
 
 
 @functools.cache
 def dumper(hint: Any) -> Dump | None:
     """Function that makes values of this type ready to be written; None where they are as they stand."""
-    objects = schema.kinds(hint)
+    objects = kinds(hint)
     if len(objects) > 1:
         return _dump_named
     if objects:
         return functools.partial(_dump_object, objects[0]) if _dumps(objects[0]) else None
-    items = [item for member in schema.members(hint) if (item := _item(member)) is not None]
+    items = [item for member in members(hint) if (item := _item(member)) is not None]
     dump = next((found for item in items if (found := dumper(item))), None)
     return functools.partial(_dump_items, dump) if dump else None
 
 
 def _dump_named(value: Any) -> Any:
-    if not schema.is_object(type(value)):
+    if not is_object(type(value)):
         return value
-    name = schema.vocabulary().get(type(value))
+    name = vocabulary().get(type(value))
     if name is None:
         raise TypeError(f"{type(value).__name__} cannot stand in a record")
     return [name, _dump_object(type(value), value)]
@@ -114,13 +117,13 @@ def _dump_named(value: Any) -> Any:
 @functools.cache
 def _dumps(cls: type) -> Mapping[str, Dump]:
     """Fields of a class in which objects are named."""
-    return {name: dump for name, hint in schema.field_types(cls).items() if (dump := dumper(hint)) is not None}
+    return {name: dump for name, hint in field_types(cls).items() if (dump := dumper(hint)) is not None}
 
 
 def _dump_object(cls: type, value: Any) -> Any:
     if not isinstance(value, cls) or not any(getattr(value, name) for name in _dumps(cls)):
         return value
-    parts = {name: getattr(value, name) for name in schema.field_types(cls)}
+    parts = {name: getattr(value, name) for name in field_types(cls)}
     return parts | {name: dump(parts[name]) for name, dump in _dumps(cls).items()}
 
 
@@ -140,15 +143,15 @@ def _item(hint: Any) -> Any:
 @functools.cache
 def loader(hint: Any) -> Load:
     """Function that makes a value of this type from what `decode` gave; see `build_object` for the errors."""
-    if schema.members(hint) != (hint,):
+    if members(hint) != (hint,):
         return _load_union(hint)
-    origin, members = typing.get_origin(hint), typing.get_args(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
-        return functools.partial(_one_of, members)
+        return functools.partial(_one_of, arguments)
     if origin in _COLLECTIONS or _is_mapping(hint):
-        return _load_collection(origin, members)
-    if schema.kinds(hint):
-        return _load_objects(schema.kinds(hint))
+        return _load_collection(origin, arguments)
+    if kinds(hint):
+        return _load_objects(kinds(hint))
     enumeration: bool = isinstance(hint, type) and issubclass(hint, enum.Enum)
     return typing.cast(Load, hint) if enumeration else functools.partial(_checked, _accepted((hint,)))
 
@@ -171,17 +174,17 @@ def _load_collection(made: Any, members: tuple[Any, ...]) -> Load:
 
 def _load_union(hint: Any) -> Load:
     """Objects are maps or lists; besides them a union has classes whose values stand for themselves."""
-    members = schema.members(hint)
-    if len(members) == 1:
-        load = loader(members[0])
+    joined = members(hint)
+    if len(joined) == 1:
+        load = loader(joined[0])
         return lambda value: None if value is None else load(value)
-    others = tuple(each for each in members if not schema.is_object(each))
+    others = tuple(each for each in joined if not is_object(each))
     if not all(isinstance(each, type) and not issubclass(each, enum.Enum) for each in others):
         raise TypeError(f"a record cannot tell the members of {hint} apart")
     plain = _accepted((*others, types.NoneType) if types.NoneType in typing.get_args(hint) else others)
-    if not schema.kinds(hint):
+    if not kinds(hint):
         return functools.partial(_checked, plain)
-    whole = _load_objects(schema.kinds(hint))
+    whole = _load_objects(kinds(hint))
     return lambda value: whole(value) if isinstance(value, dict | list | tuple) else _checked(plain, value)
 
 
@@ -198,7 +201,7 @@ def _load_objects(objects: tuple[type, ...]) -> Load:
 
 def _load_named(value: Any) -> Any:
     name, fields = _checked((list, tuple), value)
-    cls = schema.named(name)
+    cls = class_named(name)
     if cls is None:
         raise RecordError(f"this koordlite has no class {name}: it was renamed or removed since")
     return build_object(cls, fields)
@@ -219,19 +222,19 @@ def build_object(cls: Any, value: Any) -> Any:
     try:
         return cls(**fields)
     except TypeError as error:
-        missing = [name for name in schema.field_types(cls) if name not in fields]
+        missing = [name for name in field_types(cls) if name not in fields]
         raise RecordError(f"{named(cls)} lacks {' or '.join(missing)} in the record: {error}") from error
 
 
 def named(cls: type) -> str:
     """Name of a class in messages."""
-    return schema.vocabulary().get(cls, cls.__qualname__)
+    return vocabulary().get(cls, cls.__qualname__)
 
 
 @functools.cache
 def _loads(cls: Any) -> Mapping[str, tuple[str, Load | None]]:
     """By the name of a field as written: its own name and its loader; None for what an object works out itself."""
-    hints = schema.field_types(cls)
+    hints = field_types(cls)
     if issubclass(cls, msgspec.Struct):
         written = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)
         return {there: (here, loader(hints[here])) for there, here in written}
@@ -249,3 +252,81 @@ def _checked(expected: tuple[type, ...], value: Any) -> Any:
     if isinstance(value, expected):
         return value
     raise Damage(f"{type(value).__name__} stands where {' or '.join(e.__name__ for e in expected)} is expected")
+
+
+@functools.cache
+def vocabulary() -> Mapping[type, str]:
+    """Every class that a moment, a change, a strategy's settings or the cluster's view is made of, with its name in
+    records.
+
+    TypeError when two classes would have one name.
+    """
+    rules = {rule.config: rule.module for rule in strategies.discover()}
+    names: dict[str, type] = {}
+    for cls in _reachable(RoundRecord, ClusterView, *changes.classes(), *rules, *Memory.__subclasses__()):
+        name = f"{rules.get(cls) or cls.__module__.rpartition('.')[2]}.{cls.__qualname__}"
+        if names.setdefault(name, cls) is not cls:
+            raise TypeError(f"two classes have the name {name} in records: rename one of them")
+    return {cls: name for name, cls in sorted(names.items())}
+
+
+@functools.cache
+def classes() -> Mapping[str, type]:
+    """Classes by their names in records."""
+    return {name: cls for cls, name in vocabulary().items()}
+
+
+@functools.lru_cache(maxsize=512)
+def class_named(name: str) -> type | None:
+    """The class of this name in records; None when there is none.
+
+    The name tells the module too: a class that an earlier version had in another module is found by its own name,
+    where only one class has that.
+    """
+    if name in classes():
+        return classes()[name]
+    own = name.partition(".")[2]
+    alike = [cls for each, cls in classes().items() if each.partition(".")[2] == own]
+    return alike[0] if len(alike) == 1 else None
+
+
+@functools.cache
+def field_types(cls: Any) -> Mapping[str, Any]:
+    """The types of the fields that make an object of `cls`; empty for an enumeration."""
+    if issubclass(cls, enum.Enum):
+        return {}
+    hints = typing.get_type_hints(cls)
+    if issubclass(cls, msgspec.Struct):
+        return {name: hints[name] for name in cls.__struct_fields__}
+    made: Any = cls
+    return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
+
+
+def is_object(hint: Any) -> bool:
+    """Tell whether it is a class of ours with fields."""
+    return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, msgspec.Struct))
+
+
+def members(hint: Any) -> tuple[Any, ...]:
+    """The types a union joins, without what stands for an absent value; of any other type itself."""
+    joined = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return tuple(each for each in joined if each not in (types.NoneType, msgspec.UnsetType))
+
+
+@functools.cache
+def kinds(hint: Any) -> tuple[type, ...]:
+    """The classes with fields that a value of this type may have, with those derived from them."""
+    bases = tuple(each for each in members(hint) if isinstance(each, type) and each is not object)
+    return tuple(cls for cls in vocabulary() if is_object(cls) and issubclass(cls, bases))
+
+
+def _reachable(*roots: type) -> Iterator[type]:
+    found: set[type] = set()
+    todo: list[Any] = list(roots)
+    while todo:
+        each = todo.pop()
+        todo += typing.get_args(each)
+        if each not in found and (is_object(each) or (isinstance(each, type) and issubclass(each, enum.Enum))):
+            found.add(each)
+            yield each
+            todo += field_types(each).values()

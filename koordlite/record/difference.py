@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from koordlite.model.snapshot import Snapshot
-from koordlite.record import codec, schema
+from koordlite.record import codec
 from koordlite.record.round_record import Damage, RecordError, RoundRecord
 
 _SNAPSHOT = "snapshot."
@@ -43,8 +43,8 @@ class _Field(msgspec.Struct, frozen=True):
 @functools.cache
 def _fields() -> Mapping[str, _Field]:
     def found() -> Iterator[tuple[str, Any]]:
-        yield from schema.field_types(RoundRecord).items()
-        yield from ((_SNAPSHOT + name, hint) for name, hint in schema.field_types(Snapshot).items())
+        yield from codec.field_types(RoundRecord).items()
+        yield from ((_SNAPSHOT + name, hint) for name, hint in codec.field_types(Snapshot).items())
 
     return {name: _Field(name, hint, _item(hint)) for name, hint in found() if name != "snapshot"}
 

@@ -27,7 +27,7 @@ from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import affinity, objects
-from koordlite.record import schema
+from koordlite.record import codec
 from koordlite.record.round_record import RoundRecord
 
 T = TypeVar("T")
@@ -96,9 +96,7 @@ class Mask:
             Place: lambda each: Place(each.kind, tuple(map(self.text, each.parts))),
             Node: self._node,
             ContainerInfo: lambda each: msgspec.structs.replace(each, name=self._of("container", each.name)),
-            PodGroups: self._place,
-            PodCPUs: self._pod_cpus,
-            CranePromise: self._crane,
+            **dict.fromkeys((PodGroups, PodCPUs, CranePromise), self._with_containers),
             AffinityState: self._affinity,
             affinity.NUMAOfNode: self._numa_of_node,
             affinity.PodOnNUMANode: self._named_pod,
@@ -150,18 +148,15 @@ class Mask:
         if isinstance(value, (frozenset, list)):
             return type(value)(map(self._masked, value))
         if isinstance(value, Mapping):
-            changed = {self._key(key): self._masked(each) for key, each in value.items()}
+            # A place may name a pod; other keys are words of ours.
+            changed = {self._masked(k) if isinstance(k, Place) else k: self._masked(v) for k, v in value.items()}
             same = all(a is b for a, b in zip((*changed, *changed.values()), (*value, *value.values()), strict=True))
             return value if same else changed
         return self._object(value)
 
-    def _key(self, key: Any) -> Any:
-        """A place may name a pod."""
-        return self._masked(key) if isinstance(key, Place) else key
-
     def _object(self, value: Any) -> Any:
         made: type = type(value)
-        before = {name: getattr(value, name) for name in schema.field_types(made)}
+        before = {name: getattr(value, name) for name in codec.field_types(made)}
         after = {name: self._masked(part) for name, part in before.items()}
         return made(**after) if any(after[name] is not part for name, part in before.items()) else value
 
@@ -201,14 +196,9 @@ class Mask:
         masked: T = self._parts(container)
         return structs.replace(masked, name=self._of("container", getattr(container, "name", "")))  # type: ignore[type-var]
 
-    def _place(self, place: PodGroups) -> PodGroups:
-        return msgspec.structs.replace(place, containers=self._keyed("container", place.containers))
-
-    def _pod_cpus(self, held: PodCPUs) -> PodCPUs:
-        return msgspec.structs.replace(held, containers=self._keyed("container", held.containers))
-
-    def _crane(self, promise: CranePromise) -> CranePromise:
-        return msgspec.structs.replace(promise, containers=self._keyed("container", promise.containers))
+    def _with_containers(self, value: Any) -> Any:
+        """Something by the names of a pod's containers."""
+        return structs.replace(value, containers=self._keyed("container", value.containers))
 
     def _affinity(self, state: AffinityState) -> AffinityState:
         named = {self._pod_key(key): node for key, node in state.numa_nodes.items()}
@@ -264,7 +254,7 @@ def _pseudonyms(kind: str, names: Iterable[str]) -> dict[str, str]:
 
 def _vocabulary() -> frozenset[str]:
     """Words that stand in records whatever pods are called."""
-    fields = (name for cls in schema.vocabulary() for name in schema.field_types(cls))
+    fields = (name for cls in codec.vocabulary() for name in codec.field_types(cls))
     return frozenset((*fields, *_COMMON))
 
 

@@ -1,7 +1,8 @@
-"""The folder of a running recorder: pieces up to a bound, of which the oldest goes when there is no room left.
+"""Where a record is written: the folder of a running recorder, up to a bound, or one file that must not be there yet.
 
-Nothing is synced to disk: a process that dies loses nothing, a machine that dies loses what it had not yet written, and
-a reader finds all that is whole. One write a moment.
+Of the pieces in a folder the oldest goes when there is no room left. Nothing is synced to disk: a process that dies
+loses nothing, a machine that dies loses what it had not yet written, and a reader finds all that is whole. One write a
+moment.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import collections
 import contextlib
 import fcntl
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from koordlite.record.mask import Mask, Names
 from koordlite.record.reader import SUFFIX, pieces
 from koordlite.record.round_record import RecordError, RoundRecord
 from koordlite.record.segment import Head, Writer
@@ -41,7 +44,7 @@ class Recorder:
     def add(self, moment: RoundRecord) -> None:
         """Append `moment`. After an OSError the next one begins a new piece; what was written stays readable."""
         try:
-            if self._writer is None or self._current() >= self._max_bytes // PIECES:
+            if self._writer is None or next(reversed(self._sizes.values()), 0) >= self._max_bytes // PIECES:
                 self._begin()
             assert self._writer is not None
             self._append(self._writer.frame(moment))
@@ -53,9 +56,6 @@ class Recorder:
         """Let the folder go."""
         self._end()
         os.close(self._lock)
-
-    def _current(self) -> int:
-        return next(reversed(self._sizes.values()), 0)
 
     def _begin(self) -> None:
         self._end()
@@ -104,3 +104,65 @@ def _lock(folder: Path) -> int:
         os.close(handle)
         raise RecordError(f"{folder}: another process records there; name another folder") from None
     return handle
+
+
+MOST_BYTES = 4 << 20
+"""Then a further piece begins, so that a damage spoils no more than one."""
+
+
+class OneFile:
+    """Appends moments to a new file."""
+
+    def __init__(self, path: Path, head: Head) -> None:
+        """FileExistsError when there is one already."""
+        self._head, self._file = head, path.open("xb", buffering=0)
+        self._writer: Writer | None = None
+        self._size = 0
+        self.count = 0
+
+    def add(self, moment: RoundRecord) -> None:
+        """Append `moment`; OSError when it cannot be written."""
+        if self._writer is None or self._size >= MOST_BYTES:
+            self._writer, self._size = Writer(self._head), 0
+            self._write(self._writer.start)
+        self._write(self._writer.frame(moment))
+        self.count += 1
+
+    def close(self) -> None:
+        """End it."""
+        self._file.close()
+
+    def _write(self, data: bytes) -> None:
+        self._size += len(data)
+        while data:
+            data = data[self._file.write(data) :]
+
+
+def write(path: Path, head: Head, moments: Iterable[RoundRecord]) -> int:
+    """A file of these moments; how many there were."""
+    file = OneFile(path, head)
+    try:
+        for moment in moments:
+            file.add(moment)
+    finally:
+        file.close()
+    return file.count
+
+
+def masked(
+    path: Path,
+    head: Head,
+    again: Callable[[], Iterable[RoundRecord]],
+    decide: Callable[[RoundRecord], RoundRecord] | None = None,
+) -> int:
+    """Same as `write`, with pseudonyms. `again` gives the moments each time it is called: names are collected first.
+
+    `decide` gives a masked moment with the decisions that follow from it, so that it can be judged again.
+    """
+    names = Names()
+    for moment in again():
+        names.take_in(moment.snapshot)
+    mask = Mask(names)
+    shown = (mask.moment(moment) for moment in again())
+    masked_head = Head(koordlite=head.koordlite, node=mask.text(head.node), machine="", masked=True)
+    return write(path, masked_head, map(decide, shown) if decide else shown)

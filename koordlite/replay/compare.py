@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -59,32 +58,65 @@ HELD_DOWN_PERCENT = 95
 """Best effort that uses so much of its limit could have used more."""
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two courses."""
+class Side(msgspec.Struct, kw_only=True):
+    """One of the two courses: sums over its rounds."""
 
-    be_cpu_seconds_allowed: float
+    be_cpu_seconds_allowed: float = 0.0
     """CPU time that the limit would have let best effort use."""
-    be_cpu_seconds_budget: float
+    be_cpu_seconds_budget: float = 0.0
     """CPU time that the formula left best effort, by this side's threshold."""
-    be_cpu_seconds_least: float
+    be_cpu_seconds_least: float = 0.0
     """Least use of best effort: what it did use, as far as the limit allows."""
-    be_cpu_seconds_most: float
+    be_cpu_seconds_most: float = 0.0
     """The same, had the work that was held down used all it could: up to the limit, on CPUs that stood idle."""
-    seconds_above_threshold: float
+    seconds_above_threshold: float = 0.0
     """Time in which the node used more than this side's own threshold; of the other side at least."""
-    seconds_above_threshold_most: float
+    seconds_above_threshold_most: float = 0.0
     """The same, had best effort used all that the other limit allows beyond."""
-    seconds_well_above_threshold: float
+    seconds_well_above_threshold: float = 0.0
     """Time by a CPU or more: the rounding of limits to whole CPUs does not explain that."""
-    seconds_well_above_threshold_most: float
-    be_limit_min: int | None
-    be_limit_max: int | None
-    writes: int
-    writes_by_kind: Mapping[str, int]
-    evictions: tuple[str, ...]
+    seconds_well_above_threshold_most: float = 0.0
+    be_limit_min: int | None = None
+    be_limit_max: int | None = None
+    writes: int = 0
+    writes_by_kind: dict[str, int] = msgspec.field(default_factory=dict)
+    evictions: tuple[str, ...] = ()
     """Pods as NAMESPACE/NAME."""
-    reasons: Mapping[str, int]
+    reasons: dict[str, int] = msgspec.field(default_factory=dict)
     """Reason of decisions → in how many rounds."""
+
+    def add(self, now: Gauge, changes: Iterable[Change], decisions: Iterable[Decision], evicted: set[str]) -> None:
+        """One round. `evicted` are the pods, by uid, that were evicted in earlier ones, and takes in those of this."""
+        if now.be_limit is not None:
+            self.be_limit_min = min(now.be_limit, now.be_limit if self.be_limit_min is None else self.be_limit_min)
+            self.be_limit_max = max(now.be_limit, self.be_limit_max or 0)
+        for change in changes:
+            if not isinstance(change, EvictPod):
+                self.writes += 1
+                kind = change.place.metric
+                self.writes_by_kind[kind] = self.writes_by_kind.get(kind, 0) + 1
+            elif change.uid not in evicted:
+                evicted.add(change.uid)
+                self.evictions = (*self.evictions, f"{change.namespace}/{change.name}")
+        for reason in {decision.reason for decision in decisions}:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def add_best_effort(self, before: Gauge, seconds: float, *, least: int, most: int) -> None:
+        """Time in which what `before` left was in force, and best effort used between `least` and `most`."""
+        self.be_cpu_seconds_allowed += (before.be_limit or 0) * seconds / 1000
+        self.be_cpu_seconds_budget += max(0, before.be_budget or 0) * seconds / 1000
+        self.be_cpu_seconds_least += least * seconds / 1000
+        self.be_cpu_seconds_most += most * seconds / 1000
+
+    def add_above(self, now: Gauge, seconds: float, least: int = 0, most: int = 0) -> None:
+        """Time in which the node used so much more, at least and at most, than `now` says."""
+        if now.node_cpu is None:
+            return
+        low, high = now.node_cpu + least, now.node_cpu + most
+        self.seconds_above_threshold += seconds * threshold.above(low, now.threshold)
+        self.seconds_above_threshold_most += seconds * threshold.above(high, now.threshold)
+        self.seconds_well_above_threshold += seconds * threshold.well_above(low, now.threshold)
+        self.seconds_well_above_threshold_most += seconds * threshold.well_above(high, now.threshold)
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -104,29 +136,29 @@ class Point(msgspec.Struct, frozen=True):
     other: Gauge
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(msgspec.Struct, kw_only=True):
     """Everything reports say about two courses. CPU-seconds are seconds of one CPU."""
 
-    rounds: int
-    seconds: float
+    rounds: int = 0
+    seconds: float = 0.0
     """Without gaps of the record."""
-    be_cpu_seconds_used: float
+    be_cpu_seconds_used: float = 0.0
     """As recorded."""
-    be_cpu_seconds_lost: float
+    be_cpu_seconds_lost: float = 0.0
     """Work that was done and that the other limit would not have allowed."""
-    be_cpu_seconds_gained: float
+    be_cpu_seconds_gained: float = 0.0
     """At most so much more, had the work that was held down used all that the other limit allows beyond, as far as the
     node had CPU to spare."""
-    ls_seconds_above_threshold: float
+    ls_seconds_above_threshold: float = 0.0
     """Time in which all but best effort was above the recorded threshold by itself: no limit could have helped."""
-    limits_enforced: bool
+    limits_enforced: bool = False
     """True when the other side enforced the strategy that limits best effort in any round: else no limit moves."""
-    recorded: Side
-    other: Side
-    points: Sequence[Point]
-    turns: Sequence[Turn]
+    recorded: Side = msgspec.field(default_factory=Side)
+    other: Side = msgspec.field(default_factory=Side)
+    points: list[Point] = msgspec.field(default_factory=list)
+    turns: list[Turn] = msgspec.field(default_factory=list)
     """The first moments at which a subject began to be decided differently."""
-    turns_seen: int
+    turns_seen: int = 0
 
 
 def compare(moments: Iterable[RoundRecord], other: Other) -> Comparison:
@@ -138,84 +170,25 @@ def compare(moments: Iterable[RoundRecord], other: Other) -> Comparison:
         changes = course.carried_out(shown, decisions)
         mine = landed(moment)
         point = Point(gauge(moment, moment.decisions, mine), gauge(shown, decisions, changes))
-        sums.limits_enforced |= any(shown.settings[rule.name].mode == "enforce" for rule in strategies.limiting())
-        sums.add(point, changed=(mine, changes), decided=(moment.decisions, decisions))
-    return sums.comparison()
-
-
-class _Tally:
-    """Sums of one side."""
-
-    def __init__(self) -> None:
-        self.allowed = self.budget = self.least = self.most = 0.0
-        self.above = self.above_most = self.well_above = self.well_above_most = 0.0
-        self._limits: list[int] = []
-        self._kinds: collections.Counter[str] = collections.Counter()
-        self._reasons: collections.Counter[str] = collections.Counter()
-        self._evicted: dict[str, str] = {}
-
-    def add(self, now: Gauge, changes: Iterable[Change], decisions: Iterable[Decision]) -> None:
-        """One round."""
-        if now.be_limit is not None:
-            self._limits = [min([*self._limits[:1], now.be_limit]), max([*self._limits[1:], now.be_limit])]
-        for change in changes:
-            if isinstance(change, EvictPod):
-                self._evicted[change.uid] = f"{change.namespace}/{change.name}"
-            else:
-                self._kinds[change.place.metric] += 1
-        self._reasons.update({decision.reason for decision in decisions})
-
-    def add_best_effort(self, before: Gauge, seconds: float, *, least: int, most: int) -> None:
-        """Time in which what `before` left was in force, and best effort used between `least` and `most`."""
-        self.allowed += (before.be_limit or 0) * seconds / 1000
-        self.budget += max(0, before.be_budget or 0) * seconds / 1000
-        self.least += least * seconds / 1000
-        self.most += most * seconds / 1000
-
-    def add_above(self, now: Gauge, seconds: float, least: int = 0, most: int = 0) -> None:
-        """Time in which the node used so much more, at least and at most, than `now` says."""
-        if now.node_cpu is None:
-            return
-        low, high = now.node_cpu + least, now.node_cpu + most
-        self.above += seconds * threshold.above(low, now.threshold)
-        self.above_most += seconds * threshold.above(high, now.threshold)
-        self.well_above += seconds * threshold.well_above(low, now.threshold)
-        self.well_above_most += seconds * threshold.well_above(high, now.threshold)
-
-    def side(self) -> Side:
-        """The sums so far."""
-        low, high = self._limits or (None, None)
-        return Side(
-            be_cpu_seconds_allowed=self.allowed,
-            be_cpu_seconds_budget=self.budget,
-            be_cpu_seconds_least=self.least,
-            be_cpu_seconds_most=self.most,
-            seconds_above_threshold=self.above,
-            seconds_above_threshold_most=self.above_most,
-            seconds_well_above_threshold=self.well_above,
-            seconds_well_above_threshold_most=self.well_above_most,
-            be_limit_min=low,
-            be_limit_max=high,
-            writes=self._kinds.total(),
-            writes_by_kind=dict(sorted(self._kinds.items())),
-            evictions=tuple(self._evicted.values()),
-            reasons=dict(self._reasons.most_common()),
+        sums.result.limits_enforced |= any(
+            shown.settings[rule.name].mode == "enforce" for rule in strategies.limiting()
         )
+        sums.add(point, changed=(mine, changes), decided=(moment.decisions, decisions))
+    for side in (sums.result.recorded, sums.result.other):
+        side.writes_by_kind = dict(sorted(side.writes_by_kind.items()))
+        side.reasons = dict(sorted(side.reasons.items(), key=lambda pair: -pair[1]))
+    return sums.result
 
 
 class _Sums:
-    """Both sides and what lies between them; it does not grow with the record."""
+    """Adds rounds to a comparison; what it remembers besides does not grow with the record."""
 
     def __init__(self) -> None:
-        self._sides = _Tally(), _Tally()
-        self.limits_enforced = False
+        self.result = Comparison()
         self._before: Point | None = None
-        self._points: list[Point] = []
-        self._stride, self._rounds = 1, 0
-        self._seconds = self._used = self._lost = self._gained = self._ls_above = 0.0
+        self._stride = 1
         self._apart: dict[tuple[str, str], bool] = {}
-        self._turns: list[Turn] = []
-        self._turns_seen = 0
+        self._evicted: tuple[set[str], set[str]] = (set(), set())
 
     def add(
         self,
@@ -228,31 +201,16 @@ class _Sums:
         if self._before is not None:
             self._add_time(self._before, now)
         self._before = now
-        for side, shown, changes, decisions in zip(
-            self._sides, (now.recorded, now.other), changed, decided, strict=True
-        ):
-            side.add(shown, changes, decisions)
+        self.result.recorded.add(now.recorded, changed[0], decided[0], self._evicted[0])
+        self.result.other.add(now.other, changed[1], decided[1], self._evicted[1])
         self._add_turns(now.recorded.wall, *decided)
-        self._add_point(now)
-        self._rounds += 1
-
-    def comparison(self) -> Comparison:
-        """The outcome."""
-        recorded, other = self._sides
-        return Comparison(
-            rounds=self._rounds,
-            seconds=self._seconds,
-            be_cpu_seconds_used=self._used,
-            be_cpu_seconds_lost=self._lost,
-            be_cpu_seconds_gained=self._gained,
-            ls_seconds_above_threshold=self._ls_above,
-            limits_enforced=self.limits_enforced,
-            recorded=recorded.side(),
-            other=other.side(),
-            points=self._points,
-            turns=self._turns,
-            turns_seen=self._turns_seen,
-        )
+        # Thinned to every second, fourth … round as the record grows.
+        if self.result.rounds % self._stride == 0:
+            self.result.points.append(now)
+        if len(self.result.points) > MOST_POINTS:
+            self.result.points = self.result.points[::2]
+            self._stride *= 2
+        self.result.rounds += 1
 
     def _add_time(self, before: Point, now: Point) -> None:
         """Use is a mean since the round before; the limit of that time is the one that round left.
@@ -268,18 +226,19 @@ class _Sums:
         spare = max(0, now.recorded.capacity - (now.recorded.node_cpu or 0))
         is_held_down = used * 100 >= was * HELD_DOWN_PERCENT
         gained = max(0, min(would, used + spare) - max(was, used)) if is_held_down else 0
-        self._seconds += seconds
-        self._used += used * seconds / 1000
-        self._lost += lost * seconds / 1000
-        self._gained += gained * seconds / 1000
-        recorded, other = self._sides
+        result = self.result
+        recorded, other = result.recorded, result.other
+        result.seconds += seconds
+        result.be_cpu_seconds_used += used * seconds / 1000
+        result.be_cpu_seconds_lost += lost * seconds / 1000
+        result.be_cpu_seconds_gained += gained * seconds / 1000
         recorded.add_best_effort(before.recorded, seconds, least=used, most=used)
         other.add_best_effort(before.other, seconds, least=used - lost, most=used - lost + gained)
         recorded.add_above(now.recorded, seconds)
         other.add_above(
             msgspec.structs.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost
         )
-        self._ls_above += seconds * threshold.above(now.recorded.prod_cpu, now.recorded.threshold)
+        result.ls_seconds_above_threshold += seconds * threshold.above(now.recorded.prod_cpu, now.recorded.threshold)
 
     def _add_turns(self, wall: float, recorded: Sequence[Decision], other: Sequence[Decision]) -> None:
         if recorded == other:
@@ -289,19 +248,11 @@ class _Sums:
         for key in dict.fromkeys((*mine, *theirs, *self._apart)):
             apart = _essence(mine.get(key)) != _essence(theirs.get(key))
             if apart != self._apart.get(key, False):
-                self._turns_seen += 1
-                if len(self._turns) < MOST_TURNS:
-                    self._turns.append(Turn(wall, *key, mine.get(key), theirs.get(key)))
+                self.result.turns_seen += 1
+                if len(self.result.turns) < MOST_TURNS:
+                    self.result.turns.append(Turn(wall, *key, mine.get(key), theirs.get(key)))
             self._apart[key] = apart
         self._apart = {key: True for key, apart in self._apart.items() if apart}
-
-    def _add_point(self, now: Point) -> None:
-        """Thinned to every second, fourth … round as the record grows."""
-        if self._rounds % self._stride == 0:
-            self._points.append(now)
-        if len(self._points) > MOST_POINTS:
-            self._points = self._points[::2]
-            self._stride *= 2
 
 
 def _by_subject(decisions: Iterable[Decision]) -> dict[tuple[str, str], Decision]:

@@ -83,7 +83,7 @@ class Course:
             snapshot,
             slo=self._settings_of(snapshot),
             cgroups=self._cgroups(snapshot),
-            found={**{p: f for p, f in snapshot.found.items() if not _is_cgroup(f)}, **self._found},
+            found={**{p: f for p, f in snapshot.found.items() if not isinstance(f.value, CPUSet | int)}, **self._found},
             ours=(snapshot.ours - snapshot.found.keys()) | self._held.keys(),
             remembered=dict(self._remembered),
             published=self._published(snapshot.published),
@@ -224,10 +224,6 @@ def _refused(moment: RoundRecord) -> Mapping[Place, Change]:
     places = {step.place for step in moment.applied if not step.ok}
     changes = (change for decision in moment.decisions for change in decision.changes)
     return {change.place: change for change in changes if change.place in places}
-
-
-def _is_cgroup(found: Found) -> bool:
-    return isinstance(found.value, CPUSet | int)
 
 
 def _value(snapshot: Snapshot, place: Place) -> CPUSet | int | None:

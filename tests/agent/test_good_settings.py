@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from emulated import Emulated
 
-from koordlite.host import good_settings
+from koordlite.host import kept_file, state_folder
 from koordlite.model.slo.settings import GoodDocument
 
 Make = Callable[[str], Emulated]
@@ -38,10 +38,10 @@ def test_a_mended_document_counts_at_once_and_is_kept(emulate: Make) -> None:
         node.ticks(agent, 2)
         node.raw_slo(BROKEN)
         node.ticks(agent, 2)
-        held = good_settings.read(Path(journal.folder))[KEY]
+        held = kept_file.good_settings(Path(journal.folder)).value[KEY]
         node.slo(percent=50)
         node.ticks(agent, 2)
-        fresh = good_settings.read(Path(journal.folder))[KEY]
+        fresh = kept_file.good_settings(Path(journal.folder)).value[KEY]
     assert '"cpuSuppressThresholdPercent": 65' in held.text
     assert '"cpuSuppressThresholdPercent": 50' in fresh.text
     assert fresh.taken_at > held.taken_at
@@ -50,10 +50,10 @@ def test_a_mended_document_counts_at_once_and_is_kept(emulate: Make) -> None:
 def test_what_was_kept_and_cannot_be_read_is_a_problem_and_no_end(emulate: Make) -> None:
     node = emulate("small")
     node.state.mkdir()
-    (node.state / good_settings.NAME).write_text("{")
+    (node.state / kept_file.GOOD_SETTINGS).write_text("{")
     with node.journal() as journal:
         tick = node.ticks(node.agent(journal), 1)[0]
-        assert good_settings.read(Path(journal.folder))[KEY].text
+        assert kept_file.good_settings(Path(journal.folder)).value[KEY].text
     assert tick.status == "enforcing"
 
 
@@ -62,13 +62,13 @@ def test_a_folder_that_cannot_be_written_is_told(emulate: Make, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     node = emulate("small")
-    monkeypatch.setattr(good_settings, "write", full)
+    monkeypatch.setattr(state_folder, "replace", full)
     with node.journal() as journal:
         agent = node.agent(journal)
         tick = node.ticks(agent, 2)[-1]
-        assert any(good_settings.NAME in p.object and "No space left" in p.why for p in tick.problems)
+        assert any(kept_file.GOOD_SETTINGS in p.object and "No space left" in p.why for p in tick.problems)
         monkeypatch.undo()
-        assert not [p for p in node.ticks(agent, 1)[0].problems if good_settings.NAME in p.object]
+        assert not [p for p in node.ticks(agent, 1)[0].problems if kept_file.GOOD_SETTINGS in p.object]
 
 
 def test_the_resource_version_is_told() -> None:

@@ -16,7 +16,7 @@ from koordlite import config
 from koordlite.agent import Agent
 from koordlite.host.journal.journal import Journal
 from koordlite.model.decision import Decision
-from koordlite.record import onefile
+from koordlite.record import store
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
 from koordlite.replay import verify
@@ -273,8 +273,8 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
             assert agent.judged is not None
             moments.append(agent.judged)
     assert moments[-1].snapshot.affinity.connections
-    onefile.write(tmp_path / "plain", Head(koordlite="1"), moments)
-    onefile.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, verify.decided_again())
+    store.write(tmp_path / "plain", Head(koordlite="1"), moments)
+    store.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, verify.decided_again())
     for name in ("plain", "masked"):
         read = list(Record(tmp_path / name).moments())
         assert read[-1].snapshot.affinity.connections == moments[-1].snapshot.affinity.connections

@@ -14,7 +14,7 @@ from koordlite.apply import Applier, restore
 from koordlite.apply.restore import undo_list
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.host.block import files as block_files
+from koordlite.host import block as block_files
 from koordlite.model.picture.blocks import ROOT, BlockField
 from koordlite.model.picture.groups import RunState
 from koordlite.observe import Observer

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.host.container_name import of_process
+from koordlite.observe.places import container_of_process
 
 MOUNTS = b"""\
 22 1 8:1 / / rw - ext4 /dev/root rw
@@ -20,7 +20,7 @@ MOUNTS = b"""\
 def named(raw: bytes, uid: str) -> str | None:
     """The name by these mounts."""
     files: Any = SimpleNamespace(read=lambda path: raw if path == "/proc/77/mountinfo" else b"")
-    return of_process(files, 77, uid)
+    return container_of_process(files, 77, uid)
 
 
 @pytest.mark.parametrize(("uid", "name"), [("uid-1", "main"), ("uid-2", None)], ids=["the pod's own", "another pod's"])

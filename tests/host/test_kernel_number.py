@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.host import kernel_number, numa_memory, procfs, psi
+from koordlite.host import procfs, sysfs
 from koordlite.host.cgroups.versions import Version
 from koordlite.resctrl import monitoring
 
@@ -17,12 +17,12 @@ STAT = b"nr_periods %s\nnr_throttled 1\nthrottled_time 1\n"
 @pytest.mark.parametrize("text", [b"%d" % 2**64, b"%d" % (-(2**63) - 1), LONG, b"9" * 5000, b"", b"nan", b"1.5"])
 def test_what_is_no_number_of_a_kernel_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"64 bits|invalid literal|integer string"):
-        kernel_number.parse(text)
+        procfs.number(text)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**64 - 1, -(2**63)])
 def test_what_a_kernel_prints_is_read(number: int) -> None:
-    assert kernel_number.parse(b"%d\n" % number) == number
+    assert procfs.number(b"%d\n" % number) == number
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,12 @@ def test_what_a_kernel_prints_is_read(number: int) -> None:
         pytest.param(lambda: V2.quota_us(LONG + b" 100000"), id="cpu.max"),
         pytest.param(lambda: V1.integer("cpu.shares", LONG), id="cpu.shares"),
         pytest.param(lambda: V1.throttling(STAT % LONG), id="throttling"),
-        pytest.param(lambda: psi.parse(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=" + LONG), id="pressure"),
-        pytest.param(lambda: psi.parse(b"some avg10=%s.0 avg60=0.00 avg300=0.00 total=1" % LONG), id="mean pressure"),
+        pytest.param(lambda: procfs.pressure(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=" + LONG), id="pressure"),
         pytest.param(
-            lambda: numa_memory.of_group(b"total=1 N0=" + LONG, version=1, page_bytes=4096), id="by NUMA node"
+            lambda: procfs.pressure(b"some avg10=%s.0 avg60=0.00 avg300=0.00 total=1" % LONG), id="mean pressure"
+        ),
+        pytest.param(
+            lambda: sysfs.numa_memory_of_group(b"total=1 N0=" + LONG, version=1, page_bytes=4096), id="by NUMA node"
         ),
         pytest.param(lambda: V1.period_us(b"0"), id="a period of nothing on v1"),
         pytest.param(lambda: V2.period_us(b"max 0"), id="a period of nothing on v2"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.host import numa_memory
+from koordlite.host import sysfs
 
 V2 = b"anon N0=8192 N2=4096\nfile N0=65536 N2=0\nfile_mapped N0=1 N2=1\n"
 MEMINFO = b"""
@@ -26,14 +26,14 @@ Node 1 SReclaimable:      %d kB
     ],
 )
 def test_a_group_holds_what_its_rows_say(raw: bytes, version: int, page: int, bytes_used: dict[int, int]) -> None:
-    assert numa_memory.of_group(raw, version=version, page_bytes=page) == bytes_used
+    assert sysfs.numa_memory_of_group(raw, version=version, page_bytes=page) == bytes_used
 
 
 def test_a_group_of_v1_counts_the_groups_below_when_asked() -> None:
     raw = b"total=1 N0=1 N1=0\nhierarchical_total=30 N0=10 N1=20\n"
-    assert numa_memory.of_group(raw, version=1, page_bytes=4096) == {0: 4096, 1: 0}
-    assert numa_memory.of_group(raw, version=1, page_bytes=4096, below=True) == {0: 40960, 1: 81920}
-    assert numa_memory.of_group(V2, version=2, page_bytes=4096, below=True) == {0: 73728, 2: 4096}
+    assert sysfs.numa_memory_of_group(raw, version=1, page_bytes=4096) == {0: 4096, 1: 0}
+    assert sysfs.numa_memory_of_group(raw, version=1, page_bytes=4096, below=True) == {0: 40960, 1: 81920}
+    assert sysfs.numa_memory_of_group(V2, version=2, page_bytes=4096, below=True) == {0: 73728, 2: 4096}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_group_of_v1_counts_the_groups_below_when_asked() -> None:
 )
 def test_what_is_no_numa_stat_is_refused(raw: bytes, version: int) -> None:
     with pytest.raises(ValueError, match="no "):
-        numa_memory.of_group(raw, version=version, page_bytes=4096)
+        sysfs.numa_memory_of_group(raw, version=version, page_bytes=4096)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_what_is_no_numa_stat_is_refused(raw: bytes, version: int) -> None:
     [pytest.param(25, 525, id="free and reclaimable is not used"), pytest.param(9999, 0, id="never below 0")],
 )
 def test_a_node_uses_what_is_neither_free_nor_reclaimable(reclaimable: int, used_kib: int) -> None:
-    assert numa_memory.of_node(MEMINFO % reclaimable) == used_kib * 1024
+    assert sysfs.numa_memory_of_node(MEMINFO % reclaimable) == used_kib * 1024
 
 
 def test_a_meminfo_without_a_line_is_refused() -> None:
     with pytest.raises(ValueError, match="SReclaimable"):
-        numa_memory.of_node(MEMINFO.replace(b"SReclaimable", b"Slab"))
+        sysfs.numa_memory_of_node(MEMINFO.replace(b"SReclaimable", b"Slab"))

@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.host import psi
+from koordlite.host import procfs
+from koordlite.model.picture.usage import Pressure, Stall
 
 SOME = b"some avg10=1.50 avg60=2.25 avg300=0.10 total=12345\n"
 FULL = b"full avg10=0.50 avg60=0.00 avg300=0.00 total=99\n"
 
 
 def test_both_lines_are_read() -> None:
-    found = psi.parse(SOME + FULL)
-    assert found == psi.Pressure(psi.Stall(1.5, 2.25, 0.1, 12345), psi.Stall(0.5, 0.0, 0.0, 99))
+    found = procfs.pressure(SOME + FULL)
+    assert found == Pressure(Stall(1.5, 2.25, 0.1, 12345), Stall(0.5, 0.0, 0.0, 99))
 
 
 def test_a_kernel_that_prints_no_full_line_for_cpu_says_nothing_about_it() -> None:
-    assert psi.parse(SOME).full is None
+    assert procfs.pressure(SOME).full is None
 
 
 @pytest.mark.parametrize(
@@ -33,11 +34,11 @@ def test_a_kernel_that_prints_no_full_line_for_cpu_says_nothing_about_it() -> No
 )
 def test_what_is_no_pressure_file_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match="some"):
-        psi.parse(raw)
+        procfs.pressure(raw)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 2**64 - 1))
 def test_every_number_the_kernel_prints_comes_back(hundredths: int, total: int) -> None:
     share = f"{hundredths // 100}.{hundredths % 100:02d}"
-    found = psi.parse(f"some avg10={share} avg60={share} avg300={share} total={total}\n".encode())
+    found = procfs.pressure(f"some avg10={share} avg60={share} avg300={share} total={total}\n".encode())
     assert (found.some.avg10, found.some.total_us) == (float(share), total)

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from emulated import Emulated
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from koordlite.host import kept_file, sysfs
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
@@ -19,7 +21,7 @@ from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import assignments
-from koordlite.observe.cpu_promises import CPUPromises
+from koordlite.observe.inputs import Inputs
 from koordlite.report.tick import Tick
 
 KEY = "scheduling.koordinator.sh/resource-status"
@@ -357,10 +359,12 @@ def test_who_had_a_cpu_first_has_it_after_a_restart_too(tmp_path: Path, kept: bo
 
 
 def test_promises_are_remembered_while_not_all_pods_are_known(tmp_path: Path) -> None:
-    kept = CPUPromises(tmp_path)
-    kept.keep({"a": CPUSet([1]), "b": CPUSet([2])}, complete=True)
-    again = CPUPromises(tmp_path)
-    again.keep({"a": CPUSet([1])}, complete=False)
-    assert again.by_uid == CPUPromises(tmp_path).by_uid == {"a": CPUSet([1]), "b": CPUSet([2])}
-    again.keep({"a": CPUSet([1])}, complete=True)
-    assert CPUPromises(tmp_path).by_uid == {"a": CPUSet([1])}
+    """As long as the Node is not known, the list of pods may lack some."""
+    node = Emulated("small", tmp_path)
+    node.pod("a", "LSR", "1", request="1", guaranteed=True, status='{"cpuset":"1"}')
+    view, topology = node.cluster.view(), sysfs.topology(node.sandbox.files)
+    kept_file.cpu_promises(tmp_path).keep({"uid-a": CPUSet([1]), "uid-b": CPUSet([2])})
+    for known, there in ((None, {"uid-a": CPUSet([1]), "uid-b": CPUSet([2])}), (view.node, {"uid-a": CPUSet([1])})):
+        inputs = Inputs(promises=kept_file.cpu_promises(tmp_path))
+        inputs.read(msgspec.structs.replace(view, node=known), topology)
+        assert kept_file.cpu_promises(tmp_path).value == there

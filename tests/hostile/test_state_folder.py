@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from koordlite.host import good_settings, pause_file
+from koordlite.host import kept_file, pause_file
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import InputError, JournalError
+from koordlite.model.slo.settings import GoodDocument
 from koordlite.model.status import Pause
 
 BOOT = "b"
 NOBODY = 65534
+GOOD = {"resource-qos-config": GoodDocument("{}")}
 PAUSE = Pause(until=2_000_000_000.0, because="x", release=False, by="command")
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
 
@@ -45,7 +47,7 @@ def test_every_file_in_it_is_the_agents_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         pause_file.write(tmp_path, PAUSE)
-        good_settings.write(tmp_path, {})
+        kept_file.good_settings(tmp_path).keep(GOOD)
         file.store(tmp_path / file.NAME, BOOT, ())
         Journal.open(tmp_path, boot_id=BOOT).close()
     finally:
@@ -81,7 +83,7 @@ def test_a_link_where_a_file_is_prepared_is_not_followed(tmp_path: Path, name: s
     folder.mkdir()
     (folder / name).symlink_to(target)
     pause_file.write(folder, PAUSE)
-    good_settings.write(folder, {})
+    kept_file.good_settings(folder).keep(GOOD)
     file.store(folder / file.NAME, BOOT, ())
     assert target.read_text() == "theirs"
 

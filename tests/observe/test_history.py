@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import measured
 from koordlite.model.picture.usage import Use
-from koordlite.observe.history import History
+from koordlite.observe.windows import History
 
 Samples = list[tuple[int, int]]
 PAUSED = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 10**6)), min_size=1, max_size=200)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from koordlite.formulas import measured
 from koordlite.model.duration import SECOND
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.observe import Observer, node_windows
-from koordlite.observe.node_windows import NodeWindows
+from koordlite.observe import Observer
+from koordlite.observe.windows import PERCENTILE_SECONDS, NodeWindows
 
 NOTHING = Usage(None, {}, {})
 MINUTE = 60 * SECOND
@@ -60,7 +60,7 @@ def test_percentiles_are_those_of_the_samples(cpus):
     for second, cpu in enumerate(cpus):
         (found,) = windows.read(float(second), _usage(cpu), (5 * MINUTE,))
     assert found.node is not None
-    used = cpus[: (len(cpus) - 1) // int(node_windows.SECONDS) * int(node_windows.SECONDS) + 1]
+    used = cpus[: (len(cpus) - 1) // int(PERCENTILE_SECONDS) * int(PERCENTILE_SECONDS) + 1]
     for percent, use in found.node.percentiles.items():
         assert use.cpu == round(measured.percentile(used, percent / 100))
 

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.formulas.allocatable.histogram import CPU, MEMORY
-from koordlite.host import predictions
+from koordlite.host import kept_file
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.observe import prediction as learning
-from koordlite.observe.histograms import SPAN, Histogram
-from koordlite.observe.prediction import Learning, Predictor
+from koordlite.observe.prediction import SPAN, Histogram, Learning, Predictor
 
 DAY = 86_400.0
 LEARNING = Learning(cpu_half_life=DAY / 2, memory_half_life=DAY, cold_start=3600.0, margin_percent=10)
@@ -75,7 +74,7 @@ def test_a_model_takes_less_than_a_kibibyte() -> None:
 
 @given(st.binary(max_size=400), st.integers(-5, 300), st.floats(allow_nan=True))
 def test_no_bytes_of_a_checkpoint_break_it(weights: bytes, low: int, reference: float) -> None:
-    from koordlite.observe.histograms import Kept
+    from koordlite.observe.prediction import Kept
 
     try:
         histogram = Histogram.of(Kept(low, reference, weights), CPU)
@@ -131,10 +130,10 @@ def test_what_was_learnt_survives_a_restart(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("content", [b"{", b'{"models":{"u0":{"first":0}}}', b"[]"])
 def test_a_checkpoint_that_cannot_be_read_is_told_and_learning_begins(tmp_path: pathlib.Path, content: bytes) -> None:
-    (tmp_path / predictions.NAME).write_bytes(content)
+    (tmp_path / kept_file.PREDICTIONS).write_bytes(content)
     predictor = Predictor(LEARNING, tmp_path)
     (problem,) = predictor.problems
-    assert problem.object.endswith(predictions.NAME)
+    assert problem.object.endswith(kept_file.PREDICTIONS)
     assert run(predictor, 1e6, 60).pods == {}
 
 

@@ -22,7 +22,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import ClusterView
-from koordlite.record import codec, difference, schema
+from koordlite.record import codec, difference
 from koordlite.record.round_record import Damage, RecordError, RoundRecord
 from koordlite.strategies.cpu_suppress import SuppressMemory
 from koordlite.strategies.shared.evict import EvictionMemory
@@ -87,11 +87,11 @@ def test_the_settings_of_each_strategy_come_back_as_its_own_class() -> None:
 
 @pytest.mark.parametrize("cls", [RoundRecord, Snapshot, ClusterView])
 def test_every_field_has_a_way_to_be_written_and_read(cls: type) -> None:
-    for hint in schema.field_types(cls).values():
+    for hint in codec.field_types(cls).values():
         codec.dumper(hint)
         codec.loader(hint)
-    for known in schema.vocabulary():
-        for hint in schema.field_types(known).values():
+    for known in codec.vocabulary():
+        for hint in codec.field_types(known).values():
             codec.loader(hint)
 
 
@@ -156,13 +156,13 @@ def test_what_another_version_wrote_is_refused_by_name(hint: Any, written: Any, 
     ],
 )
 def test_a_class_that_moved_is_read_from_earlier_records(former: str, cls: str) -> None:
-    moved = schema.named(former)
+    moved = codec.class_named(former)
     assert moved is not None
     assert moved.__name__ == cls
 
 
 def test_a_former_name_that_several_classes_might_have_is_none_of_them() -> None:
-    assert schema.named("strategy_that_is_gone.Config") is None
+    assert codec.class_named("strategy_that_is_gone.Config") is None
 
 
 def test_a_field_that_a_later_version_added_has_its_default() -> None:

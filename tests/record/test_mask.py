@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from emulated import Emulated
 
-from koordlite.record import onefile
+from koordlite.record import store
 from koordlite.record.mask import Mask, Names
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
@@ -41,7 +41,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> list[RoundRecord]:
 def masked(named: list[RoundRecord], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("masked") / "a.record"
     head = Head(koordlite="1", node="node-a", machine="host-7")
-    assert onefile.masked(path, head, lambda: named, decide=verify.decided_again()) == len(named)
+    assert store.masked(path, head, lambda: named, decide=verify.decided_again()) == len(named)
     return path
 
 
@@ -97,5 +97,5 @@ def test_a_file_that_is_there_is_not_overwritten(named: list[RoundRecord], tmp_p
     path = tmp_path / "precious"
     path.write_text("content")
     with pytest.raises(FileExistsError):
-        onefile.write(path, Head(koordlite="1"), named)
+        store.write(path, Head(koordlite="1"), named)
     assert path.read_text() == "content"

@@ -7,7 +7,7 @@ from pathlib import Path
 import cranepods
 from emulated import Emulated
 
-from koordlite.record import onefile
+from koordlite.record import store
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head
@@ -40,7 +40,7 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
     found = verify.check(read)
     assert found.wrong == 0, text.check(found)
     path, head = tmp_path / "masked.record", Head(koordlite="test", node="node-a")
-    assert onefile.masked(path, head, lambda: moments, decide=verify.decided_again()) == len(moments)
+    assert store.masked(path, head, lambda: moments, decide=verify.decided_again()) == len(moments)
     masked = list(Record(path).moments())
     assert "telling-name" not in repr(masked)
     assert verify.check(masked).wrong == 0, "masked, it gives the same decisions"

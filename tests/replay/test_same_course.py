@@ -15,7 +15,7 @@ from koordlite.lab.simulation import reading
 from koordlite.lab.simulation.reading import Play
 from koordlite.lab.simulation.stage import Stage
 from koordlite.model.status import AppliedStep
-from koordlite.record import onefile
+from koordlite.record import store
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
 from koordlite.record.segment import Head
@@ -61,7 +61,7 @@ QUICK = ("agent-killed", "paused")
 @pytest.mark.parametrize("path", [(pytest.param if p.stem in QUICK else slices.long)(p, id=p.stem) for p in SHIPPED])
 def test_a_shipped_scenario_differs_in_nothing(path: Path, tmp_path: Path) -> None:
     moments = played(reading.load(path), tmp_path)
-    assert onefile.write(tmp_path / "a.record", Head(koordlite="1"), moments) == len(moments)
+    assert store.write(tmp_path / "a.record", Head(koordlite="1"), moments) == len(moments)
     record = Record(tmp_path / "a.record")
     assert list(record.moments()) == moments
     assert not record.problems

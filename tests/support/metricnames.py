@@ -25,7 +25,7 @@ from koordlite.kube.client.credentials import Transport
 from koordlite.model.decision import Decision
 from koordlite.model.status import AppliedStep, WatchState
 from koordlite.model.topology import Topology
-from koordlite.observe import numa_counters
+from koordlite.observe import numa
 from koordlite.report.metrics.collector import Metrics as AgentMetrics
 from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.reservation.controller import Controller
@@ -141,7 +141,7 @@ def numa_exporter() -> tuple[Exported, ...]:
         node = Emulated("intel-2s-ht", pathlib.Path(folder))
         node.node()
         node.pod("web", "LS", "1")
-        metrics = NumaMetrics(lambda machine: numa_counters.read(node.host().files, machine), _no_machine, node="")
+        metrics = NumaMetrics(lambda machine: numa.counters(node.host().files, machine), _no_machine, node="")
         metrics.other_names = True
         *_, tick = node.ticks(node.agent(None), 3)
         metrics.picture = tick.picture

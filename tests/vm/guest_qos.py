@@ -28,8 +28,7 @@ from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.clock import RealClock
 from koordlite.formulas import blkio
-from koordlite.host import bundle
-from koordlite.host.block import devices, files
+from koordlite.host import block, bundle
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal
@@ -198,14 +197,14 @@ def check_disks(guest: Guest) -> None:
 
 def lines(guest: Guest, change: BlockChange) -> dict[str, str] | None:
     """The file of a change, by disk."""
-    return files.read(guest.host.files, guest.host.cgroups, change.group, change.field)
+    return block.read(guest.host.files, guest.host.cgroups, change.group, change.field)
 
 
 def some_disk() -> str:
     """The number of a disk that nobody uses, else of the first."""
     names = sorted(path.name for path in pathlib.Path("/sys/block").iterdir())
     name = "loop0" if "loop0" in names else names[0]
-    (number,) = devices.of_device(RealFiles(), name)
+    (number,) = block.of_device(RealFiles(), name)
     return number
 
 

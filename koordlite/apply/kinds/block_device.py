@@ -11,7 +11,7 @@ from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Work
 from koordlite.changes.block_device import PLACE, BlockChange
 from koordlite.formulas.blkio import UNSET
-from koordlite.host.block import files
+from koordlite.host import block
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
@@ -32,10 +32,10 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
         host = work.host
         if change.place in work.noted:
             return
-        found = files.read(host.files, host.cgroups, change.group, change.field)
+        found = block.read(host.files, host.cgroups, change.group, change.field)
         if found is not None:
             yield FileEntry.of(
-                path=files.path(host.cgroups, change.group, change.field),
+                path=block.path(host.cgroups, change.group, change.field),
                 group=f"io:{change.group}",
                 field=f"{change.device}/{change.field}",
                 raw=found.get(change.device, UNSET[change.field]).encode(),
@@ -67,7 +67,7 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
     def set(self, host: Host, change: BlockChange) -> str:
         """One line."""
         line = change.device, change.value or UNSET[change.field]
-        files.write(host.files, host.cgroups, change.group, change.field, line)
+        block.write(host.files, host.cgroups, change.group, change.field, line)
         return change.describe()
 
     def has_ended(self, entry: FileEntry, host: Host, snapshot: Snapshot) -> bool:
@@ -80,7 +80,7 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
     def present(self, entry: FileEntry, host: Host) -> str | None:
         """The line of the disk."""
         change = _undoing(entry)
-        found = files.read(host.files, host.cgroups, change.group, change.field)
+        found = block.read(host.files, host.cgroups, change.group, change.field)
         return None if found is None else found.get(change.device, UNSET[change.field])
 
 

@@ -6,7 +6,7 @@ import errno
 import functools
 from collections.abc import Iterable, Mapping
 
-from koordlite.host import beneath, kernel_number
+from koordlite.host import beneath, procfs
 from koordlite.host.cgroups import mounts as cgroup_mounts
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups import versions
@@ -144,7 +144,7 @@ class Cgroups:
     def memory_held(self, group: str) -> MemoryHeld:
         """All memory charged to the group and those below it, page cache and all."""
         cache = self._version.file_cache(self.read_raw(group, "memory.stat"))
-        return MemoryHeld(kernel_number.parse(self.read_raw(group, "memory.current")), cache)
+        return MemoryHeld(procfs.number(self.read_raw(group, "memory.current")), cache)
 
     def threads(self, group: str) -> tuple[int, ...]:
         """Threads in the group and in all groups below it: a container may divide itself further."""

@@ -8,7 +8,7 @@ from typing import get_args
 
 import msgspec
 
-from koordlite.host import kernel_number
+from koordlite.host import procfs
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
@@ -97,7 +97,7 @@ class Version(msgspec.Struct, frozen=True):
     def integer(self, field: str, raw: bytes) -> int:
         """A number of the table in `cgroup_fields`; ValueError when the file holds something else."""
         number = NUMBERS[field]
-        return kernel_number.checked(number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw), raw)
+        return procfs.checked_number(number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw), raw)
 
     def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
         """Value that will be read after `value` was written: on v2, shares pass through a coarser weight."""
@@ -114,27 +114,27 @@ class Version(msgspec.Struct, frozen=True):
     def quota_us(self, raw: bytes) -> int:
         """µs of CPU per period, -1 unlimited; the first field of v2's `cpu.max`."""
         if self.number == 1:
-            return kernel_number.parse(raw)
+            return procfs.number(raw)
         text = _field(raw, 0)
-        return UNLIMITED if text == b"max" else kernel_number.parse(text)
+        return UNLIMITED if text == b"max" else procfs.number(text)
 
     def period_us(self, raw: bytes) -> int:
         """µs of a period, above 0; the second field of v2's `cpu.max`."""
-        period_us = kernel_number.parse(raw if self.number == 1 else _field(raw, 1))
+        period_us = procfs.number(raw if self.number == 1 else _field(raw, 1))
         if period_us <= 0:
             raise ValueError(f"a period of {period_us} µs in {raw[:80]!r}")
         return period_us
 
     def usage_ns(self, raw: bytes) -> int:
         """CPU time used, in nanoseconds, from `cpuacct.usage` or v2's `cpu.stat`."""
-        return kernel_number.parse(raw) if self.number == 1 else _counter(raw, b"usage_usec") * 1000
+        return procfs.number(raw) if self.number == 1 else _counter(raw, b"usage_usec") * 1000
 
     def throttling(self, raw: bytes) -> Throttled:
         """nr_periods, nr_throttled and the throttled time of `cpu.stat`: v1 prints ns, v2 µs."""
         stat = keyed(raw)
         name, unit_ns = ("throttled_time", 1) if self.number == 1 else ("throttled_usec", 1000)
         try:
-            read = [kernel_number.parse(stat[each].encode()) for each in ("nr_periods", "nr_throttled", name)]
+            read = [procfs.number(stat[each].encode()) for each in ("nr_periods", "nr_throttled", name)]
             periods, throttled, time = read
             return Throttled(periods, throttled, time * unit_ns)
         except KeyError as missing:
@@ -192,4 +192,4 @@ def _counter(raw: bytes, name: bytes) -> int:
         raise ValueError(f"no line {name.decode()} in {raw[:80]!r}")
     begin += len(name) + 1
     end = raw.find(b"\n", begin)
-    return kernel_number.parse(raw[begin:] if end < 0 else raw[begin:end])
+    return procfs.number(raw[begin:] if end < 0 else raw[begin:end])

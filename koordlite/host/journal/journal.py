@@ -169,7 +169,10 @@ def damaged(folder: str | os.PathLike[str]) -> tuple[Problem, ...]:
     path = Path(folder) / file.NAME
     content = file.load(path, "")
     bad = content.damaged if content else ()
-    found = [Problem(f"{path}:{each.line}", "entry", _text(each.raw), each.why, _DO) for each in bad]
+    found = [
+        Problem(f"{path}:{each.line}", "entry", each.raw[:300].decode(errors="backslashreplace"), each.why, _DO)
+        for each in bad
+    ]
     aside = path.with_name(file.DAMAGED)
     if aside.exists():
         why = "entries of the undo journal could not be read, and are kept there: what they name is not restored"
@@ -178,10 +181,6 @@ def damaged(folder: str | os.PathLike[str]) -> tuple[Problem, ...]:
 
 
 _DO = "restore it by hand, by what can be read of it; the other entries count"
-
-
-def _text(raw: bytes) -> str:
-    return raw[:300].decode(errors="backslashreplace")
 
 
 def is_emulated(folder: str | os.PathLike[str]) -> bool:

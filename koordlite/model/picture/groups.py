@@ -121,4 +121,4 @@ class CoreSched(msgspec.Struct, frozen=True):
     missing: str = NOT_READ
     """Why there are none to be seen; empty while there are."""
     tasks: Mapping[str, tuple[TaskCookie, ...]] = msgspec.field(default_factory=dict)
-    """By group of a container, each at most `observe.core_cookies.SECONDS` old."""
+    """By group of a container, each at most `observe.system.COOKIE_SECONDS` old."""

@@ -18,8 +18,7 @@ from koordlite.host import bundle, system_files
 from koordlite.host.cgroups import fields
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.versions import Version
-from koordlite.host.core_cookies import Cookies
-from koordlite.host.core_scheduling import NoCoreScheduling
+from koordlite.host.core_scheduling import Cookies, NoCoreScheduling
 from koordlite.model import duration
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import Cgroup

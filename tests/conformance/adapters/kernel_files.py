@@ -8,7 +8,7 @@ from memory_files import MemoryFiles
 
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable
-from koordlite.host import numa_memory, procfs, psi
+from koordlite.host import procfs, sysfs
 from koordlite.host.cgroups import fields, versions
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.versions import Version
@@ -26,7 +26,7 @@ def numa_stat(given: Any, expect: Any) -> tuple[Any, Any]:
     """Ours are bytes; whole pages of them are compared."""
     seen, version = _group(given)
     found = machine.attempt(
-        lambda: numa_memory.of_group(
+        lambda: sysfs.numa_memory_of_group(
             seen.read_raw(machine.GROUP, "memory.numa_stat"), version=version, page_bytes=PAGE
         ),
         None,
@@ -42,7 +42,7 @@ def pressure(given: Any, expect: Any) -> tuple[Any, Any]:
     names = {"CPU": "cpu.pressure", "IO": "io.pressure", "Mem": "memory.pressure"}
 
     def read() -> dict[str, float | bool]:
-        stalls = {short: psi.parse(seen.read_raw(machine.GROUP, name)) for short, name in names.items()}
+        stalls = {short: procfs.pressure(seen.read_raw(machine.GROUP, name)) for short, name in names.items()}
         some = {f"some{short}Avg10": stall.some.avg10 for short, stall in stalls.items()}
         full = {f"full{short}Avg10": stall.full.avg10 if stall.full else 0 for short, stall in stalls.items()}
         return {**some, **full, "cpuFullSupported": stalls["CPU"].full is not None}
@@ -65,7 +65,7 @@ def node_numa(given: Any, expect: Any) -> tuple[Any, Any]:
             rate = machine.rate_of(before, used[cpu], given["elapsedSeconds"])
             node = str(placed[cpu])
             cores[node] = cores.get(node, 0) + (rate or 0) * given["jiffyMs"] / 1000
-    memory = {node: numa_memory.of_node(text.encode()) for node, text in (given["numaMeminfo"] or {}).items()}
+    memory = {node: sysfs.numa_memory_of_node(text.encode()) for node, text in (given["numaMeminfo"] or {}).items()}
     return {"cpu": _rounded(cores), "memory": memory}, {**expect, "cpu": _rounded(expect["cpu"])}
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from koordlite.host.block import devices
+from koordlite.host import block
 
 if TYPE_CHECKING:
     from planted import Rooted
@@ -59,7 +59,7 @@ def node(machine: Rooted) -> Rooted:
     ],
 )
 def test_devices(node: Rooted, name: str, disks: tuple[str, ...]) -> None:
-    assert devices.of_device(node, name) == disks
+    assert block.of_device(node, name) == disks
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_devices(node: Rooted, name: str, disks: tuple[str, ...]) -> None:
     ],
 )
 def test_volume_groups(node: Rooted, name: str, disks: tuple[str, ...]) -> None:
-    assert devices.of_volume_group(node, name) == disks
+    assert block.of_volume_group(node, name) == disks
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_volume_groups(node: Rooted, name: str, disks: tuple[str, ...]) -> None:
     ],
 )
 def test_pod_volumes(node: Rooted, uid: str, name: str, disks: tuple[str, ...]) -> None:
-    assert devices.of_pod_volume(node, uid, name) == disks
+    assert block.of_pod_volume(node, uid, name) == disks
 
 
 def test_the_only_volume_of_a_pod_needs_no_name(machine: Rooted) -> None:
     machine.plant(TREE).folder(f"{VOLUMES}/pvc-7/mount")
-    assert devices.of_pod_volume(machine, "u1", "claim-of-any-name") == ("259:0",)
+    assert block.of_pod_volume(machine, "u1", "claim-of-any-name") == ("259:0",)

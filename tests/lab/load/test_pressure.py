@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.host import psi
+from koordlite.host import procfs
 from koordlite.lab.machine.pressure import PressureFile, Waits
 
 SECOND = 1_000_000
@@ -32,12 +32,12 @@ def test_averages_rise_towards_the_part_and_fall_when_it_is_over() -> None:
     pressure = PressureFile()
     for _ in range(60):
         pressure.add(SECOND, SECOND // 2, SECOND // 4)
-    raised = psi.parse(pressure.text().encode())
+    raised = procfs.pressure(pressure.text().encode())
     assert raised.full is not None
     assert raised.some.avg10 == pytest.approx(50, abs=1)
     assert raised.full.avg10 == pytest.approx(25, abs=1)
     for _ in range(60):
         pressure.add(SECOND, 0)
-    later = psi.parse(pressure.text().encode())
+    later = procfs.pressure(pressure.text().encode())
     assert later.some.avg10 < 1
     assert later.some.total_us == raised.some.total_us

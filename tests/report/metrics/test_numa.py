@@ -17,7 +17,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.picture.usage import NumaCounters
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
-from koordlite.observe import numa_counters
+from koordlite.observe import numa
 from koordlite.report.metrics.numa import NumaMetrics
 
 
@@ -27,7 +27,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> NumaMetrics:
     node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("numa"))
     node.node(reservation='{"reservedCPUs":"0"}')
     node.pod("web", "LSR", "2", request="2", status='{"cpuset":"2-3"}')
-    found = NumaMetrics(lambda machine: numa_counters.read(node.sandbox.files, machine), _nothing, node="")
+    found = NumaMetrics(lambda machine: numa.counters(node.sandbox.files, machine), _nothing, node="")
     found.other_names = True
     *_, tick = node.ticks(node.agent(None), 3)
     found.picture = tick.picture

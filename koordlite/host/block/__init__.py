@@ -1,1 +1,0 @@
-"""Block devices, and what cgroups have of them."""
