@@ -17,7 +17,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
-from koordlite.strategies.shared import evict, evict_requests
+from koordlite.strategies.shared import evict
 from koordlite.strategies.shared.evict import Evidence, Past, Rule
 
 NAME = "cpuEvict"
@@ -44,14 +44,14 @@ def windows(slo: SLO, _pods: Sequence[Pod] = ()) -> tuple[int]:
     return (slo.threshold.cpu_evict_time_window_seconds or 1,)
 
 
-def features(config: Config) -> tuple[str, ...]:
+def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
     """The rules that are switched on, in the order in which they are served."""
-    switches = {
-        evict_config.BE_CPU: config.be_cpu_evict,
-        evict_config.ALLOCATABLE_CPU: config.cpu_allocatable_evict,
-        evict_config.USED_CPU: config.cpu_evict,
-    }
-    return tuple(name for name, on in switches.items() if on)
+    rules: tuple[tuple[bool, str, Callable[[NodeSnapshot, Past], Rule]], ...] = (
+        (config.be_cpu_evict, evict_config.BE_CPU, _satisfaction),
+        (config.cpu_allocatable_evict, evict_config.ALLOCATABLE_CPU, functools.partial(_requests, config)),
+        (config.cpu_evict, evict_config.USED_CPU, _use),
+    )
+    return {feature: measure for is_on, feature, measure in rules if is_on}
 
 
 def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
@@ -59,16 +59,15 @@ def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozense
     yield from evict.judge(
         snapshot,
         config,
-        {feature: functools.partial(_RULES[feature], config) for feature in features(config)},
-        asked=asked,
-        strategy=NAME,
-        resource="cpu",
+        features(config),
+        evict.rounds_before(snapshot, NAME, eviction.promised("cpu"), asked=asked),
+        capacity=snapshot.node.capacity_milli if snapshot.node else 0,
         cool_down_seconds=config.cool_down_seconds,
         from_start=True,
     )
 
 
-def _satisfaction(config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
+def _satisfaction(snapshot: NodeSnapshot, _past: Past) -> Rule:
     """BE pods may use so little of what they request that some of them have to go elsewhere."""
     (window,) = windows(snapshot.slo)
     mean = snapshot.windows.get(window)
@@ -143,19 +142,18 @@ def _terms(which: str, usage: Usage) -> Evidence:
 
 
 def _requests(config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
-    threshold = snapshot.slo.threshold
-    limits = evict_requests.Limits(
+    ends = snapshot.slo.threshold
+    return evict.by_requests(
+        snapshot,
+        past,
         feature=evict_config.ALLOCATABLE_CPU,
         resource="cpu",
-        threshold_percent=threshold.cpu_allocatable_evict_threshold_percent or 0,
-        lower_percent=threshold.cpu_allocatable_evict_lower_percent or 0,
-        priority_threshold=threshold.allocatable_evict_priority_threshold or 0,
+        percents=(ends.cpu_allocatable_evict_threshold_percent, ends.cpu_allocatable_evict_lower_percent),
         wait_seconds=config.zero_allocatable_seconds,
     )
-    return evict_requests.rule(snapshot, past, limits)
 
 
-def _use(_config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
+def _use(snapshot: NodeSnapshot, _past: Past) -> Rule:
     """The node's CPU is used beyond the threshold, in the mean and at present: when it is over, it is over."""
     (window,) = windows(snapshot.slo)
     mean = snapshot.windows.get(window)
@@ -187,16 +185,8 @@ def _used_milli(snapshot: Snapshot) -> dict[str, int]:
     return {uid: use.cpu for uid, use in snapshot.usage.pods.items()}
 
 
-_RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {
-    evict_config.BE_CPU: _satisfaction,
-    evict_config.ALLOCATABLE_CPU: _requests,
-    evict_config.USED_CPU: _use,
-}
-
-
 SENTENCES = {
     **evict.SENTENCES,
-    **evict_requests.SENTENCES,
     "TooFewSamples": "{samples} samples in {window_seconds} are too few to evict a pod",
     "BestEffortSatisfied": (
         "BE has enough CPU, or does not use what it has[: on average it may use {mean_limit_milli}"

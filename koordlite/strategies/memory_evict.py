@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+import msgspec
+
+from koordlite.changes.eviction import KillContainer
 from koordlite.formulas.eviction import evict_config, evict_order, evict_release
 from koordlite.formulas.eviction.evict_order import Excess
+from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model.decision import Decision
+from koordlite.model.pod import eviction
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings, bounded
-from koordlite.model.snapshot import NodeSnapshot, Snapshot
-from koordlite.strategies.shared import evict, evict_requests, last_resort
-from koordlite.strategies.shared.evict import Evidence, Past, Rule
-from koordlite.strategies.shared.last_resort import LastResort
+from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
+from koordlite.strategies.shared import evict
+from koordlite.strategies.shared.evict import EvictionMemory, Evidence, Past, Rule
 
 NAME = "memoryEvict"
 NEW_CONTAINERS = "none"
 OVERVIEW = ("evictions for memory", NAME)
+KILLED_SECONDS = 60.0
+"""A pod whose containers were killed is left alone for so long: kubelet starts them again, and later each time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,57 +49,49 @@ class Config(EvictionSettings):
     """The same for MemoryEvict; of its candidates only BE pods are killed."""
 
 
-def features(config: Config) -> tuple[str, ...]:
+def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
     """The rules that are switched on, in the order in which they are served."""
-    switches = {
-        evict_config.BE_MEMORY: config.be_memory_evict,
-        evict_config.ALLOCATABLE_MEMORY: config.memory_allocatable_evict,
-        evict_config.USED_MEMORY: config.memory_evict,
-    }
-    return tuple(name for name, on in switches.items() if on)
+    rules: tuple[tuple[bool, str, Callable[[NodeSnapshot, Past], Rule]], ...] = (
+        (config.be_memory_evict, evict_config.BE_MEMORY, functools.partial(_use, evict_config.BE_MEMORY)),
+        (config.memory_allocatable_evict, evict_config.ALLOCATABLE_MEMORY, functools.partial(_requests, config)),
+        (config.memory_evict, evict_config.USED_MEMORY, functools.partial(_use, evict_config.USED_MEMORY)),
+    )
+    return {feature: measure for is_on, feature, measure in rules if is_on}
 
 
 def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
     """Pods to evict for memory (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
+    past = evict.rounds_before(snapshot, NAME, eviction.promised("memory"), asked=asked)
     measured: dict[str, Rule] = {}
+
+    def kept(feature: str, measure: Callable[[NodeSnapshot, Past], Rule]) -> Callable[[NodeSnapshot, Past], Rule]:
+        return lambda seen, before: measured.setdefault(feature, measure(seen, before))
+
     found = evict.judge(
         snapshot,
         config,
-        {feature: functools.partial(_kept, measured, feature, config) for feature in features(config)},
-        asked=asked,
-        strategy=NAME,
-        resource="memory",
+        {feature: kept(feature, measure) for feature, measure in features(config).items()},
+        past,
+        capacity=snapshot.node.capacity_memory if snapshot.node else 0,
         cool_down_seconds=config.cool_down_seconds,
         from_start=False,
     )
-    seconds = {
-        evict_config.BE_MEMORY: config.be_memory_last_resort_seconds,
-        evict_config.USED_MEMORY: config.memory_last_resort_seconds,
-    }
-    allowed = LastResort(strategy=NAME, seconds=seconds, config=config, cool_down_seconds=config.cool_down_seconds)
-    yield from last_resort.added(snapshot, tuple(found), measured, allowed)
-
-
-def _kept(measured: dict[str, Rule], feature: str, config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
-    """Measure a rule, and keep what it found for the last resort."""
-    measured[feature] = _RULES[feature](config, snapshot, past)
-    return measured[feature]
+    yield from _with_last_resort(snapshot, config, tuple(found), measured, past)
 
 
 def _requests(config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
-    threshold = snapshot.slo.threshold
-    limits = evict_requests.Limits(
+    ends = snapshot.slo.threshold
+    return evict.by_requests(
+        snapshot,
+        past,
         feature=evict_config.ALLOCATABLE_MEMORY,
         resource="memory",
-        threshold_percent=threshold.memory_allocatable_evict_threshold_percent or 0,
-        lower_percent=threshold.memory_allocatable_evict_lower_percent or 0,
-        priority_threshold=threshold.allocatable_evict_priority_threshold or 0,
+        percents=(ends.memory_allocatable_evict_threshold_percent, ends.memory_allocatable_evict_lower_percent),
         wait_seconds=config.zero_allocatable_seconds,
     )
-    return evict_requests.rule(snapshot, past, limits)
 
 
-def _use(feature: str, _config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
+def _use(feature: str, snapshot: NodeSnapshot, _past: Past) -> Rule:
     """The node's memory is used beyond the threshold, by the last sample: memory does not wait for a mean."""
     assert snapshot.usage.node is not None
     upper = snapshot.slo.threshold.memory_evict_threshold_percent
@@ -112,11 +112,101 @@ def _use(feature: str, _config: Config, snapshot: NodeSnapshot, _past: Past) -> 
     return evict.by_use(snapshot, feature, excess=excess, least=least, terms=terms, candidates=candidates)
 
 
-_RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {
-    evict_config.BE_MEMORY: functools.partial(_use, evict_config.BE_MEMORY),
-    evict_config.ALLOCATABLE_MEMORY: _requests,
-    evict_config.USED_MEMORY: functools.partial(_use, evict_config.USED_MEMORY),
+# Last resort when memory runs out and nobody answers an eviction: containers of best-effort pods are killed. The
+# Eviction API is always asked first. Only when it has refused or not answered for as long as the configuration says,
+# the rule still wants memory released, and nothing is on its way out, do processes die: in the order of the rule's
+# candidates, and no more of them than a round may evict.
+
+
+def _with_last_resort(
+    snapshot: Snapshot, config: Config, found: Sequence[Decision], rules: Mapping[str, Rule], past: Past
+) -> Iterator[Decision]:
+    """The decisions of a round, with those about pods that are killed in place of theirs. `rules` are those that were
+    measured in this round; none where something kept the round from being judged."""
+    seconds = {
+        evict_config.BE_MEMORY: config.be_memory_last_resort_seconds,
+        evict_config.USED_MEMORY: config.memory_last_resort_seconds,
+    }
+    # An agent that observes asks for no eviction, so none of them has failed.
+    if not any(seconds.values()) or config.mode != "enforce":
+        yield from found
+        return
+    if snapshot.layout.version == 1:
+        yield from (*found, Decision("evict/last-resort", "skip", "LastResortImpossible"))
+        return
+    time, before = snapshot.time, recalled(snapshot, NAME, EvictionMemory)
+    since = {name: _stuck_since(snapshot, name, rules.get(name), past) for name, wait in seconds.items() if wait > 0}
+    stuck = {name: at for name, at in since.items() if at is not None}
+    killed = {uid: at for uid, at in before.killed.items() if time - at < KILLED_SECONDS}
+    due = [name for name, at in stuck.items() if name in rules and rules[name].task and time - at >= seconds[name]]
+    dying: dict[str, Decision] = {}
+    # Of the first rule that has waited for long enough: what that changes has to be seen before another one is served.
+    if due and not any(time - at < config.cool_down_seconds for at in killed.values()):
+        dying = dict(_dying(snapshot, rules[due[0]], config.max_evictions_per_round, killed, time - stuck[due[0]]))
+    killed |= dict.fromkeys(dying, time)
+    subjects = {decision.subject for decision in dying.values()}
+    staying = [decision for decision in found if decision.subject not in subjects]
+    # The round's own memory with that of the last resort: the last decision that remembers wins.
+    last = max((index for index, each in enumerate(staying) if each.remember is not None), default=len(staying) - 1)
+    for index, each in enumerate(staying):
+        memory = each.remember if isinstance(each.remember, EvictionMemory) else EvictionMemory()
+        remember = msgspec.structs.replace(memory, stuck=stuck, killed=killed)
+        yield msgspec.structs.replace(each, remember=remember) if index == last else each
+    yield from dying.values()
+
+
+def _stuck_since(snapshot: Snapshot, feature: str, rule: Rule | None, past: Past) -> float | None:
+    """Since when evictions for the rule come to nothing; None when they do not, or nothing has to go."""
+    before = recalled(snapshot, NAME, EvictionMemory)
+    known = before.stuck.get(feature)
+    if rule is None:
+        return known
+    if rule.task is None or msgspec.structs.replace(past, asked=()).going(snapshot):
+        return None
+    failed = evict.unanswered(snapshot, before) | snapshot.refused_evictions.keys()
+    return snapshot.time if known is None and failed & set(rule.task.candidates) else known
+
+
+def _dying(
+    snapshot: Snapshot, rule: Rule, left: int, killed: Collection[str], waited: float
+) -> Iterator[tuple[str, Decision]]:
+    """By uid, the pods whose containers are killed now: only what says it is best effort, and lives there."""
+    assert rule.task
+    pods, missing = {pod.uid: pod for pod in snapshot.pods}, sum(rule.task.to_release.values())
+    for uid in rule.task.candidates:
+        releases, pod = sum(rule.task.contributions.get(uid, {}).values()), pods.get(uid)
+        if missing <= 0 or left <= 0:
+            return
+        if not pod or not releases or uid in killed or pod.raw_qos is not QoSClass.BE or not pod.active:
+            continue
+        if uid in snapshot.places and gives_way(snapshot, pod):
+            yield uid, _killed(snapshot, pod, rule.task, rule.cause, waited)
+            missing, left = missing - releases, left - 1
+
+
+def _killed(snapshot: Snapshot, pod: Pod, task: Task, cause: str, waited: float) -> Decision:
+    why = snapshot.refused_evictions.get(pod.uid, "no answer")
+    reason = f"{cause}, and evictions have failed for {waited:.0f} s ({why})"
+    containers = snapshot.places[pod.uid].containers
+    changes = tuple(
+        KillContainer(pod.namespace, pod.name, pod.uid, name, group, reason)
+        for name, group in containers.items()
+        if group in snapshot.cgroups
+    )
+    evidence: Evidence = {
+        "feature": task.feature,
+        "waited_seconds": round(waited),
+        "why": why,
+        "containers": len(changes),
+        "releases_memory_bytes": sum(task.contributions.get(pod.uid, {}).values()),
+    }
+    return Decision(f"pod/{pod.key}", "evict", "LastResort", evidence, changes)
+
+
+SENTENCES = {
+    **evict.SENTENCES,
+    "LastResort": (
+        "its {containers} containers are killed for {feature}: evictions have failed for {waited_seconds} ({why})"
+    ),
+    "LastResortImpossible": "containers can be killed as a last resort only where the node has cgroup v2",
 }
-
-
-SENTENCES = {**evict.SENTENCES, **evict_requests.SENTENCES, **last_resort.SENTENCES}

@@ -75,7 +75,7 @@ def to_threshold(*, used: int, capacity: int, threshold_percent: int) -> int:
     return max(used - capacity * threshold_percent // 100 + 1, 1)
 
 
-def requested_cpu(*, requested_milli: int, allocatable_milli: int, threshold_percent: int, lower_percent: int) -> int:
+def requested_cpu(requested_milli: int, allocatable_milli: int, *, threshold_percent: int, lower_percent: int) -> int:
     """requested − lower × allocatable, once requested / allocatable exceeds the threshold: millicores.
 
     With no allocatable at all everything that is requested. Source: Koordinator
@@ -88,7 +88,7 @@ def requested_cpu(*, requested_milli: int, allocatable_milli: int, threshold_per
     return int(requested_milli - lower_percent / 100 * allocatable_milli)
 
 
-def requested_memory(*, requested: int, allocatable: int, threshold_percent: int, lower_percent: int) -> int:
+def requested_memory(requested: int, allocatable: int, *, threshold_percent: int, lower_percent: int) -> int:
     """(requested / allocatable − lower) × allocatable, once requested / allocatable exceeds the threshold: bytes.
 
     Source: Koordinator `calculateReleaseByAllocatableThresholdPercent`.

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.formulas.eviction import evict_config, evict_order, evict_walk
+from koordlite.formulas.eviction import evict_config, evict_order, evict_release, evict_walk
 from koordlite.formulas.eviction.evict_order import Candidates, Excess
 from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS, Amounts, Task, Walk
 from koordlite.model.decision import Decision
@@ -52,7 +52,8 @@ class EvictionMemory(Memory, frozen=True, kw_only=True):
     evicted: float | None = None
     """When the cluster last accepted an eviction this strategy had asked for."""
     granted: int = 0
-    """See `Past.granted`."""
+    """Evictions the cluster accepted in a round that it cut short by refusals: others go on with it, without waiting
+    for the cool-down, and it has its bound as one. 0 for a round of its own."""
     asked: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Pods whose eviction the last round asked for, and when."""
     leaving: Mapping[str, float] = msgspec.field(default_factory=dict)
@@ -69,45 +70,29 @@ class Past(msgspec.Struct, frozen=True):
     """The rounds before, as seen from `time`."""
 
     time: float
-    started: float
-    """When the strategy first judged."""
-    evicted: float | None
-    """When the cluster last accepted an eviction this strategy had asked for."""
-    leaving: Mapping[str, float]
-    """Pods that are being deleted, by uid, and since when."""
-    lacking: Mapping[str, float]
-    """Resources without any allocatable, and since when."""
+    memory: EvictionMemory
+    """Brought up to the present."""
     asked: Collection[str] = ()
     """Pods, by uid, whose eviction another strategy has decided on this very picture."""
-    granted: int = 0
-    """Evictions the cluster accepted in a round that it cut short by refusals: others go on with it, without waiting
-    for the cool-down, and it has its bound as one. 0 for a round of its own."""
 
     def cooling_seconds(self, cool_down_seconds: float, *, from_start: bool) -> float:
         """Seconds for which nothing may be evicted yet; 0 when something may. `from_start`: the start counts as an
         eviction."""
-        if self.granted:
+        if self.memory.granted:
             return 0.0
-        since = [self.started] if from_start else []
-        since += [] if self.evicted is None else [self.evicted]
-        return max(0.0, max(since) + cool_down_seconds - self.time) if since else 0.0
+        since = [self.memory.started] if from_start else []
+        times = [at for at in (*since, self.memory.evicted) if at is not None]
+        return max(0.0, max(times) + cool_down_seconds - self.time) if times else 0.0
 
     def going(self, snapshot: Snapshot) -> frozenset[str]:
         """Pods that are on their way out and count as released, whoever has asked for it."""
         known = {pod.uid for pod in snapshot.pods}
-        times = {**self.leaving, **dict.fromkeys(self.asked, self.time), **snapshot.evicted}
+        times = {**self.memory.leaving, **dict.fromkeys(self.asked, self.time), **snapshot.evicted}
         return frozenset(uid for uid, at in times.items() if uid in known and self.time - at < LEAVING_SECONDS)
 
     def remember(self, asked: Iterable[str] = ()) -> EvictionMemory:
         """For the next round; `asked` are the pods whose eviction is asked for in this one."""
-        return EvictionMemory(
-            started=self.started,
-            evicted=self.evicted,
-            granted=self.granted,
-            asked=dict.fromkeys(asked, self.time),
-            leaving=self.leaving,
-            lacking=self.lacking,
-        )
+        return msgspec.structs.replace(self.memory, asked=dict.fromkeys(asked, self.time))
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -127,29 +112,28 @@ def judge(
     snapshot: Snapshot,
     config: EvictionSettings,
     measures: Mapping[str, Measure],
+    past: Past,
     *,
-    asked: Collection[str],
-    strategy: str,
-    resource: Literal["cpu", "memory"],
+    capacity: int,
     cool_down_seconds: float,
     from_start: bool,
 ) -> Iterator[Decision]:
     """All decisions of one strategy. `measures` are its features that are on, in the order in which they are served.
 
-    `asked` are the uids of pods whose eviction has been decided on this very picture. `from_start`: the cool-down also
+    `capacity` is the node's of the resource that is judged, 0 when it is unknown. `from_start`: the cool-down also
     counts from the start of the agent.
     """
     if not measures:
         yield Decision("evict", "hold", "NoEvictionRule")
         return
-    past = rounds_before(snapshot, strategy, eviction.promised(resource), asked=asked)
-    node = snapshot.node
-    capacity = (node.capacity_milli if resource == "cpu" else node.capacity_memory) if node else 0
-    barred = barrier(
-        snapshot, config, past, capacity=capacity, cool_down_seconds=cool_down_seconds, from_start=from_start
-    )
+    left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
+    barred = _untrusted(snapshot, config, capacity)
+    if not barred and left > 0:
+        # Pods went a moment ago, or the agent has just started: what that changes has to be seen first.
+        evidence: Evidence = {"left_seconds": round(left, 1), "cool_down_seconds": cool_down_seconds}
+        barred = Decision("evict", "hold", "CoolingDown", evidence)
     if barred:
-        yield barred
+        yield msgspec.structs.replace(barred, remember=past.remember())
     elif has_node(snapshot):
         yield from decisions(snapshot, config, past, [_measured(*one, snapshot, past) for one in measures.items()])
 
@@ -160,24 +144,6 @@ def _measured(feature: str, measure: Measure, snapshot: NodeSnapshot, past: Past
     if wrong:
         return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
     return measure(snapshot, past)
-
-
-def barrier(
-    snapshot: Snapshot,
-    config: EvictionSettings,
-    past: Past,
-    *,
-    capacity: int,
-    cool_down_seconds: float,
-    from_start: bool,
-) -> Decision | None:
-    """Reason why no pod may be evicted in this round; None when one may. It keeps what is remembered.
-
-    `capacity` is the node's of the resource that is judged, 0 when it is unknown.
-    """
-    left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
-    found = _untrusted(snapshot, config, capacity) or (_cooling(left, cool_down_seconds) if left > 0 else None)
-    return found and msgspec.structs.replace(found, remember=past.remember())
 
 
 def _untrusted(snapshot: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
@@ -196,17 +162,11 @@ def _untrusted(snapshot: Snapshot, config: EvictionSettings, capacity: int) -> D
     return None
 
 
-def _cooling(seconds: float, cool_down_seconds: float) -> Decision:
-    """Pods went a moment ago, or the agent has just started: what that changes has to be seen first."""
-    evidence: Evidence = {"left_seconds": round(seconds, 1), "cool_down_seconds": cool_down_seconds}
-    return Decision("evict", "hold", "CoolingDown", evidence)
-
-
 def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: Sequence[Rule]) -> Iterator[Decision]:
     """Decisions of the rules, and, when one of them wants something released, a decision for each pod."""
     tasks = [rule.task for rule in rules if rule.task]
     # The bound is one for all that is evicted on a picture, and for a round that goes on after refusals.
-    most = config.max_evictions_per_round - past.granted - len(past.asked)
+    most = config.max_evictions_per_round - past.memory.granted - len(past.asked)
     walk = evict_walk.walk(
         tasks,
         leaving=past.going(snapshot),
@@ -330,6 +290,64 @@ def by_use(
     return Rule(Decision(f"evict/{feature}", "hold", "UseOverThreshold", evidence), task, candidates, cause)
 
 
+def by_requests(
+    snapshot: NodeSnapshot,
+    past: Past,
+    *,
+    feature: str,
+    resource: Literal["cpu", "memory"],
+    percents: tuple[int | None, int | None],
+    wait_seconds: float,
+) -> Rule:
+    """Batch and mid pods request more than the node still promises. `percents` are threshold and lower end;
+    `wait_seconds` how long a resource has to be without allocatable before it counts.
+
+    Requests of pods that have ended, and of classes that no batch or mid resource stands behind, count for nothing:
+    they cannot be released. Source: Koordinator `calculateMilliReleaseByAllocatableThresholdPercent` (CPU) and
+    `calculateReleaseByAllocatableThresholdPercent` (memory).
+    """
+    threshold_percent, lower_percent = (percent or 0 for percent in percents)
+    most = snapshot.slo.threshold.allocatable_evict_priority_threshold or 0
+    promised, lacking = eviction.promised(resource), past.memory.lacking
+    requests = {
+        pod.uid: {name: amount for name, amount in eviction.request(pod, resource).items() if name in promised}
+        for pod in snapshot.pods
+        if pod.active
+    }
+    evidence: Evidence = {"threshold_percent": threshold_percent, "lower_percent": lower_percent}
+    sums: dict[str, int] = {}
+    for pod in snapshot.pods:
+        if pod.priority_value <= most:
+            for name, amount in requests.get(pod.uid, {}).items():
+                sums[name] = sums.get(name, 0) + amount
+    release: dict[str, int] = {}
+    sums = {name: amount for name, amount in sorted(sums.items()) if amount > 0}
+    for name, requested in sums.items():
+        allocatable = snapshot.node.allocatable[name].value if name in snapshot.node.allocatable else 0
+        formula = evict_release.requested_cpu if resource == "cpu" else evict_release.requested_memory
+        amount = formula(requested, allocatable, threshold_percent=threshold_percent, lower_percent=lower_percent)
+        if amount > 0 and (name not in lacking or past.time - lacking[name] >= wait_seconds):
+            release[name] = amount
+        evidence |= {**amounts("requested", {name: requested}), **amounts("promised", {name: allocatable})}
+    evidence |= amounts("release", release)
+    used = {uid: use.cpu if resource == "cpu" else use.memory for uid, use in snapshot.usage.pods.items()}
+    candidates = evict_order.by_priority(
+        snapshot.pods,
+        feature=feature,
+        priority_threshold=most,
+        amounts={pod.uid: sum(eviction.request(pod, resource).values()) for pod in snapshot.pods},
+        excess=Excess(resource, used),
+    )
+    if not release:
+        waits = any(past.time - since < wait_seconds for name, since in lacking.items() if name in sums)
+        reason = "AllocatableJustGone" if waits else "RequestsUnderThreshold"
+        return Rule(Decision(f"evict/{feature}", "hold", reason, evidence), candidates=candidates)
+    given = {uid: {name: held[name] for name in held if name in release} for uid, held in requests.items()}
+    task = Task(feature, eviction.REQUESTED, release, tuple(pod.uid for pod in candidates.order), given)
+    decision = Decision(f"evict/{feature}", "hold", "RequestsOverThreshold", evidence)
+    return Rule(decision, task, candidates, f"batch and mid pods request more {resource} than the node promises")
+
+
 def users(snapshot: Snapshot, feature: str, excess: Excess) -> Candidates:
     """Pods that allow their eviction, up to the priority threshold of the ConfigMap."""
     return evict_order.by_priority(
@@ -352,28 +370,18 @@ def rounds_before(snapshot: Snapshot, strategy: str, resources: Iterable[str], *
     before = recalled(snapshot, strategy, EvictionMemory)
     allocatable = snapshot.node.allocatable if snapshot.node else {}
     lacking = [name for name in resources if name not in allocatable or allocatable[name].nano <= 0]
-    return Past(
-        time=snapshot.time,
+    accepted = _accepted(snapshot, before)
+    refused = [uid for uid in before.asked if uid in snapshot.refused_evictions and uid not in accepted]
+    memory = EvictionMemory(
         started=snapshot.time if before.started is None else before.started,
-        evicted=_last_eviction(snapshot, before),
-        asked=asked,
-        granted=_granted(snapshot, before),
+        # Only what was accepted since starts the cool-down, not what was asked for.
+        evicted=max([*([] if before.evicted is None else [before.evicted]), *accepted.values()], default=None),
+        # Accepted evictions of the round so far, as long as its last ones were refused in part.
+        granted=before.granted + len(accepted) if refused else 0,
         leaving={p.uid: before.leaving.get(p.uid, snapshot.time) for p in snapshot.pods if p.deleting and p.active},
         lacking={name: before.lacking.get(name, snapshot.time) for name in lacking},
     )
-
-
-def _last_eviction(snapshot: Snapshot, before: EvictionMemory) -> float | None:
-    """Only what was accepted since starts the cool-down, not what was asked for."""
-    known = [] if before.evicted is None else [before.evicted]
-    return max([*known, *_accepted(snapshot, before).values()], default=None)
-
-
-def _granted(snapshot: Snapshot, before: EvictionMemory) -> int:
-    """Accepted evictions of the round so far, as long as its last ones were refused in part."""
-    accepted = _accepted(snapshot, before)
-    refused = [uid for uid in before.asked if uid in snapshot.refused_evictions and uid not in accepted]
-    return before.granted + len(accepted) if refused else 0
+    return Past(snapshot.time, memory, asked)
 
 
 def _accepted(snapshot: Snapshot, before: EvictionMemory) -> dict[str, float]:
@@ -425,5 +433,17 @@ SENTENCES = {
         "stays: {feature} evicts pods of class BE, and others in their cgroup only when their excess use is the cause"
     ),
     "PodHasEnded": "the pod has ended",
+    "RequestsUnderThreshold": "batch and mid pods request no more than {threshold_percent} of the node's allocatable",
+    "RequestsOverThreshold": (
+        "batch and mid pods request more than {threshold_percent} of the node's allocatable; the target is"
+        " {lower_percent}[: {release_batch_cpu_milli} cores of batch to release]"
+        "[: {release_mid_cpu_milli} cores of mid to release][: {release_batch_memory_bytes} of batch to release]"
+        "[: {release_mid_memory_bytes} of mid to release]"
+        "[; all candidates together would release only {reach_batch_cpu_milli} cores of batch]"
+        "[; all candidates together would release only {reach_mid_cpu_milli} cores of mid]"
+        "[; all candidates together would release only {reach_batch_memory_bytes} of batch]"
+        "[; all candidates together would release only {reach_mid_memory_bytes} of mid]"
+    ),
+    "AllocatableJustGone": "the node's allocatable has dropped to nothing, but not for long enough to evict for it",
 }
 """By reason, for the strategies that share this; see `strategies.sentences`."""

@@ -26,7 +26,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
-from koordlite.strategies.shared import evict, evict_requests
+from koordlite.strategies.shared import evict
 from koordlite.strategies.shared.evict import EvictionMemory
 from tests.conformance.adapters import adapter, mappings, shapes
 
@@ -125,11 +125,19 @@ def by_requested_memory(given: Any, expect: Any) -> tuple[Any, Any]:
     return _by_requests(given, expect, strategy=memory_evict.NAME, resource="memory")
 
 
-def _by_requests(given: Any, expect: Any, *, strategy: str, resource: str) -> tuple[Any, Any]:
+def _by_requests(given: Any, expect: Any, *, strategy: str, resource: Any) -> tuple[Any, Any]:
     """The rule by itself: whether its configuration contradicts itself is asked elsewhere."""
     seen = _seen(given, {})
     past = evict.rounds_before(seen, strategy, eviction.promised(resource))
-    task = evict_requests.rule(seen, past, _limits(given["thresholdStrategy"], resource)).task
+    start = {"cpu": "cpuAllocatableEvict", "memory": "memoryAllocatableEvict"}[resource]
+    task = evict.by_requests(
+        seen,
+        past,
+        feature={"cpu": evict_config.ALLOCATABLE_CPU, "memory": evict_config.ALLOCATABLE_MEMORY}[resource],
+        resource=resource,
+        percents=tuple(given["thresholdStrategy"].get(f"{start}{end}Percent") for end in ("Threshold", "Lower")),
+        wait_seconds=EvictionSettings().zero_allocatable_seconds,
+    ).task
     release = dict(task.to_release) if task else {}
     released = task.contributions if task else {}
     by_pod = {pod.name: dict(released.get(pod.uid, {})) or None for pod in seen.pods}
@@ -142,18 +150,6 @@ def _by_requests(given: Any, expect: Any, *, strategy: str, resource: str) -> tu
         "releaseResources": sorted(expect["releaseResources"] or ()),
         "podContribution": {name: held or None for name, held in (expect["podContribution"] or {}).items()},
     }
-
-
-def _limits(strategy: Any, resource: str) -> evict_requests.Limits:
-    start = {"cpu": "cpuAllocatableEvict", "memory": "memoryAllocatableEvict"}[resource]
-    return evict_requests.Limits(
-        feature={"cpu": evict_config.ALLOCATABLE_CPU, "memory": evict_config.ALLOCATABLE_MEMORY}[resource],
-        resource=resource,
-        threshold_percent=strategy.get(f"{start}ThresholdPercent") or 0,
-        lower_percent=strategy.get(f"{start}LowerPercent") or 0,
-        priority_threshold=strategy.get("allocatableEvictPriorityThreshold") or 0,
-        wait_seconds=EvictionSettings().zero_allocatable_seconds,
-    )
 
 
 # ── orders ──
