@@ -66,10 +66,10 @@ def taken_over(bench: Bench, controllers: list[Command], rounds: int) -> dict[st
 
 
 def owned(bench: Bench, count: int) -> dict[str, object]:
-    """That many Reservations of two sizes, and then the owner of each, all at once. How many owners run in the room
-    that was reserved for them, and how long it took."""
+    """That many Reservations of two sizes, the large ones first so that they fit, and then the owner of each, all at
+    once. How many owners run in the room that was reserved for them, and how long it took."""
     names = [f"r{number}" for number in range(count)]
-    sizes = {name: "24"[number % 2] for number, name in enumerate(names)}
+    sizes = {name: "42"[number >= count // 2] for number, name in enumerate(names)}
     for name, cpu in sizes.items():
         bench.pods.reserve(name, cpu)
     reserved = bench.until(

@@ -161,12 +161,13 @@ def running(api: Api, name: str, stanzas: Sequence[Mapping[str, Any]], chance: r
         bind_took=(0.0, 0.001),
         tells=True,
     )
-    known: set[str] = set()
 
     def put_node(obj: objects.NodeObject) -> None:
-        if obj.metadata.name not in known and obj.status.allocatable:
-            known.add(obj.metadata.name)
+        if obj.status.allocatable:
             timeline.after(0.0, scheduler.put_node, obj)
+
+    def gone_node(name: str) -> None:
+        timeline.after(0.0, scheduler.remove_node, name)
 
     def put_pod(obj: objects.PodObject) -> None:
         key = f"{obj.metadata.namespace}/{obj.metadata.name}"
@@ -177,7 +178,7 @@ def running(api: Api, name: str, stanzas: Sequence[Mapping[str, Any]], chance: r
         store.pods.pop(key, None)
         timeline.after(0.0, scheduler.remove_pod, key)
 
-    nodes: Feed[objects.NodeObject] = Feed(NODES.kind, NODES.shape, put=put_node, gone=lambda key: None)
+    nodes: Feed[objects.NodeObject] = Feed(NODES.kind, NODES.shape, put=put_node, gone=gone_node)
     pods: Feed[objects.PodObject] = Feed(PODS.kind, PODS.shape, put=put_pod, gone=gone)
     watches: list[Watching[Any]] = [
         Watching(api, Reflector(NODES, uniform=random.uniform, store=nodes), monotonic=time.monotonic),

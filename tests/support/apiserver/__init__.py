@@ -8,7 +8,8 @@
 
 It keeps objects with resourceVersions, answers lists, watches, patches, evictions and reviews by the rules of a real
 server, and refuses what a real server refuses. Nothing schedules pods or runs them; `controllers=True` keeps the
-status of disruption budgets and removes pods whose grace period is over, as the controllers of a cluster do.
+status of disruption budgets and the taints of nodes that are not ready, and removes pods whose grace period is over, as
+the controllers of a cluster do.
 """
 
 from apiserver.clocks import ManualClock, RealClock

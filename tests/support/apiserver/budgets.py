@@ -1,4 +1,4 @@
-"""The status of PodDisruptionBudgets, as the disruption controller keeps it, and the end of terminating pods."""
+"""What controllers of a cluster do: status of PodDisruptionBudgets, taints of nodes, the end of terminating pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from apiserver import pods, selectors
-from apiserver.cluster import BUDGETS, PODS, Cluster, name_of
+from apiserver.cluster import BUDGETS, NODES, PODS, Cluster, name_of
 from apiserver.store import Object
 
 _FORGOTTEN_SECONDS = 120
@@ -132,17 +132,37 @@ def reap(cluster: Cluster) -> None:
             cluster.store.write(PODS, name_of(pod), None)
 
 
+def taint(cluster: Cluster) -> None:
+    """Give each node the taint of its Ready condition, as the node lifecycle controller does."""
+    words = {"False": "node.kubernetes.io/not-ready", "Unknown": "node.kubernetes.io/unreachable"}
+    for node in cluster.store.listed(NODES):
+        states = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions") or ()}
+        if "Ready" not in states:
+            continue  # Kubelet has not said anything yet.
+        taints = node["spec"].get("taints") or []
+        of_state = [{"key": word, "effect": "NoSchedule"} for state, word in words.items() if states["Ready"] == state]
+        wanted = [each for each in taints if each["key"] not in words.values() or each["effect"] != "NoSchedule"]
+        wanted += [next((one for one in taints if one["key"] == each["key"]), each) for each in of_state]
+        if wanted != taints:
+            spec = {key: value for key, value in node["spec"].items() if key != "taints"}
+            cluster.store.write(NODES, name_of(node), node | {"spec": spec | ({"taints": wanted} if wanted else {})})
+
+
 class Controller:
-    """Keeps budgets and terminating pods up to date; looks only when something has changed."""
+    """Keeps budgets, nodes and terminating pods up to date; looks only when something has changed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._seen = (-1, -1)
+        self._seen = (-1, -1, -1)
 
     def run(self) -> None:
         """Do what is due."""
         reap(self._cluster)
-        state = (self._cluster.store.seen(PODS), self._cluster.store.seen(BUDGETS))
-        if state != self._seen:
+        if self._state() != self._seen:
+            taint(self._cluster)
             refresh(self._cluster)
-            self._seen = (self._cluster.store.seen(PODS), self._cluster.store.seen(BUDGETS))
+            self._seen = self._state()
+
+    def _state(self) -> tuple[int, int, int]:
+        seen = self._cluster.store.seen
+        return seen(PODS), seen(BUDGETS), seen(NODES)

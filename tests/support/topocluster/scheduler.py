@@ -3,8 +3,9 @@
 What recordings of kube-scheduler 1.36 show: filter and prioritize are serial over all pods; a node is asked about only
 when it has enough resources; prioritize is not called with one node left; the score of an extender counts tenfold;
 binds are asynchronous and up to twenty are open at once; an error is tried again after 1, 2, 4, 8 s; a refused pod is
-tried once more at once and then sleeps until a bound pod is gone or minutes have passed; nothing is said to the
-extender of what becomes of a pod. Of large clusters only a part of the nodes is looked at for each pod.
+tried once more at once and then sleeps until a bound pod is gone or minutes have passed, and if an extender refused it,
+until any bound pod comes or changes; nothing is said to the extender of what becomes of a pod. Of large clusters only a
+part of the nodes is looked at for each pod.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from koordlite.model.node_selectors import node_matches
+from koordlite.model.node_selectors import node_matches, untolerated
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
@@ -56,6 +57,8 @@ class _Waiting:
     memory: int
     errors: int = 0
     refused_before: str = ""
+    by_extender: bool = False
+    """An extender refused it the last time."""
     round: int = 0
     """Goes up when it leaves the sleepers, so that an old alarm does not wake it."""
 
@@ -83,6 +86,7 @@ class Scheduler:
         self.counts: collections.Counter[str] = collections.Counter()
         self.open_binds = self.most_open_binds = 0
         self._free: dict[str, _Node] = {}
+        self._taints: dict[str, Sequence[objects.Taint]] = {}
         self._order: list[str] = []
         self._next = 0
         self._active: list[tuple[int, int, str]] = []
@@ -100,10 +104,18 @@ class Scheduler:
     # ── what it sees ──
 
     def put_node(self, obj: objects.NodeObject) -> None:
+        self._taints[obj.metadata.name] = obj.spec.taints or ()
+        if obj.metadata.name in self._free:
+            self._wake_all()
+            return
         allocatable = obj.status.allocatable or {}
         cpu, memory = Quantity.parse(allocatable["cpu"]).milli, Quantity.parse(allocatable["memory"]).value
         self._free[obj.metadata.name] = _Node(cpu, memory, int(allocatable["pods"]))
         self._order.append(obj.metadata.name)
+
+    def remove_node(self, name: str) -> None:
+        self._free.pop(name, None)
+        self._order = [each for each in self._order if each != name]
 
     def put_report(self, obj: objects.NRTObject) -> None:
         """Reports are nothing to it: they wake no pod."""
@@ -115,6 +127,7 @@ class Scheduler:
         elif obj.spec.node_name:
             self._forget(key_of(obj))
             self._hold(obj, obj.spec.node_name)
+            self._wake_all(by_extender=True)
         elif obj.spec.scheduler_name == self._name and key_of(obj) not in self._waiting:
             cpu, memory = _amounts(obj)
             self._waiting[key_of(obj)] = _Waiting(obj, cpu, memory)
@@ -153,8 +166,9 @@ class Scheduler:
         if waiting is not None and waiting.round == round_ and key in self._sleeping:
             self._wake(key)
 
-    def _wake_all(self) -> None:
-        for key in list(self._sleeping):
+    def _wake_all(self, *, by_extender: bool = False) -> None:
+        """Wake all that sleep, or those that an extender refused."""
+        for key in [key for key in self._sleeping if not by_extender or self._waiting[key].by_extender]:
             self._wake(key)
 
     def _forget(self, key: str) -> None:
@@ -197,6 +211,7 @@ class Scheduler:
     def _choose(self, waiting: _Waiting) -> tuple[str, str]:
         """(why none, the node)."""
         names = self._with_room(waiting)
+        waiting.by_extender = False
         if not names:
             return "Insufficient resources", ""
         nominated = waiting.pod.status.nominated_node_name or ""
@@ -210,6 +225,7 @@ class Scheduler:
             passed, refused = self._extender.filter(waiting.pod, names)
             self._looked(waiting.pod, passed, list(refused))
             if not passed:
+                waiting.by_extender = True
                 self.counts["refused by the extender"] += 1
                 return ", ".join(sorted(set(refused.values()))), ""
             names = passed
@@ -251,7 +267,8 @@ class Scheduler:
         cpu = node.cpu - sum(each.cpu for each in kept)
         memory = node.memory - sum(each.memory for each in kept)
         room = cpu >= waiting.cpu and memory >= waiting.memory and node.pods > len(kept)
-        return room and node_matches(pod.spec, name, {})
+        tolerated = untolerated(self._taints[name], pod.spec.tolerations or ()) is None
+        return room and tolerated and node_matches(pod.spec, name, {})
 
     def _least_allocated(self, name: str, waiting: _Waiting) -> int:
         node = self._free[name]
@@ -304,6 +321,8 @@ class Scheduler:
         if uid not in self._held:
             return
         node, cpu, memory = self._held.pop(uid)
+        if node not in self._free:
+            return
         free = self._free[node]
         free.cpu, free.memory, free.pods = free.cpu + cpu, free.memory + memory, free.pods + 1
         self._wake_all()
