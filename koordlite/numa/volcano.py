@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.numa.kubelet import hints, merge
+from koordlite.numa.kubelet import merge
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
-from koordlite.numa.kubelet.hints import Hint
+from koordlite.numa.kubelet.merge import Hint
 from koordlite.numa.kubelet.requests import ContainerAsk
 from koordlite.numa.machine import Machine, nodes_of
 
@@ -85,7 +85,7 @@ def applies(policy: str, node: Reported) -> bool:
 
 
 def cpu_hints(machine: Machine, available: CPUSet, count: int) -> list[Hint]:
-    """One hint for every set of NUMA nodes with enough free CPUs, as kubelet hints."""
+    """One hint for every set of NUMA nodes with enough free CPUs, as kubelet merge."""
     state = CPUState(available)
     found = StaticPolicy(machine).hints(state, "", ContainerAsk("", cpus=count)) or {}
     return list(found.get("cpu") or ())
@@ -113,6 +113,6 @@ def _reserved(node: Reported) -> CPUSet:
     return StaticPolicy(node.machine).take(node.machine.all, node.reserved) if node.reserved else EMPTY
 
 
-def _merged(node: Reported, own: Sequence[hints.Hints | None]) -> tuple[Hint, bool]:
+def _merged(node: Reported, own: Sequence[merge.Hints | None]) -> tuple[Hint, bool]:
     policy: merge.Policy = next((policy for policy in merge.POLICIES if policy == node.topology_policy), "none")
     return merge.merge(policy, own, merge.Rules(tuple(node.machine.nodes), equal_masks=False))

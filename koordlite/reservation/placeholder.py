@@ -101,7 +101,7 @@ def pod(
     if node := node or str(spec.get("nodeName") or ""):
         kept["affinity"] = _pinned(kept.get("affinity") or {}, node)
     claims = [volume for volume in spec.get("volumes") or () if volume.get("persistentVolumeClaim")]
-    whole = amounts == template_requests(reservation) and not _has_init(spec)
+    whole = amounts == template_requests(reservation) and not spec.get("initContainers")
     if not whole:
         kept.pop("resources", None)
         kept.pop("runtimeClassName", None)  # Its overhead is in the amounts, and would be added again.
@@ -171,10 +171,6 @@ def as_pod(reservation: ReservationObject) -> PodObject:
 def _meta(reservation: ReservationObject) -> Raw:
     found = (reservation.spec.template or {}).get("metadata")
     return found if isinstance(found, dict) else {}  # `validity.problems` names what is none.
-
-
-def _has_init(spec: Raw) -> bool:
-    return bool(spec.get("initContainers"))
 
 
 def _container(one: Raw, image: str) -> dict[str, Any]:

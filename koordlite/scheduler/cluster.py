@@ -133,7 +133,9 @@ class Cluster:
         kept = msgspec.structs.replace(
             obj_node := nodes.from_wire(obj),
             labels={sys.intern(name): sys.intern(text) for name, text in obj_node.labels.items()},
-            annotations=_kept(obj_node.annotations),
+            annotations={
+                name: text for name, text in obj_node.annotations.items() if any(part in name for part in _NOTES)
+            },
             capacity={},
         )
         with self.lock:
@@ -391,7 +393,3 @@ class Cluster:
 def _is_new(before: KnownPod | None) -> bool:
     """Tell whether the pod was not known before as one that is bound and has no allocation."""
     return before is None or not before.node or bool(before.resource_status or before.crane_result)
-
-
-def _kept(texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if any(part in name for part in _NOTES)}

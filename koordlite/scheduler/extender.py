@@ -23,9 +23,8 @@ from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts
 from koordlite.scheduler.boards import Board, Boards
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, pods, rank, victims
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Promise, Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement.verdicts import Promise
 from koordlite.scheduler.loads import Judged, Loads
 from koordlite.scheduler.nominations import LEAVING, Nominations, Offer
 from koordlite.scheduler.owners import Met, Owners

@@ -20,7 +20,7 @@ from koordlite.numa.kubelet import admit as kubelet
 from koordlite.numa.kubelet import requests
 from koordlite.numa.kubelet.merge import Policy
 from koordlite.numa.kubelet.node import NodeState, empty_node
-from koordlite.numa.nrt.filter import Amounts, add
+from koordlite.numa.nrt.filter import add
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import pods
@@ -138,8 +138,5 @@ def free(row: Row) -> dict[str, int]:
 
 def _left(row: Row) -> float:
     left = free(row)
-    return sum(_part(left, row.allocatable, name) for name in ("cpu", "memory"))
-
-
-def _part(left: Amounts, most: Amounts, name: str) -> float:
-    return left.get(name, 0) / most[name] if most.get(name) else 0.0
+    listed = [name for name in ("cpu", "memory") if row.allocatable.get(name)]
+    return sum(left.get(name, 0) / row.allocatable[name] for name in listed)

@@ -14,12 +14,12 @@ from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS, config_map
 from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
+from koordlite.model.slo import config
+from koordlite.model.slo.settings import SLO
 from koordlite.model.status import WatchState
-from koordlite.model.wire import crane, metrics
-from koordlite.scheduler import policies
+from koordlite.model.wire import crane, metrics, objects
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.loads import Loads
-from koordlite.scheduler.policies import Policies
 
 LOG = logging.getLogger(__name__)
 CRANE_PATH = "/apis/topology.crane.io/v1alpha1/noderesourcetopologies"
@@ -86,7 +86,7 @@ class Watches:
         self._without: set[str] = set()
         """Lists that may not be read and that the extender does without."""
         switched = Policies(cluster)
-        source = config_map(policies.NAMESPACE, policies.NAME)
+        source = config_map(NAMESPACE, NAME)
         self._beside = self._watch(api, source, switched.put, switched.gone, monotonic)
         """Without its ConfigMap, or without permission for it, everything else is answered all the same."""
         self._synced = threading.Event()
@@ -145,3 +145,34 @@ class Watches:
         feed: Feed[Any] = Feed(source.kind, source.shape, put=put, gone=gone)
         reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=feed)
         return Watching(api, reflector, monotonic=monotonic)
+
+
+LOG = logging.getLogger(__name__)
+NAMESPACE, NAME, KEY = "koordinator-system", "slo-controller-config", "numa-policy-config"
+
+
+class Policies:
+    """Hands what holds on to the cluster. A document that cannot be used leaves the last good one in force."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._held: SLO | None = None
+
+    def put(self, obj: objects.ConfigMapObject) -> None:
+        """The ConfigMap came or changed."""
+        data = obj.data or {}
+        self._take({KEY: data[KEY]} if KEY in data else {})
+
+    def gone(self, key: str) -> None:
+        """There is no such ConfigMap: the defaults hold."""
+        del key
+        self._held = None
+        self._take({})
+
+    def _take(self, data: dict[str, str]) -> None:
+        before = self._held
+        self._held = held = config.effective(data, labels={}, annotations={}, previous=before)
+        for problem in held.problems:
+            if before is None or problem not in before.problems:
+                LOG.warning("%s", problem)
+        self._cluster.switch(held.numa_policy)

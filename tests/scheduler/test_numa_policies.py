@@ -17,8 +17,7 @@ from koordlite.model.slo import config
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.scheduler.numa_api import switches
 from koordlite.scheduler.numa_api.switches import NUMA_DISTANCE, POD_AFFINITY
-from koordlite.scheduler.policies import KEY
-from koordlite.scheduler.watches import Watches
+from koordlite.scheduler.watches import KEY, Watches
 from tests.scheduler import numa_world
 from tests.scheduler.numa_world import World
 

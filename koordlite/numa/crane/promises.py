@@ -99,7 +99,7 @@ def _wrong(held: Assignments, claim: Claim) -> str:
     nodes = sorted(held.machine.nodes)
     absent = [node for node, _ in claim.zones if node not in nodes]
     if absent:
-        return f"it names NUMA node {absent[0]}, and this machine has {_listed(nodes)}"
+        return f"it names NUMA node {absent[0]}, and this machine has {', '.join(map(str, nodes)) or 'none'}"
     if claim.policy == "numa":
         return ""
     asked, given = sum(claim.containers.values()), sum(count for _, count in claim.zones)
@@ -112,10 +112,6 @@ def _wrong(held: Assignments, claim: Claim) -> str:
     if claim.policy == "exclusive" and given >= len(held.default):
         return f"{given} CPUs are asked for, and of {len(held.default)} shared ones one has to stay for other pods"
     return ""
-
-
-def _listed(nodes: Sequence[int]) -> str:
-    return ", ".join(map(str, nodes)) or "none"
 
 
 def _granted(held: Assignments, claim: Claim) -> Assignments:

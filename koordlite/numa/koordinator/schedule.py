@@ -24,14 +24,23 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import amounts, held
-from koordlite.numa.koordinator.allocate import Request, Supply, fits, split
+from koordlite.numa.koordinator.allocate import (
+    Request,
+    Supply,
+    attempt,
+    feasible,
+    fits,
+    given_back,
+    hint_supply,
+    split,
+    take,
+)
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
 from koordlite.numa.koordinator.hints import hints, score, whole
 from koordlite.numa.koordinator.merge import merge
 from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, NodeState
 from koordlite.numa.koordinator.take import TakePolicy
-from koordlite.numa.koordinator.take_reserved import attempt, feasible, given_back, hint_supply, take
 from koordlite.numa.koordinator.values import (
     BAD_AMPLIFICATION,
     BEST_EFFORT,

@@ -14,8 +14,8 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.numa.kubelet import device_manager, merge
 from koordlite.numa.kubelet import memory_manager as memory
 from koordlite.numa.kubelet.device_manager import Held
-from koordlite.numa.kubelet.hints import AFFINITY, Hint, Hints, Refused, no_affinity
-from koordlite.numa.kubelet.memory_state import Blocks
+from koordlite.numa.kubelet.memory_manager import Blocks
+from koordlite.numa.kubelet.merge import AFFINITY, Hint, Hints, Refused, no_affinity
 from koordlite.numa.kubelet.node import NodeState
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.machine import nodes_of

@@ -13,7 +13,7 @@ import msgspec
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.numa.kubelet.cpu_options import DEFAULT, CPUOptions
 from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
-from koordlite.numa.kubelet.hints import SMT, Hint, Hints, Refused, unexpected
+from koordlite.numa.kubelet.merge import SMT, Hint, Hints, Refused, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.machine import Machine, nodes_of, subsets
 

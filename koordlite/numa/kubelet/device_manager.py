@@ -10,7 +10,7 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from koordlite.numa.kubelet.hints import Hint, Hints, unexpected
+from koordlite.numa.kubelet.merge import Hint, Hints, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.machine import nodes_of, subsets
 

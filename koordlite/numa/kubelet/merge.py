@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from koordlite.model.reading.go_words import parse_bool
-from koordlite.numa.kubelet.hints import Hint, Hints
 from koordlite.numa.machine import mask_of, nodes_of
 
 Policy = Literal["none", "best-effort", "restricted", "single-numa-node"]
@@ -26,6 +25,18 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 LEAST_MAX_NODES = 8
 """Default and smallest value of `max-allowable-numa-nodes`: with a policy kubelet does not start on more nodes."""
+
+
+class Hint(NamedTuple):
+    """NUMA nodes that could serve a request; `mask` None is no opinion. `preferred`: no fewer nodes could ever do."""
+
+    mask: int | None
+    preferred: bool
+
+
+Hints = Mapping[str, Sequence[Hint] | None]
+"""What one manager says, by resource name: None is no opinion, an empty list that nothing could serve the request."""
+
 
 _NO_OPINION = (Hint(None, True),)
 _IMPOSSIBLE = (Hint(None, False),)
@@ -110,14 +121,12 @@ def _by_resource(providers: Iterable[Hints | None]) -> list[Sequence[Hint]]:
 
 def _best(hints: Sequence[Sequence[Hint]], rules: Rules) -> Hint:
     """The best of all combinations of one hint each; all nodes, not preferred, when no combination shares a node."""
-    target = max((_fewest_nodes(each) for each in hints), default=0)
+    target = max(
+        (min((hint.mask.bit_count() for hint in each if hint.mask is not None), default=0) for each in hints), default=0
+    )
     candidates = [merged for merged in _combinations(hints, rules) if merged.mask]
     everywhere = Hint(mask_of(rules.nodes), False)
     return min(candidates, key=lambda hint: _rank(hint, target, rules), default=everywhere)
-
-
-def _fewest_nodes(hints: Sequence[Hint]) -> int:
-    return min((hint.mask.bit_count() for hint in hints if hint.mask is not None), default=0)
 
 
 def _combinations(hints: Sequence[Sequence[Hint]], rules: Rules) -> set[Hint]:
@@ -173,3 +182,26 @@ def _max_nodes(name: str, value: str) -> int:
     if number < LEAST_MAX_NODES:
         raise ValueError(f"the minimum value of {name!r} should not be less than {LEAST_MAX_NODES}")
     return number
+
+
+AFFINITY = "TopologyAffinityError"
+SMT = "SMTAlignmentError"
+UNEXPECTED = "UnexpectedAdmissionError"
+
+
+class Refused(Exception):
+    """A manager refuses: `reason` and `message` are those of the pod's status."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+def unexpected(error: str) -> Refused:
+    """An allocation that failed although the topology manager had admitted it."""
+    return Refused(UNEXPECTED, f"Allocate failed due to {error}, which is unexpected")
+
+
+def no_affinity() -> Refused:
+    """The topology manager's own refusal."""
+    return Refused(AFFINITY, "Resources cannot be allocated with Topology locality")

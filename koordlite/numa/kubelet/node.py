@@ -10,12 +10,11 @@ import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import Topology
-from koordlite.numa.kubelet import memory_state, merge
+from koordlite.numa.kubelet import memory_manager, merge
 from koordlite.numa.kubelet.cpu_manager import NO_CPUS, CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_options import DEFAULT, CPUOptions
 from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState
-from koordlite.numa.kubelet.memory_manager import MemoryPolicy
-from koordlite.numa.kubelet.memory_state import MemoryState
+from koordlite.numa.kubelet.memory_manager import MemoryPolicy, MemoryState
 from koordlite.numa.machine import Machine
 
 Release = Literal["today", "1.23"]
@@ -52,7 +51,7 @@ class NodeState(msgspec.Struct, frozen=True):
 
     managers: Managers
     cpus: CPUState = NO_CPUS
-    memory: MemoryState = memory_state.NO_NODES
+    memory: MemoryState = memory_manager.NO_NODES
     devices: DeviceState = NO_DEVICES
 
     def without(self, uid: str) -> NodeState:
@@ -91,17 +90,13 @@ def empty_node(
         policy,
         scope,
         options,
-        _distances(topology),
+        {node.id: _row(dict(node.distances), topology.nodes) for node in topology.nodes if node.distances},
         release,
     )
-    memory = (
-        memory_state.NO_NODES if reserved_memory is None else memory_state.first_state(topology.nodes, reserved_memory)
-    )
+    memory = memory_manager.NO_NODES
+    if reserved_memory is not None:
+        memory = memory_manager.first_state(topology.nodes, reserved_memory)
     return NodeState(managers, cpu.first_state(), memory, devices)
-
-
-def _distances(topology: Topology) -> merge.Distances:
-    return {node.id: _row(dict(node.distances), topology.nodes) for node in topology.nodes if node.distances}
 
 
 def _row(distances: Mapping[int, int], nodes: Iterable[object]) -> tuple[int, ...]:

@@ -70,10 +70,6 @@ def whole_units(zones: Zones) -> dict[int, dict[str, int]]:
     return {node: {name: -(-amount // NANO) for name, amount in zone.items()} for node, zone in zones.items()}
 
 
-def _amounts(part: Part) -> dict[str, int]:
-    return {name: amount for name, amount, _ in part.wanted}
-
-
 def _weight(weights: Weights, name: str) -> int:
     """1 where none, or none above 0, is given."""
     return max(1, weights.get(name, 1)) if weights else 1
@@ -129,7 +125,7 @@ def _least_numa_nodes(parts: Sequence[Part], zones: Zones, costs: Costs, most: i
     before the next is asked."""
     used, all_nearest = 0, True
     for part in parts:
-        amounts = _amounts(part)
+        amounts = {name: amount for name, amount, _ in part.wanted}
         if only_elsewhere(zones, amounts):
             continue
         found = nodes_required(part, zones, costs)

@@ -116,20 +116,11 @@ def on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, A
         return report.available
     return {
         node: {
-            name: _within(
-                left,
-                taken=total.get(name, 0),
-                back=returned.get(node, {}).get(name, 0),
-                most=most,
-            )
+            name: min(left + returned.get(node, {}).get(name, 0), most) - total.get(name, 0)
             for name, left, most in ((n, a, report.totals[node].get(n, a)) for n, a in zone.items())
         }
         for node, zone in report.available.items()
     }
-
-
-def _within(left: int, *, taken: int, back: int, most: int) -> int:
-    return min(left + back, most) - taken
 
 
 def settled(zones: Zones) -> tuple[Zones, Zones]:

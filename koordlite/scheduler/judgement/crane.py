@@ -13,10 +13,9 @@ from koordlite.model.wire import crane as wire
 from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling
 from koordlite.numa.crane.assignments import Container
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
 NAME = "crane"
 _Result = Mapping[str, Mapping[str, Quantity]]

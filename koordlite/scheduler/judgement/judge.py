@@ -9,10 +9,9 @@ import msgspec
 
 from koordlite.numa.nrt.filter import add
 from koordlite.scheduler.judgement import beside_reservation, crane, koordinator, kubelet, owners, volcano
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
 
 class Allocator(Protocol):

@@ -18,10 +18,9 @@ from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.scheduler.judgement import distance
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
 NAME = "koordinator"
 NAME_OF_SCORE = "NodeNUMAResource"

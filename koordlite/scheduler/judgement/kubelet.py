@@ -10,11 +10,10 @@ from koordlite.numa.kubelet import amounts
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.scheduler.judgement import beside_reservation, distance
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Row, Score, Verdict
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.judgement.verdicts import Score, Verdict
 
 NAME = "kubelet"
 INVALID = "invalid node topology data"

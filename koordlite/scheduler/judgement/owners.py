@@ -21,10 +21,9 @@ from koordlite.reservation import capacity, matching
 from koordlite.reservation.capacity import NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate, read
 from koordlite.scheduler.judgement import beside_reservation
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Row, Verdict
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.reserved import Placed
-from koordlite.scheduler.judgement.verdicts import Verdict
 
 NAME = "reservation"
 ELSEWHERE = "node(s) other than that of the reservation for the pod"

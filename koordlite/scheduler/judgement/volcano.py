@@ -9,10 +9,9 @@ from koordlite.model.topology import CPU
 from koordlite.numa import volcano
 from koordlite.numa.machine import Machine
 from koordlite.scheduler.judgement import kubelet
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
 NAME = "volcano"
 _UNASKED = Machine((CPU(0, 0, 0, 0),))

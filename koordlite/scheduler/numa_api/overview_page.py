@@ -69,7 +69,7 @@ def document(
     found = chosen(nodes, asked, now)
     return page.page(
         "NUMA nodes of the cluster",
-        _problem(problem),
+        page.section("Out of date", el("p", page.badge("stale", "warn"), f" {problem}")) if problem else None,
         _tiles(nodes, now),
         _policies(policies),
         _form(asked),
@@ -109,10 +109,6 @@ def _has(node: NodeView, text: str) -> bool:
 
 def _fullest(parts: Any) -> float:
     return max((part for part in parts if part is not None), default=-1.0)
-
-
-def _problem(text: str) -> Markup | None:
-    return page.section("Out of date", el("p", page.badge("stale", "warn"), f" {text}")) if text else None
 
 
 def _tiles(nodes: Collection[NodeView], now: float) -> Markup:

@@ -19,7 +19,7 @@ from koordlite.kube.client.answers import ApiError
 from koordlite.model.reading import declared
 from koordlite.model.slo import config
 from koordlite.model.slo.settings import NUMAPolicy
-from koordlite.scheduler import policies
+from koordlite.scheduler import watches
 from koordlite.scheduler.numa_api import volcano_conf
 
 LOG = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ def _edited(field: str, value: bool) -> Callable[[str], str]:
 
 
 def _policies(text: str) -> NUMAPolicy:
-    held = config.effective({policies.KEY: text}, labels={}, annotations={})
+    held = config.effective({watches.KEY: text}, labels={}, annotations={})
     broken = [problem.why for problem in held.problems]
     if broken:
         raise ValueError("; ".join(broken))
@@ -188,9 +188,9 @@ def _object(text: str) -> dict[str, Any]:
 
 def _ours(field: str) -> Policy:
     return Policy(
-        policies.NAMESPACE,
-        policies.NAME,
-        policies.KEY,
+        watches.NAMESPACE,
+        watches.NAME,
+        watches.KEY,
         _is_on(field),
         _edited(field, True),
         _edited(field, False),

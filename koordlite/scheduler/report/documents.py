@@ -40,7 +40,7 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
         return {
             "pod": key,
             "uid": attempt.uid,
-            "at": _wall(attempt.at),
+            "at": datetime.datetime.fromtimestamp(attempt.at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "attempts": attempt.times,
             "asks": _asked(attempt),
             "passed": attempt.passed,
@@ -214,7 +214,3 @@ def _zones(zones: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:
 def _said(amounts: Mapping[str, int]) -> dict[str, str]:
     """Amounts for people: bytes in binary units."""
     return {name: str(Quantity(nano, "BinarySI" if name != "cpu" else "DecimalSI")) for name, nano in amounts.items()}
-
-
-def _wall(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,9 +14,8 @@ from koordlite.numa.kubelet import memory_manager, merge, requests
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_options import CPUOptions
 from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
-from koordlite.numa.kubelet.hints import Hint, Hints, Refused
-from koordlite.numa.kubelet.memory_manager import MemoryPolicy
-from koordlite.numa.kubelet.memory_state import Block, MemoryNode, MemoryState, Table
+from koordlite.numa.kubelet.memory_manager import Block, MemoryNode, MemoryPolicy, MemoryState, Table
+from koordlite.numa.kubelet.merge import Hint, Hints, Refused
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.machine import Machine, mask_of, nodes_of
 from tests.conformance.adapters import adapter

@@ -14,7 +14,7 @@ from koordlite.numa.kubelet import merge, node, requests
 from koordlite.numa.kubelet.admit import admit
 from koordlite.numa.kubelet.cpu_options import CPUOptions
 from koordlite.numa.kubelet.device_manager import DeviceState
-from koordlite.numa.kubelet.memory_state import Block
+from koordlite.numa.kubelet.memory_manager import Block
 from koordlite.numa.kubelet.node import NodeState
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.numa.kubelet import merge
-from koordlite.numa.kubelet.hints import Hint
+from koordlite.numa.kubelet.merge import Hint
 from koordlite.numa.machine import mask_of, nodes_of, subsets
 from tests.conformance.adapters import kubelet_managers
 
