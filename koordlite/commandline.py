@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from koordlite.model import printable
-from koordlite.model.errors import InputError, KoordliteError, Problem
+from koordlite.model.errors import InputError, KoordliteError, Problem, reason
 
 REFUSED = 2
 """Exit code: the command could not run, and stderr says why."""
@@ -192,7 +192,10 @@ def exit_code(program: str, carry_out: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (KoordliteError, OSError) as error:
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(printable.lines(f"{program}: {where}{reason(error)}"), file=sys.stderr)
+    except KoordliteError as error:
         print(printable.lines(f"{program}: {error}"), file=sys.stderr)
     return REFUSED
 

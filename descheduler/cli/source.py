@@ -65,6 +65,9 @@ class PictureSource:
         """ConfigError when there is no way to the cluster; it is not asked yet. `kubeconfig` is the policy's, for when
         no option names one. `again`: for more than one cycle, so what has not changed on the cluster since the last one
         is not read again; with `watch` it is not even listed."""
+        if "" in (args.snapshot or ()):
+            do = "name files or folders of manifests, or - for standard input"
+            raise InputError(Problem("command line", "--snapshot", "", "this names nothing", do))
         self._paths, self._now = args.snapshot, _moment(args.now)
         self.api: Api | None = None if args.snapshot else _connect(args, kubeconfig)
         """The cluster; None when there are only files."""

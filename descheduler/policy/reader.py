@@ -37,7 +37,7 @@ from descheduler.policy.upstream import (
     shapes,
 )
 from koordlite.model import duration, label_selectors
-from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.errors import ConfigError, Problem, reason
 from koordlite.model.reading import documented, strict, yaml_bounds
 
 __all__ = ["Configuration", "PluginConfig", "Policy", "PolicyDocument", "default", "load", "notices", "parse", "setup"]
@@ -84,7 +84,7 @@ def load(path: str, found_notices: list[Problem] | None = None) -> PolicyDocumen
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(Problem(path, "$", "", str(error), "name a readable YAML file")) from error
+        raise ConfigError(Problem(path, "$", "", reason(error), "name a readable YAML file")) from error
     return parse(text, path, found_notices)
 
 

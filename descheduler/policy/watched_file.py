@@ -17,7 +17,7 @@ from descheduler.policy.koordinator import LeaderElection
 from descheduler.policy.reader import Configuration, PolicyDocument
 from descheduler.policy.upstream import Policy
 from koordlite.model import duration
-from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.errors import ConfigError, Problem, reason
 
 KEPT = "good-policy.yaml"
 """File of the folder."""
@@ -105,7 +105,7 @@ class PolicyFile:
         try:
             return pathlib.Path(self._path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(Problem(self._path, "$", "", str(error), "name a readable YAML file")) from error
+            raise ConfigError(Problem(self._path, "$", "", reason(error), "name a readable YAML file")) from error
 
     def _parsed(self, text: str) -> PolicyDocument:
         if self._path is None:
@@ -130,4 +130,4 @@ class PolicyFile:
             os.replace(aside, self._kept)
         except OSError as error:
             do = "make it writable; until then a restart with a broken policy ends with an error"
-            self.notices.append(Problem(str(self._kept), "file", "", str(error), do))
+            self.notices.append(Problem(str(self._kept), "file", "", reason(error), do))

@@ -16,7 +16,7 @@ from typing import Any
 
 from koordlite.http import local_token
 from koordlite.model.defaults import PORT, STATE_DIR
-from koordlite.model.errors import InputError, KoordliteError, Problem
+from koordlite.model.errors import InputError, KoordliteError, Problem, reason
 
 ANSWER_BYTES = 64 << 20
 """No agent answers more."""
@@ -157,11 +157,12 @@ def _asked(request: urllib.request.Request, folder: str) -> str:
             text = error.read(_LONGEST_REFUSAL).decode(errors="replace").strip()
         # An agent refuses in plain words; a page of markup is another server's.
         strange = not text or text.startswith("<")
-        raise KoordliteError(f"{request.full_url} answers {error}" if strange else text) from error
+        raise KoordliteError(f"{request.full_url.partition('?')[0]} answers {error}" if strange else text) from error
     except (OSError, http.client.HTTPException) as error:
         do = "start `koordlite run`, give its --url, or name a machine (--cluster, --sandbox)"
-        why = getattr(error, "reason", "") or error
-        raise KoordliteError(f"no agent answers at {request.full_url}: {why}; {do}") from error
+        cause = getattr(error, "reason", error)
+        why = reason(cause) if isinstance(cause, BaseException) else str(cause)
+        raise KoordliteError(f"no agent answers at {request.full_url.partition('?')[0]}: {why}; {do}") from error
 
 
 def _whole(answer: Any, url: str) -> bytes:

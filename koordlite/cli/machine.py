@@ -61,7 +61,12 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def settings(args: argparse.Namespace) -> Settings:
-    """Settings of the file, overridden by the options."""
+    """Settings of the file, overridden by the options. InputError where these name folders that are none."""
+    for option, folder in [("--recorded", each) for each in args.recorded or ()] + [("--cluster", args.cluster)]:
+        if folder is not None and not pathlib.Path(folder).is_dir():
+            why = "this is a file" if pathlib.Path(folder).exists() else "there is no such folder"
+            do = "name a folder of manifests" if option == "--cluster" else "name the folder that holds sys and proc"
+            raise InputError(Problem(folder, "folder", "", why, do))
     chosen = config.named(args.config)
     given = {
         "node": args.node,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import urllib.parse
 from collections.abc import Iterable
 from typing import Any
@@ -63,6 +64,9 @@ def _try(args: argparse.Namespace) -> int:
     from koordlite.scheduler.judgement.settings import Settings
     from koordlite.scheduler.report import documents, texts
 
+    if not pathlib.Path(args.folder).is_dir():
+        do = "name a folder with Nodes, Pods and NodeResourceTopologies"
+        raise InputError(Problem("command line", "DIR", args.folder, "there is no such folder", do))
     made = trial.of_folder(args.folder, args.pod, Settings(strategy=args.strategy))
     for line in trial.lines(made):
         print(printable.lines(line))

@@ -17,7 +17,7 @@ import yaml
 
 from koordlite.kube.client.access import Api, ApiError, connect
 from koordlite.model import printable
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, reason
 from koordlite.model.reading import yaml_bounds
 
 _MERGE = "application/merge-patch+json"
@@ -134,7 +134,7 @@ def _manifests(files: list[str]) -> Iterator[Manifest]:
             documents = [each for each in yaml.safe_load_all(yaml_bounds.checked(text)) if each is not None]
         except (OSError, *yaml_bounds.UNREADABLE) as error:
             do = "name a file of manifests, for example what kubectl kustomize printed"
-            raise InputError(Problem(file, "$", "", str(error), do)) from error
+            raise InputError(Problem(file, "$", "", reason(error), do)) from error
         for number, each in enumerate(documents, 1):
             meta = each.get("metadata") if isinstance(each, dict) else None
             words = [each.get(key) for key in ("apiVersion", "kind")] if isinstance(each, dict) else []

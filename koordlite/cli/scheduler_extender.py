@@ -19,7 +19,7 @@ import msgspec
 from koordlite.cli import numa_api, reservation_controller
 from koordlite.cli.scheduler_serving import health, listen_address, local_token, settled, start_log
 from koordlite.clock import ended_by_signals
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, reason
 from koordlite.threads import Worker
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def load_aware(file: str) -> LoadAwareSchedulingArgs:
         text = pathlib.Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         do = "name a file with LoadAwareSchedulingArgs"
-        raise InputError(Problem("command line", "--load-aware", file, str(error), do)) from error
+        raise InputError(Problem("command line", "--load-aware", file, reason(error), do)) from error
     read = strict.load(text, LoadAwareSchedulingArgs, file)
     if problems := read.problems(file):
         raise InputError(problems)

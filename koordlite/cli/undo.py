@@ -105,8 +105,6 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.sandbox or args.recorded:
         why = "an emulated node dies with its run and a recording is never written"
         raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
-    if args.cluster and not pathlib.Path(args.cluster).is_dir():
-        raise InputError(Problem(args.cluster, "$", "", "there is no such folder", "name a folder of manifests"))
 
 
 def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:

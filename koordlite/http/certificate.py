@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.errors import ConfigError, Problem, reason
 
 LOG = logging.getLogger(__name__)
 CHECK_SECONDS = 10.0
@@ -40,7 +40,7 @@ class Certificate:
         except (OSError, ValueError) as error:
             names = " and ".join(dict.fromkeys([*self._files, *filter(None, [client_ca_file])]))
             do = "name a certificate and its key in PEM format, or leave both out for plain HTTP"
-            raise ConfigError(Problem(*setting, names, str(error), do)) from error
+            raise ConfigError(Problem(*setting, names, reason(error), do)) from error
         self._checked = now()
 
     @property

@@ -45,10 +45,17 @@ class Problem:
                 object.__setattr__(self, name, clipped(text, most))
 
     def __str__(self) -> str:
-        # The whole document, file or folder is the object itself, and then there is often no text to show.
-        whole = self.field in ("$", "file", "folder") and not self.value
-        where = "" if whole else f"{self.field} = {shorten(self.value)}: "
+        # The whole document, file or folder is the object itself, and often there is no text to show.
+        text = f" = {shorten(self.value)}" if self.value else ""
+        where = "" if self.field in ("$", "file", "folder") and not text else f"{self.field}{text}: "
         return printable.one_line(f"{self.object}: {where}{self.why}; {self.do}")
+
+
+def reason(error: BaseException) -> str:
+    """The reason in an exception: of a system error its words, without number and file name, which the message around
+    them has; in one line."""
+    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(str(words).split()) or type(error).__name__
 
 
 def clipped(text: str, most: int) -> str:

@@ -21,12 +21,12 @@ NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
             "apiVersion: v9\nkind: Sock\nmetadata: {name: x}\n",
             "b.yaml: object: kind = 'v9 Sock': no such kind is served",
         ),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 5}\n", "b.yaml: Pod x: fields = "),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 5}\n", "b.yaml: Pod x: fields"),
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {namespace: x}\n",
-            "b.yaml: Pod: metadata.name = '': the object has no name",
+            "b.yaml: Pod: metadata.name: the object has no name",
         ),
-        ("apiVersion: v1\nkind: Pod\nmetadata: 3\n", "b.yaml: Pod: metadata.name = '': the object has no name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: 3\n", "b.yaml: Pod: metadata.name: the object has no name"),
     ],
 )
 def test_a_bad_object_is_told_with_its_file(tmp_path: Path, text: str, words: str) -> None:

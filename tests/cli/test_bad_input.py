@@ -110,6 +110,7 @@ def test_restore_over_a_folder_that_is_not_there_is_an_error(ask: Ask, tmp_path:
 def test_restore_offers_nothing_of_an_emulated_node(ask: Ask, tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=EMULATED_BOOT) as held:
         held.record([NodeResource(resource="kubernetes.io/batch-cpu", previous=None)])
+    (tmp_path / "lock").write_text("0\n")  # The process that held it has ended; this one has not.
     answer = ask("restore", "--dry-run", "--state-dir", tmp_path)
     assert answer.code == 1
     assert f"{tmp_path} is the journal of an emulated node: this machine has nothing to restore" in answer.out

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from koordlite.kube.client import library
-from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.errors import ConfigError, Problem, reason
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
@@ -176,7 +176,8 @@ def _from_file(settings: Configuration, kubeconfig: str | None, context: str | N
         )
     except (ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         field = "kubeconfig" if context is None else f"kubeconfig, context {context}"
-        why = " ".join(str(error).split()) or type(error).__name__
+        missing = kubeconfig and not any(os.path.exists(os.path.expanduser(p)) for p in kubeconfig.split(os.pathsep))
+        why = "there is no such file" if missing else reason(error)
         do = "name a kubeconfig that kubectl can use, and one of its contexts"
         raise ConfigError(Problem("API server access", field, source, why, do)) from error
     user, folder = _user(source, context)

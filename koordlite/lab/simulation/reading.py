@@ -14,7 +14,7 @@ from koordlite.config import Settings
 from koordlite.kube.folder import manifest_files
 from koordlite.lab.cluster import scenario
 from koordlite.lab.cluster.scenario import Scenario
-from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.errors import ConfigError, Problem, reason
 from koordlite.model.reading import strict
 from koordlite.model.wire import objects
 
@@ -89,4 +89,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(Problem(str(path), "$", "", str(error), "name a readable YAML file")) from error
+        raise ConfigError(Problem(str(path), "$", "", reason(error), "name a readable YAML file")) from error
