@@ -92,6 +92,13 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
             ("restore --dry-run", "restore"),
         ),
         Command(
+            "verify",
+            "after an uninstall: what is left on this machine and in its cluster; read-only",
+            "verify:verify",
+            options.verify,
+            ("verify", "verify --kubeconfig FILE"),
+        ),
+        Command(
             "adopt",
             "take over what another agent left here, so that it can be put back",
             "adopt:adopt",

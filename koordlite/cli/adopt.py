@@ -37,7 +37,7 @@ def adopt(args: argparse.Namespace) -> int:
             if not args.dry_run:
                 return 1
         found = adoption.recognise(
-            _seen(args, machine, settings), settings.strategies, with_node=settings.publish.node_resources == "agent"
+            observed(args, machine, settings), settings.strategies, with_node=settings.publish.node_resources == "agent"
         )
         if args.output == "json":
             _print_json(found)
@@ -55,7 +55,7 @@ def _seed(machine: Machine, settings: Settings, found: Found) -> None:
     print(printable.lines(f"{len(fresh)} places adopted{f', {known} were in the journal already' if known else ''}"))
 
 
-def _seen(args: argparse.Namespace, machine: Machine, settings: Settings) -> Snapshot:
+def observed(args: argparse.Namespace, machine: Machine, settings: Settings) -> Snapshot:
     """Two looks a second apart, since usage is a rate, with all that any strategy reads."""
     machines.need_node(args, machine.cluster)
     agent = Agent(machine.host, machine.cluster, config.with_modes(settings, "observe"))

@@ -212,6 +212,12 @@ def restore(command: argparse.ArgumentParser) -> None:
     commandline.add_output(command)
 
 
+def verify(command: argparse.ArgumentParser) -> None:
+    machine(command)
+    command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
+    commandline.add_output(command)
+
+
 def adopt(command: argparse.ArgumentParser) -> None:
     command.add_argument("agent", choices=("koordlet",), help="the agent that ran here before")
     machine(command)

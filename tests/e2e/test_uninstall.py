@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from control_plane import ControlPlane, control_plane
 
+from koordlite import cli
 from tests.manifests.conftest import MANIFESTS
 from tests.manifests.test_install_page import OPERATOR, commands, operator_kind
 
@@ -43,10 +44,13 @@ def apply(plane: ControlPlane, item: dict[str, Any]) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_after_the_uninstall_nothing_is_left(plane: ControlPlane) -> None:
+def test_after_the_uninstall_nothing_is_left(
+    plane: ControlPlane, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     apply(plane, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     for plural, kind in OPERATOR:
         apply(plane, operator_kind(plural, kind))
+    words = ["verify", "--kubeconfig", str(plane.kubeconfig()), "--config", str(nothing_here(tmp_path))]
     before, seen = names(plane), set[str]()
     for line in commands():
         # There is no kubelet and no controller of workloads to wait for.
@@ -56,12 +60,25 @@ def test_after_the_uninstall_nothing_is_left(plane: ControlPlane) -> None:
         seen |= names(plane) if " apply " in line else set()
         if line == "kubectl apply -k manifests/overlays/enforce":
             leave_traces(plane)
+            assert cli.main(words) == 1
     assert len(seen - before) > 50, "it was installed"
     end = time.monotonic() + 60.0
     while (left := names(plane) - before) and time.monotonic() < end:
         time.sleep(0.5)  # Namespaces end in their own time.
     assert left == set()
     assert before - names(plane) == set()
+    listed = capsys.readouterr().out
+    for what in ("leases descheduler: ", "configmaps descheduler-memory: ", "namespaces koordlite-system: "):
+        assert what in listed
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out.startswith("nothing left on this machine and https://")
+
+
+def nothing_here(folder: pathlib.Path) -> pathlib.Path:
+    """Settings by which the folders of this machine's agent, if it has one, are not looked at."""
+    path = folder / "koordlite.yaml"
+    path.write_text(f"agent: {{stateDir: {folder / 'state'}}}\nrecord: {{folder: {folder / 'record'}}}\n")
+    return path
 
 
 def leave_traces(plane: ControlPlane) -> None:
