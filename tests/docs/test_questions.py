@@ -36,7 +36,7 @@ WORDS = {
     "koordlite explain file shop/cache-0/cpu.max": "cpu.",
     "koordlite explain pod shop/cache-0": "decided about it",
     "descheduler plan": "evict",
-    "descheduler explain shop/cache-0": "shop/",
+    "descheduler explain shop/cache-0": "ok         NUMAAlignment",
     "koordlite restore --dry-run": "places would be restored",
     "koordlite restore": "places restored",
 }

@@ -49,7 +49,7 @@ def test_it_ends_in_ten_lines_and_says_so_when_something_went_wrong(
     lines = end(out)
     assert len(lines) <= 10
     assert lines[0].startswith("Batch work got ")
-    assert "  plan       1 to evict, 0 kept: shop/gateway-7d4f" in lines
+    assert "  plan       2 to evict, 0 kept: shop/gateway-7d4f, shop/search-5c9b" in lines
     admission = "without the extender: sched-a, kubelet refuses it; with the extender: sched-b, kubelet admits the pod"
     assert f"  scheduler  {admission}" in lines
     assert "  move       gateway-7d4f: Succeeded Complete after 12 s, its new place held before it went" in lines
