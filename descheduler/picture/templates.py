@@ -7,6 +7,7 @@ templates, not to hundreds of thousands of pods.
 from __future__ import annotations
 
 import bisect
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,10 +16,10 @@ import msgspec
 
 from descheduler.picture.pods import PodView, SpecKey, TemplateKey
 from koordlite.model import label_selectors
-from koordlite.model.once import Once
 from koordlite.model.wire import objects
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -40,26 +41,54 @@ class Template(msgspec.Struct, frozen=True):
         return cls(pods, first, first.pod.namespace, first.pod.labels)
 
 
-class SpecGroup(Once):
-    """Pods with the same `SpecKey`, by template. Never changed: when some of its pods change, another group follows it,
-    which takes over what was worked out for the templates that stay."""
+class _Label(msgspec.Struct, frozen=True):
+    """A label that templates are sorted by."""
 
-    def __init__(self, by_key: Mapping[TemplateKey, Template], first: PodView | None = None) -> None:
-        """`by_key`: at least one template; `first`: the first of their pods, where that is known."""
-        self._by_key = by_key
-        self._by_label: dict[str, Mapping[str, tuple[Template, ...]]] = {}
+    key: str
+
+
+_NONE = frozenset[str]()
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _only(node: str) -> frozenset[str]:
+    return frozenset((node,))
+
+
+class SpecGroup:
+    """Pods with the same `SpecKey`, by template. Never changed: when some of its pods change, another group follows it,
+    which takes over what was worked out for the templates that stay.
+
+    Where every pod has amounts or tolerations of its own there is a group for each, so that a group of one is small.
+    """
+
+    __slots__ = ("_known", "_pods", "_templates", "first")
+
+    def __init__(self, templates: Iterable[Template], first: PodView | None = None) -> None:
+        """`templates`: at least one; `first`: the first of their pods, where that is known."""
+        self._templates = tuple(templates)
         self._pods: list[PodView] | None = None
-        self._counts: dict[Callable[[PodView], Any], Counter[Any]] = {}
-        self.first = first or min([template.first for template in by_key.values()], key=place)
+        self._known: dict[Hashable, Any] | None = None
+        """Results of `once`; by a function its `counts`, by `_Label` its `by_label`."""
+        self.first = first or min([template.first for template in self._templates], key=place)
         """The pod that speaks for all of them as far as their `SpecKey` goes: the first in the order of the picture."""
 
     @classmethod
     def of(cls, pods: Iterable[PodView]) -> SpecGroup:
         """The group of these pods, of which there is one at least."""
-        found: dict[TemplateKey, list[PodView]] = defaultdict(list)
+        by_key: dict[TemplateKey, list[PodView]] = defaultdict(list)
         for pod in pods:
-            found[pod.template].append(pod)
-        return cls({key: Template.of(sorted(several, key=place)) for key, several in found.items()})
+            by_key[pod.template].append(pod)
+        return cls(Template.of(sorted(several, key=place)) for several in by_key.values())
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Result of `make`, worked out once for this group, as of `koordlite.model.once`."""
+        if self._known is None:
+            self._known = {}
+        if key not in self._known:
+            self._known[key] = make()
+        result: T = self._known[key]
+        return result
 
     @property
     def namespace(self) -> str:
@@ -69,52 +98,57 @@ class SpecGroup(Once):
     @property
     def templates(self) -> Sequence[Template]:
         """In the order of their first pods."""
-        return self.once("templates", lambda: sorted(self._by_key.values(), key=lambda one: place(one.first)))
+        if len(self._templates) == 1:
+            return self._templates
+        return self.once("templates", lambda: sorted(self._templates, key=lambda one: place(one.first)))
 
     @property
     def pods(self) -> Sequence[PodView]:
         """In the order of the picture."""
         if self._pods is None:
-            self._pods = pods_of(self._by_key.values())
+            self._pods = pods_of(self._templates)
         return self._pods
 
     @property
     def nodes(self) -> frozenset[str]:
         """Names of their nodes."""
+        if self.size == 1:
+            return _only(self.first.node)
         return self.once("nodes", lambda: frozenset(self.counts(_node)))
 
     @property
     def crowded(self) -> frozenset[str]:
         """Nodes with more than one of them."""
+        if self.size == 1:
+            return _NONE
         return self.once("crowded", lambda: frozenset([name for name, n in self.counts(_node).items() if n > 1]))
 
     def counts(self, of: Callable[[PodView], K]) -> Mapping[K, int]:
         """Number of pods by value. `of` must follow from the pod alone, is a function of a module, and is asked
-        once of each pod that comes."""
-        if of not in self._counts:
-            self._counts[of] = Counter([of(pod) for one in self._by_key.values() for pod in one.pods])
-        return self._counts[of]
+        once of each pod that comes; of one that is alone each time."""
+        if self.size == 1:
+            return {of(self.first): 1}
+        return self.once(of, lambda: Counter([of(pod) for one in self._templates for pod in one.pods]))
 
     @property
     def size(self) -> int:
         """Number of pods."""
-        return self.once("size", lambda: sum([len(template.pods) for template in self._by_key.values()]))
+        if len(self._templates) == 1:
+            return len(self._templates[0].pods)
+        return self.once("size", lambda: sum([len(template.pods) for template in self._templates]))
 
     def by_label(self, key: str) -> Mapping[str, tuple[Template, ...]]:
         """Templates that have the label, by its value."""
-        known = self._by_label.get(key)
-        if known is None:
-            known = self._by_label[key] = _labelled({}, key, self._by_key.values())
-        return known
+        return self.once(_Label(key), lambda: _labelled({}, key, self._templates))
 
     def is_all(self, templates: Sequence[Template]) -> bool:
         """Tell whether these are all its templates."""
-        return len(templates) == len(self._by_key)
+        return len(templates) == len(self._templates)
 
     def changed(self, left: Iterable[PodView], came: Iterable[PodView]) -> SpecGroup | None:
         """The group without the pods that `left`, and with those that `came`; None when no pod is in it."""
         moves = _moves_by(lambda pod: pod.template, left, came)
-        by_key = dict(self._by_key)
+        by_key = {template.first.template: template for template in self._templates}
         before, after = list[Template](), list[Template]()
         for key, (gone, new) in moves.items():
             known = by_key.pop(key, None)
@@ -126,11 +160,14 @@ class SpecGroup(Once):
         if not by_key:
             return None
         first = None if any(pod is self.first for pod in left) else min((self.first, *came), key=place)
-        follows = SpecGroup(by_key, first)
-        follows._by_label = {key: _labelled(known, key, after, before) for key, known in self._by_label.items()}
+        follows = SpecGroup(by_key.values(), first)
         follows._pods = self._pods and _changed(self._pods, left, came)
-        for of, counted in self._counts.items():
-            follows._counts[of] = _recounted(counted, map(of, left), map(of, came))
+        follows._known = {}
+        for what, known in (self._known or {}).items():
+            if isinstance(what, _Label):
+                follows._known[what] = _labelled(known, what.key, after, before)
+            elif callable(what):
+                follows._known[what] = _recounted(known, map(what, left), map(what, came))
         return follows
 
 

@@ -7,6 +7,7 @@ take a few hundred MiB less. Parts are shared by value, so it makes no differenc
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
@@ -20,8 +21,9 @@ from koordlite.model.wire import objects
 
 T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
-_DROPPED = "kubectl.kubernetes.io/last-applied-configuration"
-"""A copy of the object in text."""
+_READ = re.compile(r"([^/]+\.)?(koordinator\.sh|koordlite\.io|crane\.io|volcano\.sh|(?<!kubectl\.)kubernetes\.io)/")
+"""Annotations of these domains are all that is read of pods. Most others have a value for each pod, such as its
+address, or copy the whole object."""
 _KEPT = 1 << 14
 """How many templates, conditions and states are known at a time: replicas come one after the other in a list."""
 _KEPT_PARTS = 1 << 14
@@ -86,9 +88,7 @@ class Packer:
         obj = resizing.counted(obj)
         parts = self._parts_of(obj)
         template, labels = self._template(obj, parts)
-        notes = obj.metadata.annotations
-        if notes and _DROPPED in notes:
-            notes = {key: text for key, text in notes.items() if key != _DROPPED}
+        notes = {key: text for key, text in (obj.metadata.annotations or {}).items() if _READ.match(key)} or None
         return PackedPod(
             metadata=(
                 objects.ObjectMeta(

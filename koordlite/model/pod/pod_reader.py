@@ -190,9 +190,14 @@ def _grants_cpu(entry: _NUMAText) -> bool:
     return (cpu is not None and cpu.nano != 0) or (batch is not None and batch.nano > 0)
 
 
+_NO_STATUS = ResourceStatus()
+_NO_AMOUNTS: Mapping[str, Amounts] = {}
+"""One for all pods, which mostly have neither."""
+
+
 def _resource_status(owner: str, text: str | None, problems: list[Problem], machine: CPUSet | None) -> ResourceStatus:
     if not text:
-        return ResourceStatus()
+        return _NO_STATUS
     try:
         return parse_resource_status(text, machine)
     except ValueError as error:
@@ -208,7 +213,7 @@ class _ExtendedText(msgspec.Struct, frozen=True):
 def _extended_resources(owner: str, text: str | None, problems: list[Problem]) -> Mapping[str, Amounts]:
     """By container name; what cannot be read counts as absent, as in Koordinator `GetExtendedResourceSpec`."""
     if not text:
-        return {}
+        return _NO_AMOUNTS
     try:
         return declared.decode(_ExtendedText, text).containers
     except ValueError as error:

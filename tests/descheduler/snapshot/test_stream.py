@@ -276,9 +276,22 @@ def test_a_pod_with_a_label_or_note_of_its_own_is_read_as_if_it_were_alone(clust
     plain = cluster.pod("plain", "a", labels={"app": "x"})
     packer.made(packer.small(decoded(plain)), None)
     for number, (part, text) in enumerate((part, text) for part in ("labels", "annotations") for text in TEXTS):
-        meta = {**plain["metadata"], "name": f"p{number}", part: {"app": "x", key: text}}
+        meta = {**plain["metadata"], "name": f"p{number}", part: {key: text}}
         obj = decoded({**plain, "metadata": meta})
         assert packer.made(packer.small(obj), obj.spec.priority) == alone(obj)
+
+
+def test_notes_that_no_rule_reads_are_left_out(cluster: Any) -> None:
+    pod = cluster.pod("p", "a")
+    kept = {"descheduler.alpha.kubernetes.io/evict": "true", "controller.kubernetes.io/pod-deletion-cost": "5"}
+    others = (
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "cni.projectcalico.org/podIP",
+        "notkubernetes.io/x",
+        "x",
+    )
+    pod["metadata"]["annotations"] = {**kept, **dict.fromkeys(others, "long")}
+    assert Packer().small(decoded(pod)).metadata.annotations == kept
 
 
 def alone(obj: wire.PodObject) -> Pod:
