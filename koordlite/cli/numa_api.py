@@ -95,10 +95,10 @@ def served(
     if args.prometheus_url:
         file = args.prometheus_token_file
 
-        def token() -> str:
+        def bearer() -> str:
             return pathlib.Path(file).read_text(encoding="ascii").strip() if file else ""
 
-        prometheus = Prometheus(args.prometheus_url, token, args.prometheus_ca_file)
+        prometheus = Prometheus(args.prometheus_url, bearer, args.prometheus_ca_file)
     service = NumaService(
         cluster,
         wall=time.time,
