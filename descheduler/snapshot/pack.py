@@ -37,21 +37,26 @@ class PackedPod(objects.PodObject, frozen=True, kw_only=True):
     """Which pod template it was made from."""
 
 
+_SPEC = (
+    "containers",
+    "init_containers",
+    "overhead",
+    "resources",
+    "node_selector",
+    "affinity",
+    "tolerations",
+    "topology_spread_constraints",
+    "resource_claims",
+)
+"""Fields of a pod's spec that its template decides, the volumes aside."""
+
+
 class _Parts(NamedTuple):
     """The parts of a pod template but its labels as they are shared, and the key that says so."""
 
     key: SpecKey
     owner_references: tuple[objects.OwnerReference, ...] | None
-    containers: tuple[objects.Container, ...] | None
-    init_containers: tuple[objects.Container, ...] | None
-    overhead: Any
-    resources: Any
-    node_selector: dict[str, str] | None
-    affinity: objects.Affinity | None
-    tolerations: tuple[objects.Toleration, ...] | None
-    spread: tuple[objects.TopologySpreadConstraint, ...] | None
-    volumes: tuple[objects.Volume, ...] | None
-    resource_claims: Any
+    spec: dict[str, Any]
 
 
 class Packer:
@@ -105,20 +110,11 @@ class Packer:
             ),
             spec=objects.PodSpec(
                 node_name=intern(obj.spec.node_name),
-                containers=parts.containers,
-                init_containers=parts.init_containers,
-                overhead=parts.overhead,
-                resources=parts.resources,
                 priority=obj.spec.priority,
                 priority_class_name=_text(obj.spec.priority_class_name),
                 scheduler_name=_text(obj.spec.scheduler_name),
                 termination_grace_period_seconds=obj.spec.termination_grace_period_seconds,
-                node_selector=parts.node_selector,
-                affinity=parts.affinity,
-                tolerations=parts.tolerations,
-                topology_spread_constraints=parts.spread,
-                volumes=parts.volumes,
-                resource_claims=parts.resource_claims,
+                **parts.spec,
             ),
             status=objects.PodStatus(
                 phase=intern(obj.status.phase),
@@ -171,26 +167,15 @@ class Packer:
     def _parts_of(self, obj: objects.PodObject) -> _Parts:
         """The template of the pod without its labels. Mostly it is one that was seen before, which one comparison of
         all parts tells."""
-        meta, spec = obj.metadata, obj.spec
-        parts: tuple[Any, ...] = (
-            meta.owner_references,
-            spec.containers,
-            spec.init_containers,
-            spec.overhead,
-            spec.resources,
-            spec.node_selector,
-            spec.affinity,
-            spec.tolerations,
-            spec.topology_spread_constraints,
-            _decisive(spec.volumes),
-            spec.resource_claims,
-        )
-        key = _encode((meta.namespace, parts))
+        owners, volumes = obj.metadata.owner_references, _decisive(obj.spec.volumes)
+        fields = {**{name: getattr(obj.spec, name) for name in _SPEC}, "volumes": volumes}
+        key = _encode((obj.metadata.namespace, owners, *fields.values()))
         known = self._specs.get(key)
         if known is None:
             if len(self._specs) >= _KEPT:
                 self._specs.clear()
-            known = self._specs[key] = _Parts(SpecKey(), *[self.share(part) for part in parts])
+            spec = {name: part for name, value in fields.items() if (part := self.share(value)) is not None}
+            known = self._specs[key] = _Parts(SpecKey(), self.share(owners), spec)
         return known
 
     def _template(self, obj: objects.PodObject, parts: _Parts) -> tuple[TemplateKey, dict[str, str] | None]:

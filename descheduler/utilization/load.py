@@ -318,11 +318,6 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.booked.get(target.node.name) or self._used(target)
 
     @functools.cached_property
-    def by_name(self) -> Mapping[str, Load]:
-        """Targets by name."""
-        return {target.node.name: target for target in self.targets}
-
-    @functools.cached_property
     def order(self) -> list[tuple[float, str, Load]]:
         """Targets by the part of their limits that they use already, the emptiest first."""
         return sorted(self._place(target) for target in self.targets)
