@@ -32,6 +32,7 @@ from descheduler.picture.cluster import (
 )
 from descheduler.picture.pods import PodView
 from descheduler.picture.templates import SpecGroup
+from koordlite.formulas.make_room import Rooms
 from koordlite.formulas.topology.numa import Severity
 from koordlite.model import duration
 
@@ -54,6 +55,8 @@ __all__ = [
     "Refusal",
     "Remember",
     "ReservedCPUs",
+    "Rooms",
+    "Together",
     "Usage",
     "Verdict",
     "View",
@@ -105,6 +108,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     own node included, or `elsewhere`."""
     plugin: str = ""
     """Filled in by the cycle."""
+
+
+class Together(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings about pods that go all or not at all, so that another pod fits; yielded like one finding, with one
+    verdict for all."""
+
+    findings: tuple[Finding, ...]
+    homes: tuple[str, ...]
+    """The node on which each of them is expected, in the same order."""
+    waiting: PodView
+    """The pod that waits for a node."""
+    node: str
+    """Where it would fit then."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,14 +207,17 @@ class Handle(Protocol):
     def going(self, pod: PodView) -> bool:
         """The plan takes it already. Upstream keeps showing such pods to plugins, and so does the view."""
 
+    def rooms(self, waiting: PodView, most_moves: int) -> Rooms[PodView]:
+        """Where a pod that waits would fit after up to so many moves, of pods that may all go and fit elsewhere."""
+
     def usage(self, source: str, query: str = "") -> Usage:
         """Measured usage from `KubernetesMetrics`, or from `Prometheus` by its query; `absent` says why not."""
 
 
 Aside = Note | Remember | Cordon | DeletionCost
 """What a plugin yields that gets no answer."""
-Conversation = Generator[Finding | Aside, Verdict | None, None]
-"""What a plugin yields. Only a `Finding` gets a verdict."""
+Conversation = Generator[Finding | Together | Aside, Verdict | None, None]
+"""What a plugin yields. Only a `Finding`, and findings `Together`, get a verdict."""
 
 Judge = Callable[[View, Any, Handle], Conversation]
 Numbers = Callable[[PodView, View, Any, Handle], str]

@@ -12,7 +12,7 @@ from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import DEFAULT_PACING, Pacing
 from descheduler.filters.limits import Limits
 from descheduler.fit.search import Search
-from descheduler.framework import DeletionCost, Finding, Note, Plugin, PodView, Refusal, View
+from descheduler.framework import DeletionCost, Finding, Note, Plugin, PodView, Refusal, Rooms, View
 from koordlite.model.wire import objects
 
 Sightings = Mapping[tuple[str, str], int]
@@ -157,6 +157,8 @@ class PodAnswer(msgspec.Struct, frozen=True):
     """Where it would fit, after this plan."""
     limit: str = ""
     """Which limit of the cycle is used up; empty: none."""
+    rooms: Rooms[PodView] | None = None
+    """How room can be made for a pod that waits for a node; None for one that has a node."""
 
 
 class EvictionPlan(msgspec.Struct, frozen=True):

@@ -9,8 +9,10 @@ import msgspec
 
 from descheduler.arguments.evictor import Args
 from descheduler.filters import default_evictor
+from descheduler.filters.limits import Budget
+from descheduler.fit import room
 from descheduler.fit.search import FitSearch
-from descheduler.framework import NodeGroup, NodeView, PodView, Refusal, Usage, View
+from descheduler.framework import NodeGroup, NodeView, PodView, Refusal, Rooms, Usage, View
 from descheduler.picture.templates import SpecGroup
 
 NOT_MEASURED = Usage(absent="not measured: the picture holds no such usage")
@@ -29,6 +31,8 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     remembered: object = None
     shared_guards: default_evictor.Guards | None = None
     """Guards that remember, shared by the plugins of the profile; without them the handle has its own."""
+    budget: Budget | None = None
+    """The rest of the limits; None: there are none."""
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """Every guard that speaks against evicting the pod."""
@@ -65,6 +69,28 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def kind(self, pod: PodView) -> object | None:
         """Key of pods that are alike to nodes."""
         return self.fit.kind(pod)
+
+    def rooms(self, waiting: PodView, most_moves: int) -> Rooms[PodView]:
+        """The fewest and cheapest moves that let it fit."""
+        return room.find(
+            self.view,
+            self.fit,
+            waiting,
+            inside=self.args.node_selector,
+            objection=self._objection,
+            most_moves=most_moves,
+            taken=self.taken,
+        )
+
+    def _objection(self, pods: Sequence[PodView]) -> str:
+        """Why these pods may not all go. The first of them is asked about itself; the others were asked before."""
+        for pod in pods[:1]:
+            refusals = self._guards.refusals(pod) or default_evictor.late_refusals(pod, self.view, self.args)
+            if refusals:
+                return refusals[0].text
+            if pod.node not in self.nodes.names:
+                return f"{pod.node} is not ready, or not among the nodes of the profile"
+        return self.budget.refusal_of_all(pods)[1] if self.budget else ""
 
     def going(self, pod: PodView) -> bool:
         """The plan takes it already."""

@@ -36,6 +36,7 @@ from descheduler.framework import (
     PodView,
     Point,
     Refusal,
+    Together,
     Verdict,
     View,
     judgeable,
@@ -50,6 +51,8 @@ from koordlite.model.quantity import Quantity
 Memory = Mapping[tuple[str, str], object]
 """What plugins wanted to know again, by profile and plugin."""
 
+MOST_MOVES = 3
+"""To make room for a pod that an explanation is about."""
 FAULT = "ProgramFault"
 """The reason where a fault of ours ended the decision about a pod,"""
 PLUGIN_FAULT = "PluginFault"
@@ -67,6 +70,7 @@ _UNSURE = frozenset(
     }
 )
 """Notes that say that a plugin could not judge; the others say why nothing is to be done."""
+_GOES = Refusal("GoesAlready", "the plan takes it already")
 _STOPS: Mapping[str, Literal["node", "namespace", "total"]] = {
     limits.TOTAL: "total",
     limits.PER_NODE: "node",
@@ -158,7 +162,7 @@ class _Draft:
                 for plugin, config in entries:
                     self._hear(judge, plugin, config, lambda found: self._answer(judge, found.pod, (found,)))
 
-    def _handle(self, judge: _Judge, plugin: Plugin, view: View) -> ProfileHandle:
+    def _handle(self, judge: _Judge, plugin: str, view: View) -> ProfileHandle:
         profile, names = judge.profile, judge.nodes.names
         whole = view is self._view
         return ProfileHandle(
@@ -168,8 +172,9 @@ class _Draft:
             fit=self._fit,
             nodes=judge.nodes if whole else NodeGroup(node for node in view.nodes.values() if node.name in names),
             taken=self._taken,
-            remembered=self._past.memory.get((profile.name, plugin.name)),
+            remembered=self._past.memory.get((profile.name, plugin)),
             shared_guards=judge.guards,
+            budget=self._budget,
         )
 
     def _together(self, judge: _Judge, entries: Iterable[tuple[Plugin, Any]]) -> None:
@@ -183,12 +188,18 @@ class _Draft:
     def _hear(self, judge: _Judge, plugin: Plugin, config: object, answer: Callable[[Finding], Verdict | None]) -> None:
         """Let a plugin judge. A fault of its own costs the pods and nodes that bring it about; the plugin is asked
         again without them. Where there are none, it has said what it says in this cycle."""
-        given: dict[tuple[str, str, str], Verdict | None] = {}
+        given: dict[tuple[tuple[str, str, str], ...], Verdict | None] = {}
 
-        def once(finding: Finding) -> Verdict | None:
-            key = finding.pod, finding.reason, finding.fact
+        def once(message: Finding | Together) -> Verdict | None:
+            findings = message.findings if isinstance(message, Together) else (message,)
+            named = tuple([msgspec.structs.replace(finding, plugin=plugin.name) for finding in findings])
+            key = tuple([(finding.pod, finding.reason, finding.fact) for finding in named])
             if key not in given:
-                given[key] = answer(msgspec.structs.replace(finding, plugin=plugin.name))
+                given[key] = (
+                    self._answer_all(judge, msgspec.structs.replace(message, findings=named))
+                    if isinstance(message, Together)
+                    else answer(named[0])
+                )
             return given[key]
 
         fault = self._converse(judge, plugin, config, self._view, once)
@@ -211,7 +222,7 @@ class _Draft:
         plugin: Plugin,
         config: object,
         view: View,
-        answer: Callable[[Finding], Verdict | None] | None,
+        answer: Callable[[Finding | Together], Verdict | None] | None,
     ) -> str:
         """The fault that ended what the plugin says of `view`, or nothing. Without `answer` nobody listens: each pod
         that it names stays."""
@@ -219,15 +230,15 @@ class _Draft:
         conversation: Conversation | None = None
         while True:
             try:
-                conversation = conversation or plugin.judge(view, config, self._handle(judge, plugin, view))
+                conversation = conversation or plugin.judge(view, config, self._handle(judge, plugin.name, view))
                 message = conversation.send(verdict)
             except StopIteration:
                 return ""
             except Exception as error:  # noqa: BLE001 - a fault about one pod or node costs that one
                 return _fault(error)
             if answer is None:
-                verdict = _TRIED if isinstance(message, Finding) else None
-            elif isinstance(message, Finding):
+                verdict = _TRIED if isinstance(message, Finding | Together) else None
+            elif isinstance(message, Finding | Together):
                 verdict = answer(message)
             else:
                 self._keep(judge, plugin, config, message)
@@ -267,6 +278,78 @@ class _Draft:
             return Verdict(evicted=True)
         reason = outcome.reasons[0].reason
         return Verdict(evicted=False, reason=reason, stop=_STOPS.get(reason, ""))
+
+    def _answer_all(self, judge: _Judge, together: Together) -> Verdict:
+        """Decide on pods that go all or not at all."""
+        profile, view = judge.profile, self._view
+        asked = [
+            Candidate(view.by_uid[f.pod], (f,), profile, view.age(view.by_uid[f.pod]), self._past.sightings)
+            for f in together.findings
+        ]
+        try:
+            outcomes = self._decide_all(asked, judge.guards, together)
+        except Exception as error:  # noqa: BLE001 - a fault about one set of pods costs that set
+            outcomes = [one.spared((Refusal(FAULT, _fault(error)),)) for one in asked]
+        for outcome in outcomes:
+            self._decided[outcome.pod.uid] = _merged(self._decided.get(outcome.pod.uid), outcome)
+        stays = next((outcome for outcome in outcomes if outcome.verdict == "spare"), None)
+        if stays:
+            return Verdict(evicted=False, reason=stays.reasons[0].reason)
+        self._taken.update(outcome.pod.uid for outcome in outcomes)
+        return Verdict(evicted=True)
+
+    def _decide_all(self, asked: list[Candidate], guards: default_evictor.Guards, together: Together) -> list[Outcome]:
+        refusals = [(_GOES,) if one.pod.uid in self._taken else self._refusals(one, guards) for one in asked]
+        if not any(refusals):
+            refusals = [self._refusal_of_all([one.pod for one in asked])] * len(asked)
+        places, why = ([], "") if any(refusals) else self._homes(asked, together)
+        if why:
+            refusals = [(Refusal("FitsNowhere", why),)] * len(asked)
+        first = next((one for one, spoken in zip(asked, refusals, strict=True) if spoken), None)
+        if first is None:
+            if self._setup.fit == "plan":
+                self._rearrange(asked, together)
+            return [self._taken_with(one, place) for one, place in zip(asked, places, strict=True)]
+        others = (Refusal("OthersStay", f"it would go only together with {first.pod.key}, which stays"),)
+        return [one.spared(spoken or others) for one, spoken in zip(asked, refusals, strict=True)]
+
+    def _refusal_of_all(self, pods: list[PodView]) -> tuple[Refusal, ...]:
+        reason, text = self._budget.refusal_of_all(pods)
+        if reason:
+            return (Refusal(reason, text),)
+        owners = [pod.owner for pod in pods if pod.owner]
+        if self._setup.pacing.owner_delay_seconds and len(set(owners)) < len(owners):
+            return (Refusal("OwnerDelay", "minDelayPerOwner is set, and two pods of one owner would have to go"),)
+        return ()
+
+    def _homes(self, asked: list[Candidate], together: Together) -> tuple[list[Place], str]:
+        """The place of each pod once the one that waits has its own, or what stands against one of them."""
+        places: list[Place] = []
+        with self._fit.attempt():
+            for one in asked:
+                self._fit.leave(one.pod)
+            coming = [(together.waiting, together.node), *zip((o.pod for o in asked), together.homes, strict=True)]
+            for pod, node in coming:
+                why, bookings = self._fit.answer(pod, node)
+                if why:
+                    return [], f"{pod.key} does not fit on {node} any more: {why}"
+                places.append(Place(node, bookings=bookings))
+                self._fit.move(pod, places[-1])
+        return places[1:], ""
+
+    def _rearrange(self, asked: list[Candidate], together: Together) -> None:
+        """Count on all of the moves, and on the place of the pod that waits."""
+        for one in asked:
+            self._fit.leave(one.pod)
+        for pod, node in ((together.waiting, together.node), *zip((o.pod for o in asked), together.homes, strict=True)):
+            self._fit.move(pod, Place(node, bookings=self._fit.answer(pod, node)[1]))
+
+    def _taken_with(self, asked: Candidate, place: Place) -> Outcome:
+        self._budget.take(asked.pod)
+        self._pacer.take(asked.pod)
+        name, age = asked.profile.name, asked.age_seconds
+        found = Search((place,), {})
+        return Outcome(asked.pod, asked.findings, "evict", name, search=found, target=place.node, age_seconds=age)
 
     def _decide(self, asked: Candidate, guards: default_evictor.Guards) -> Outcome:
         pod, profile = asked.pod, asked.profile
@@ -317,6 +400,7 @@ class _Draft:
 
     def finished(self) -> EvictionPlan:
         """The plan, once every profile's plugins have judged."""
+        waiting = tuple(self._waiting())
         for point in POINTS:
             for judge in self._judges:
                 self._work(judge, point)
@@ -338,10 +422,18 @@ class _Draft:
             migration=self._setup.migration,
             cordon=tuple(dict.fromkeys(self._cordons)),
             deletion_costs=tuple(self._costs.values()),
-            explained=tuple(self._explanations()),
+            explained=(*waiting, *self._explanations()),
             not_judged=len(set().union(*self._not_judged.values())),
             not_judged_by={name: len(pods) for name, pods in sorted(self._not_judged.items()) if pods},
         )
+
+    def _waiting(self) -> Iterator[PodAnswer]:
+        """Answers about a pod that was asked about and waits for a node, as long as the plan moves nothing."""
+        asked = [pod for pod in self._view.unbound if pod.is_called(self._explained) and not pod.node]
+        for pod, judge in itertools.product(asked if self._explained else (), self._judges):
+            handle = msgspec.structs.replace(self._handle(judge, "", self._view), budget=None)
+            found, rooms = self._fit.search(pod, each=True), handle.rooms(pod, MOST_MOVES)
+            yield PodAnswer(pod.uid, judge.profile.name, (), (), found, rooms=rooms)
 
     def _explanations(self) -> Iterator[PodAnswer]:
         """Each profile's answer about the pod that was asked about."""
@@ -372,7 +464,9 @@ class _Draft:
         if why:
             return PluginAnswer(plugin.name, "not chosen", why)
         said = (
-            plugin.numbers(pod, self._view, config, self._handle(judge, plugin, self._view)) if plugin.numbers else ""
+            plugin.numbers(pod, self._view, config, self._handle(judge, plugin.name, self._view))
+            if plugin.numbers
+            else ""
         )
         words = [*(f"{note.reason}: {note.text}" for note in notes), *([said] if said else [])]
         unsure = any(note.reason in _UNSURE for note in notes)

@@ -61,6 +61,16 @@ class Budget:
                 return reason, words
         return "", ""
 
+    def refusal_of_all(self, pods: Iterable[PodView]) -> tuple[str, str]:
+        """The same for all of these pods together."""
+        before = Counter[tuple[str, str]]()
+        for pod in pods:
+            for reason, subject, limit, words in self._counters(pod):
+                if self._taken[reason, subject] + before[reason, subject] >= limit:
+                    return reason, words
+                before[reason, subject] += 1
+        return "", ""
+
     def take(self, pod: PodView) -> None:
         """Count the eviction of `pod`."""
         for reason, subject, _limit, _words in self._counters(pod):

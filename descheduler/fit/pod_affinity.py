@@ -312,6 +312,11 @@ class MatchingPods:
                 _place(selected, pod, node)
         return known[key]
 
+    def node_of(self, pod: PodView) -> str:
+        """Where the pod is, or is expected; empty when nowhere."""
+        known = self._moved[pod.pod.namespace].get(pod.uid)
+        return known[1] if known else pod.node
+
     def move(self, pod: PodView, node: str) -> None:
         """Note that `pod` is expected on `node`; an empty name is nowhere."""
         namespace = pod.pod.namespace

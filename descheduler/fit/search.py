@@ -10,8 +10,9 @@ together: the answer of a node holds until the plan changes them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -212,6 +213,28 @@ class FitSearch:
         self._question_asked: Question | None = None
         self._takers: dict[object, tuple[int, str]] = {}
         """For pods of one kind: as of how many changes, and a node that takes them."""
+        self._journal: list[Callable[[], None]] | None = None
+        """How to undo what was done since an attempt began; None outside of one."""
+
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Whatever is noted meanwhile is forgotten in the end. Attempts are not nested: see `mark`."""
+        self._journal = []
+        try:
+            yield
+        finally:
+            self.back_to(0)
+            self._journal = None
+
+    def mark(self) -> int:
+        """This state of an attempt, for `back_to`."""
+        return len(self._journal or ())
+
+    def back_to(self, mark: int) -> None:
+        """Undo what was noted since then."""
+        journal = self._journal or []
+        while len(journal) > mark:
+            journal.pop()()
 
     def search(self, pod: PodView, inside: str = "", *, each: bool = False) -> Search:
         """Ask the nodes that `inside` selects, and report their answers. The pod's own node is asked only when a new
@@ -261,6 +284,16 @@ class FitSearch:
         """Equal for pods that get the same answer from every node they are not on; None for a pod like no other."""
         return self._question(pod, "").kind
 
+    def answer(self, pod: PodView, node: str) -> Answer:
+        """Answer of one node to a pod that comes to it anew."""
+        question = self._question(pod, "")
+        static = question.eligible.others.by_node.get(node)
+        return (static, ()) if static else self._answer(question, node)
+
+    def eligible(self, pod: PodView) -> Collection[str]:
+        """Nodes that would take it by their state, labels and taints."""
+        return self._question(pod, "").eligible.names
+
     def refusal(self, pod: PodView, node: str) -> str:
         """Refusal of one node, be it the pod's own; empty when the pod fits there.
 
@@ -273,23 +306,44 @@ class FitSearch:
         """Note that the plan takes `pod` away, and that its successor is expected at `place`."""
         self._leave(pod)
         self._set(place.node, self.by_node[place.node].with_arrival(pod, place.bookings))
-        self._questions.matching_pods.move(pod, place.node)
+        self._match(pod, place.node)
         self._questions.anti_affinity.came(pod, place.node)
+        if self._journal is not None:
+            self._journal.append(lambda: self._questions.anti_affinity.left(pod, place.node))
 
     def leave(self, pod: PodView) -> None:
         """Note that the plan takes `pod` away, to nowhere we know of."""
         self._leave(pod)
-        self._questions.matching_pods.move(pod, "")
+        self._match(pod, "")
+
+    def _match(self, pod: PodView, node: str) -> None:
+        matching = self._questions.matching_pods
+        before = matching.node_of(pod)
+        matching.move(pod, node)
+        if self._journal is not None:
+            self._journal.append(lambda: matching.move(pod, before))
 
     def _leave(self, pod: PodView) -> None:
-        if pod.node in self.by_node:
-            self._set(pod.node, self.by_node[pod.node].without(pod))
-            self._questions.anti_affinity.left(pod, pod.node)
+        capacity = self.by_node.get(pod.node)
+        after = capacity.without(pod) if capacity else None
+        if after is None or after is capacity:  # It has left before.
+            return
+        self._set(pod.node, after)
+        self._questions.anti_affinity.left(pod, pod.node)
+        if self._journal is not None:
+            self._journal.append(lambda: self._questions.anti_affinity.came(pod, pod.node))
 
     def _set(self, name: str, capacity: FreeCapacity) -> None:
         before = self.by_node[name]
         self.by_node[name] = capacity
         self._orders.changed(name, before.fullness, capacity.fullness)
+        self._changed.append(name)
+        if self._journal is not None:
+            self._journal.append(lambda: self._restore(name, before))
+
+    def _restore(self, name: str, capacity: FreeCapacity) -> None:
+        self._orders.changed(name, self.by_node[name].fullness, capacity.fullness)
+        self.by_node[name] = capacity
         self._changed.append(name)
 
     def _question(self, pod: PodView, inside: str) -> Question:

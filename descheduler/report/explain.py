@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from descheduler.framework import PodView, View
+from descheduler.framework import PodView, Rooms, View
 from descheduler.plan import EvictionPlan, Outcome, PodAnswer
 from descheduler.report import text
-from koordlite.model import printable
+from koordlite.model import duration, printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.report import paragraph
 
@@ -42,8 +42,24 @@ def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[s
                 "limit": one.limit,
                 "fits": [place.node for place in one.search.places],
                 "whyNot": one.search.by_node,
+                **({"rooms": _rooms_values(one.rooms)} if one.rooms else {}),
             }
             for one in said
+        ],
+    }
+
+
+def _rooms_values(rooms: Rooms[PodView]) -> dict[str, Any]:
+    return {
+        "exact": rooms.exact,
+        "whyNot": rooms.why_not,
+        "nodes": [
+            {
+                "node": room.node,
+                "moves": [{"pod": pod.key, "node": pod.node, "to": home} for pod, home in room.moves],
+                "cost": room.cost._asdict(),
+            }
+            for room in rooms.rooms
         ],
     }
 
@@ -62,7 +78,9 @@ def _called(view: View, name: str) -> list[PodView]:
 def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     yield from _judged(plan, pod)
     for said in plan.explained:
-        if said.pod == pod.uid:
+        if said.pod == pod.uid and said.rooms:
+            yield from _waiting(said, said.rooms, plan.view)
+        elif said.pod == pod.uid:
             named = any(outcome.pod.uid == pod.uid for outcome in plan.outcomes)
             yield from _answer(said, pod, whole=not named)
 
@@ -85,6 +103,27 @@ def _answer(said: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
     if pod.pod.active:
         yield from _wrapped("    fits       ", text.places(said.search) or f"nowhere: {said.search.sentence}")
         yield from text.nodes(said.search)
+
+
+def _waiting(said: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str]:
+    """Where a pod that waits would fit, and what would have to move for it."""
+    yield f"ROOM FOR IT by the rules of profile {said.profile}"
+    yield from _wrapped("    fits       ", text.places(said.search) or f"nowhere: {said.search.sentence}")
+    if said.search.places:
+        return
+    for number, room in enumerate(rooms.rooms):
+        cost = f"; highest priority {room.cost.priority}, eviction cost {room.cost.eviction_cost}"
+        moves = f"{len(room.moves)} move{'s' if len(room.moves) > 1 else ''}"
+        yield from _wrapped("    or on      " if number else "    room on    ", f"{room.node}, after {moves}{cost}")
+        for pod, home in room.moves:
+            age = view.age(pod)
+            about = [pod.owner or "no owner", *([] if age is None else [f"{duration.age(age)} old"])]
+            yield from _wrapped("        move   ", f"{pod.key} from {pod.node} to {home} ({', '.join(about)})")
+    for why, count in sorted(rooms.why_not.items(), key=lambda item: (-item[1], item[0])):
+        yield from _wrapped("    no room    ", f"{count} node{'s' if count > 1 else ''}: {why}")
+    sure = "fewer moves do not suffice" if rooms.rooms else "no other moves would do, as many as were tried"
+    unsure = "not everything was tried: there may be fewer or cheaper moves"
+    yield from _wrapped("    sure       ", sure if rooms.exact else unsure)
 
 
 _KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chosen": "not chosen"}

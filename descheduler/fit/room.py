@@ -1,0 +1,131 @@
+"""Room for a pod that waits: the board of `koordlite.formulas.make_room` over the nodes as a plan has left them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from descheduler.fit.search import FitSearch, Place
+from descheduler.framework import PodView, View
+from descheduler.picture.pods import least_important_first
+from koordlite.formulas import make_room
+from koordlite.formulas.make_room import Cost, Rooms
+from koordlite.model import keys
+
+Objection = Callable[[Sequence[PodView]], str]
+"""Why pods may not all go; empty when they may."""
+_NO_PRIORITY = 0
+"""Of pods without one, as the scheduler has it."""
+
+
+def find(
+    view: View,
+    fit: FitSearch,
+    waiting: PodView,
+    *,
+    inside: str,
+    objection: Objection,
+    most_moves: int,
+    taken: Collection[str] = (),
+) -> Rooms[PodView]:
+    """Where room can be made for `waiting`. `inside`: where pods may go (`DefaultEvictor.nodeSelector`); `objection`
+    says why pods stay; `taken`: uids of pods that the plan moves already."""
+    with fit.attempt():
+        board = _Board(view, fit, inside, lambda pods: _important(pods, waiting) or objection(pods), taken)
+        return make_room.rooms(board, waiting, most_moves=most_moves)
+
+
+def priority(pod: PodView) -> int:
+    """The pod's priority, as the scheduler has it."""
+    return _NO_PRIORITY if pod.pod.priority is None else pod.pod.priority
+
+
+def _important(pods: Sequence[PodView], waiting: PodView) -> str:
+    more = next((pod for pod in pods if priority(pod) > priority(waiting)), None)
+    return f"{more.key} is more important than {waiting.key}" if more else ""
+
+
+class _Board:
+    """`make_room.Board` of pods."""
+
+    def __init__(self, view: View, fit: FitSearch, inside: str, objection: Objection, taken: Collection[str]) -> None:
+        self.objection = objection
+        self._view, self._fit, self._inside, self._taken = view, fit, inside, taken
+        self._movable: dict[str, list[PodView]] = {}
+        self._left: list[PodView] = []
+        """Pods that have left their nodes, in turn."""
+        self._marks: dict[int, int] = {}
+
+    def nodes(self, item: PodView) -> Sequence[str]:
+        """Nodes whose state, labels and taints allow it."""
+        return [name for name in self._fit.eligible(item) if name != item.node]
+
+    def refusal(self, item: PodView, node: str) -> str:
+        """All rules of the fit."""
+        return self._fit.answer(item, node)[0]
+
+    def lacking(self, item: PodView, node: str) -> Mapping[str, int]:
+        """Nano-units by resource, and slots for pods."""
+        capacity = self._fit.by_node[node]
+        free = capacity.unrequested
+        found = {
+            name: amount.nano - free.get(name, 0)
+            for name, amount in item.pod.requests.items()
+            if amount.nano > free.get(name, 0)
+        }
+        if capacity.free_slots is not None and capacity.free_slots < 1:
+            found["pods"] = 1 - capacity.free_slots
+        return found
+
+    def places(self, item: PodView) -> tuple[Sequence[str], bool]:
+        """Places elsewhere; of large clusters a few."""
+        found = self._fit.search(item, self._inside)
+        return [place.node for place in found.places if not place.here], not found.unasked
+
+    def residents(self, node: str) -> Sequence[PodView]:
+        """Pods that no guard keeps."""
+        movable = self._movable.get(node)
+        if movable is None:
+            pods = self._fit.by_node[node].residents
+            movable = [pod for pod in pods if pod.uid not in self._taken and not self.objection((pod,))]
+            movable.sort(key=lambda pod: (self.cost(pod), *least_important_first(pod), pod.key))
+            self._movable[node] = movable
+        left = {pod.uid for pod in self._left if pod.node == node}
+        return [pod for pod in movable if pod.uid not in left] if left else movable
+
+    def amounts(self, item: PodView) -> Mapping[str, int]:
+        """Requests, and one slot."""
+        return {**{name: amount.nano for name, amount in item.pod.requests.items()}, "pods": 1}
+
+    def kind(self, item: PodView) -> object:
+        """Pods of one template; a pod with CPUs or claims of its own is like no other."""
+        return item.uid if item.containers or item.object.spec.volumes else (item.template, self.cost(item)[:3])
+
+    def cost(self, item: PodView) -> Cost:
+        """Priority, the cost that it asks for, its part of its owner's pods, its age."""
+        try:
+            asked = int(item.pod.annotations.get(keys.EVICTION_COST, "0"))
+        except ValueError:
+            asked = 0
+        owners = item.object.metadata.owner_references or ()
+        replicas = max(1, self._view.replicas.get(owners[0].uid, 1)) if owners else 1
+        return Cost(priority(item), asked, 1000 // replicas, int(self._view.age(item) or 0))
+
+    def leave(self, item: PodView) -> None:
+        """Note it in the fit."""
+        self._left.append(item)
+        self._fit.leave(item)
+
+    def settle(self, item: PodView, node: str) -> None:
+        """Note it in the fit, with what it would take from NUMA nodes."""
+        self._fit.move(item, Place(node, bookings=self._fit.answer(item, node)[1]))
+
+    def mark(self) -> int:
+        """The state of the fit."""
+        mark = self._fit.mark()
+        self._marks[mark] = len(self._left)
+        return mark
+
+    def back_to(self, mark: int) -> None:
+        """Undo in the fit."""
+        self._fit.back_to(mark)
+        del self._left[self._marks[mark] :]
