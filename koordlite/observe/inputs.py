@@ -153,7 +153,12 @@ class Inputs:
             created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods}
             pool = self._shared_pool(pods, view.kubelet, topology) if topology.cpus else None
             found = assignments.judged(
-                pods, before=self._promises.value, created=created, binds_every_pod=binds_every_pod, pool=pool
+                pods,
+                before=self._promises.value,
+                created=created,
+                binds_every_pod=binds_every_pod,
+                pool=pool,
+                machine=Machine.of(topology.cpus),
             )
             holding = {pod.uid: pod.resource_status.cpuset for pod in found if pod.resource_status.cpuset}
             # Until the pods are complete, promises of pods that are not known yet stay.

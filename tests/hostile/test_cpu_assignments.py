@@ -47,13 +47,12 @@ def judged(*pods: Pod, before: dict[str, str] | None = None, **created: str) -> 
         pytest.param("LSR", "Guaranteed", 2, True, id="LSR"),
         pytest.param("LSE", "Guaranteed", 2, True, id="LSE"),
         pytest.param("LSR", "Burstable", 2.5, True, id="as many as the request, rounded down"),
-        pytest.param("LSR", "Burstable", 1.999, False, id="half a CPU is none"),
+        pytest.param("LSR", "Burstable", 0.999, False, id="a part of a CPU is none"),
         pytest.param("", "Guaranteed", 0.001, False, id="a millicore is none"),
         pytest.param("", "Guaranteed", 2, True, id="no class, Guaranteed"),
         pytest.param("", "Burstable", 2, False, id="no class, Burstable"),
         pytest.param("", "BestEffort", 0, False, id="it requests nothing"),
         pytest.param("LSE", "BestEffort", 0, False, id="LSE that requests nothing"),
-        pytest.param("LSR", "Guaranteed", 1, False, id="more than it requests"),
         pytest.param("LS", "Guaranteed", 2, False, id="LS"),
         pytest.param("BE", "Burstable", 2, False, id="BE"),
         pytest.param("SYSTEM", "Guaranteed", 2, False, id="SYSTEM"),
@@ -70,13 +69,21 @@ def test_an_assignment_holds_for_its_class_and_up_to_the_request(qos: str, kube:
     [
         pytest.param("LS", 2, True, id="every class"),
         pytest.param("", 2, True, id="no class"),
-        pytest.param("LS", 1, False, id="not more than it requests"),
+        pytest.param("LS", 0.5, False, id="not more than it requests"),
     ],
 )
 def test_a_node_that_binds_every_pod_gives_cpus_to_every_class(qos: str, cpu: float, holds: bool) -> None:
     listed = [pod("p", "2-3", qos, "Burstable", cpu)]
     (found,) = assignments.judged(listed, before={}, created={}, binds_every_pod=True)
     assert str(found.resource_status.cpuset) == ("2-3" if holds else "")
+
+
+def test_of_more_than_a_pod_requests_it_has_as_many_and_is_told() -> None:
+    status = judged(pod("p", "2-5", cpu=2.5))["p"]
+    assert (str(status.cpuset), str(status.refused)) == ("2-3", "4-5")
+    assert status.why == "they are 4, and the pod requests 2.5: only whole CPUs count; it keeps 2-3"
+    taken = judged(pod("first", "4-5"), pod("greedy", "2-30", cpu=2), first="2025", greedy="2026")
+    assert {name: str(each.cpuset) for name, each in taken.items()} == {"first": "4-5", "greedy": "2-3"}
 
 
 def test_the_older_assignment_holds_and_both_pods_say_so() -> None:
@@ -368,3 +375,17 @@ def test_promises_are_remembered_while_not_all_pods_are_known(tmp_path: Path) ->
         inputs = Inputs(promises=kept_file.cpu_promises(tmp_path))
         inputs.read(msgspec.structs.replace(view, node=known), topology)
         assert kept_file.cpu_promises(tmp_path).value == there
+
+
+def test_a_pod_that_shrinks_in_place_keeps_its_promise_and_gives_back_the_rest(tmp_path: Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("db", "LSR", "4", request="4", status='{"cpuset":"2-3,18-19"}')
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        assert claims(node.ticks(agent, 2)[-1]) == {"db": "2-3,18-19"}
+        node.pod("db", "LSR", "2", request="2", status='{"cpuset":"2-3,18-19"}')
+        tick = node.ticks(agent, 2)[-1]
+        assert claims(tick) == {"db": "2,18"}, "a whole core"
+        assert CPUSet.parse(pools(tick.decisions)["ls_pool"]) >= CPUSet.parse("3,19")
+        node.pod("db", "LSR", "4", request="4", status='{"cpuset":"2-3,18-19"}')
+        assert claims(node.ticks(agent, 2)[-1]) == {"db": "2-3,18-19"}

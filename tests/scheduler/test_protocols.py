@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from koordlite.model import keys
-from koordlite.model.cpuset import CPUSet
+from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.wire import crane, objects
 from koordlite.scheduler.judgement.settings import Settings
 from tests.scheduler.builders import Scene, bound, pod
@@ -69,6 +69,21 @@ def test_what_the_watch_brings_back_counts_as_what_was_bound() -> None:
     scene.bind(lsr("q"), "a")
     first, second = (CPUSet.parse(written(scene, n)[keys.RESOURCE_STATUS]["cpuset"]) for n in (0, 1))
     assert (len(first), len(second), first & second) == (4, 4, CPUSet(()))
+
+
+def test_what_a_pod_that_shrank_in_place_keeps_is_promised_to_nobody_else_and_the_rest_is() -> None:
+    scene = koordinator()
+    shrunk = bound(lsr("shrunk", "2"), "a")
+    shrunk["metadata"]["annotations"] = {keys.RESOURCE_STATUS: '{"cpuset":"0-3"}'}
+    scene.put(shrunk)
+    for name in ("p", "q", "r"):
+        scene.put(lsr(name))
+        assert scene.schedule(lsr(name), "a") == "a"
+    scene.put(lsr("last", "2"))
+    assert scene.schedule(lsr("last", "2"), "a") == "a"
+    given = [CPUSet.parse(written(scene, n)[keys.RESOURCE_STATUS]["cpuset"]) for n in range(4)]
+    assert union(given) == CPUSet.parse("2-15") and sum(map(len, given)) == 14
+    assert scene.filter(lsr("more", "2"), "a")[0] == []
 
 
 def test_a_claim_of_a_tenant_takes_nothing() -> None:

@@ -21,7 +21,9 @@ from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
 from koordlite.numa.koordinator.amounts import added
+from koordlite.numa.koordinator.resize import shrinking
 from koordlite.numa.koordinator.values import Allocation, Amounts, Zones
+from koordlite.numa.machine import NO_MACHINE, Machine
 
 NOT_ITS_CLASS = "only pods of class LSE or LSR, and Guaranteed pods without a class, have CPUs of their own"
 KEPT = "they are reserved for the system, or given to other pods by kubelet"
@@ -64,6 +66,7 @@ def judged(
     created: Mapping[str, str],
     binds_every_pod: bool = False,
     pool: SharedPool | None = None,
+    machine: Machine = NO_MACHINE,
 ) -> tuple[Pod, ...]:
     """The pods, each with the assignment that holds: one of its own class and size, without the CPUs of another one.
 
@@ -71,9 +74,11 @@ def judged(
     pods take what is free in the order they were `created` (RFC 3339), and last placeholders of reservations that make
     room for an owner. With a `pool`, a promise that would leave it less than its floor is refused as a whole; one that
     held before stays. On a node that `binds_every_pod` (`node_report.bind_policy`) the class does not matter.
+    Of a promise that is larger than its pod requests, because it was resized in place or says too much, as many CPUs
+    hold as the pod requests: the same for everybody who knows the `machine` (`resize.shrinking`).
     A pod that nothing is said against stays the same object.
     """
-    fresh = {pod.uid: _alone(pod, binds_every_pod) for pod in pods if pod.resource_status.cpuset}
+    fresh = {pod.uid: _alone(pod, binds_every_pod, machine) for pod in pods if pod.resource_status.cpuset}
     claimants = [pod for pod in fresh.values() if pod.resource_status.cpuset and not pod.finished]
     claimants.sort(key=lambda pod: (created.get(pod.uid, ""), pod.uid))
     staying = [pod for pod in claimants if not _makes_room(pod)]
@@ -171,7 +176,7 @@ def cpu_limit_milli(pod: Pod) -> int | None:
     return sum(limit.milli for limit in limits if limit is not None) if limits and None not in limits else None
 
 
-def _alone(pod: Pod, binds_every_pod: bool) -> Pod:
+def _alone(pod: Pod, binds_every_pod: bool, machine: Machine) -> Pod:
     """The pod by itself: its class and the whole CPUs of its request."""
     claim = pod.resource_status.cpuset
     own = binds_every_pod or pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)
@@ -179,9 +184,9 @@ def _alone(pod: Pod, binds_every_pod: bool) -> Pod:
         return _refused(pod, claim, NOT_ITS_CLASS)
     request = pod.request_milli("cpu")
     if len(claim) > request // 1000:
-        return _refused(
-            pod, claim, f"they are {len(claim)}, and the pod requests {request / 1000:g}: only whole CPUs count"
-        )
+        kept = CPUSet(shrinking(claim, machine)[: request // 1000])
+        why = f"they are {len(claim)}, and the pod requests {request / 1000:g}: only whole CPUs count"
+        return _refused(pod, claim - kept, f"{why}; it keeps {kept}" if kept else why)
     return pod
 
 

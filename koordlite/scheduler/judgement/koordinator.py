@@ -17,6 +17,7 @@ from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation, Refusal
+from koordlite.numa.machine import Machine
 from koordlite.scheduler.judgement import distance
 from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
@@ -127,8 +128,8 @@ def _state(row: Row) -> NodeState:
     manager = topology.cpu_manager
     binds = bool(node_report.bind_policy(labels, manager.policy, manager.options))
     real, stand_ins = row.without_placeholders
-    by_uid = _allocations(real, binds)
-    reserved = _reservations(row, by_uid, _allocations(stand_ins, binds))
+    by_uid = _allocations(real, binds, topology.machine)
+    reserved = _reservations(row, by_uid, _allocations(stand_ins, binds, topology.machine))
     held = Held.of(topology.machine, [*by_uid.values(), *(own for own, _ in reserved)])
     requested: dict[str, Quantity] = {}
     for pod in real:
@@ -143,9 +144,10 @@ def _state(row: Row) -> NodeState:
     return msgspec.structs.replace(state, reservations=_met(row, reserved)) if reserved else state
 
 
-def _allocations(pods: Iterable[KnownPod], binds_every_pod: bool) -> dict[str, Allocation]:
+def _allocations(pods: Iterable[KnownPod], binds: bool, machine: Machine) -> dict[str, Allocation]:
     """Holdings of these pods by their annotations, as far as those hold, by uid."""
-    holding = assignments.judged(list(_holding(pods)), before={}, created={}, binds_every_pod=binds_every_pod)
+    listed = list(_holding(pods))
+    holding = assignments.judged(listed, before={}, created={}, binds_every_pod=binds, machine=machine)
     return {each.uid: each for each in assignments.allocations(holding)}
 
 
