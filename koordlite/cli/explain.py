@@ -32,6 +32,9 @@ _UNTIL_RATES_SECONDS = 10.0
 def explain(args: argparse.Namespace) -> int:
     """Print the answer. 2 when there is nothing of that name."""
     subject = " ".join(args.subject)
+    if args.memory:
+        print(printable.lines(_memory(subject, args)), end="")
+        return 0
     if args.record or args.at or args.since:
         print(printable.lines(_of_record(subject, args)), end="")
     elif asking.of_machine(args):
@@ -54,6 +57,30 @@ def numa(args: argparse.Namespace) -> int:
     """`numa explain POD`. 2 when there is no such pod."""
     args.subject, args.record, args.at, args.since, args.who = ["numa", args.pod], None, None, None, False
     return explain(args)
+
+
+def _memory(subject: str, args: argparse.Namespace) -> str:
+    """`numa NAMESPACE/POD --memory`: only the machine itself can tell, now."""
+    kind, _, pod = subject.partition(" ")
+    if kind != "numa" or not pod or args.record or args.at or args.since:
+        do = "write `explain numa NAMESPACE/POD --memory`, without --record, --at or --since"
+        raise InputError(Problem("command line", "--memory", subject, "it is about the memory of one pod, now", do))
+    if not asking.of_machine(args):
+        query = urllib.parse.urlencode({"pod": pod, "output": args.output})
+        return asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain/numa-memory?{query}")
+    from koordlite.cli import snapshot
+    from koordlite.observe import numa_pages
+    from koordlite.report.explain import numa_memory
+
+    with snapshot.taken(args) as (machine, tick):
+        assert tick.picture is not None
+        picture = tick.picture
+        return _answer(
+            subject,
+            lambda: numa_memory.answer(
+                numa_pages.of_pod(machine.host, picture, pod, wait=machine.host.clock.wait), args.output
+            ),
+        )
 
 
 def _of_record(subject: str, args: argparse.Namespace) -> str:

@@ -135,7 +135,16 @@ def explain(command: argparse.ArgumentParser) -> None:
     command.add_argument("--at", metavar="TIME", help="at that time: 24h ago is 24h; or 2026-01-31T03:00:00Z")
     command.add_argument("--since", metavar="TIME", help="compare with that time, and name the numbers that differ")
     command.add_argument("--who", action="store_true", help="name the pods whose use moved the budget")
+    _memory(command)
     ask(command)
+
+
+def _memory(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--memory",
+        action="store_true",
+        help="of `numa NAMESPACE/POD`: where its pages lie, by kind, why some are remote, and what a move would cost",
+    )
 
 
 def top(command: argparse.ArgumentParser) -> None:
@@ -301,6 +310,7 @@ def numa(command: argparse.ArgumentParser) -> None:
     """`numa explain NS/POD` is `explain numa NS/POD`."""
     command.add_argument("action", choices=("explain",), help="is the pod aligned, and which causes keep it from that")
     command.add_argument("pod", metavar="NAMESPACE/POD", help="a pod of this node")
+    _memory(command)
     ask(command)
 
 

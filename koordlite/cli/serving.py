@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from koordlite.cli.asking import URL_VARIABLE
 from koordlite.cli.machine import Machine
 from koordlite.config import Http, Settings
+from koordlite.http.answers import JSON, TEXT, Answer, Request, plain
 from koordlite.kube.cluster import KubeCluster
 from koordlite.model.errors import ConfigError
 from koordlite.report.history import DecisionEvent
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate
     from koordlite.http.guard import Guard
     from koordlite.report.metrics.collector import Metrics
+    from koordlite.report.past import Remembered
+    from koordlite.report.web.endpoints import Page
 
 LOG = logging.getLogger(__name__)
 DEFAULT_PORT = ("command line", "--port")
@@ -79,6 +83,7 @@ def _server(
         levels=levels,
         folders=folders,
     )
+    endpoints.add("/explain/numa-memory", _numa_memory(machine))
     with _token(folder) as token:
         http = settings.http
         listen = functools.partial(
@@ -111,6 +116,31 @@ def _server(
             yield publish
         finally:
             server.close()
+
+
+def _numa_memory(machine: Machine) -> Page:
+    """Pages of a pod by NUMA node, read when somebody asks: one question at a time, since it takes a second."""
+    host, one = machine.host.for_another_thread(), threading.Lock()
+
+    def page(request: Request, tick: Tick, _past: Remembered) -> Answer:
+        from koordlite.observe import numa_pages
+        from koordlite.report.explain import numa_memory
+
+        pod, output = request.query.get("pod", ""), request.query.get("output", "text")
+        if not pod or tick.picture is None:
+            return plain(400, "say which pod: /explain/numa-memory?pod=NAMESPACE/NAME")
+        if not one.acquire(blocking=False):
+            return plain(503, "another question about memory is being answered: ask again in a second")
+        try:
+            # The clock of an emulated node is moved by its agent alone.
+            memory = numa_pages.of_pod(host, tick.picture, pod, wait=time.sleep)
+        except ValueError as error:
+            return plain(404, str(error))
+        finally:
+            one.release()
+        return Answer(200, JSON if output == "json" else TEXT, numa_memory.answer(memory, output).encode())
+
+    return page
 
 
 def _folders(machine: Machine, settings: Settings, record: Path | None) -> dict[str, str | bool]:

@@ -135,7 +135,8 @@ def _thread_files(node: NodeParts, process: Process, tid: int) -> dict[str, Entr
         "oom_score_adj": File(lambda: f"{process.oom_score_adj}\n", lambda data: _set_oom_score_adj(process, data)),
         "comm": constant(f"{process.comm}\n"),
         "cpu_resctrl_groups": File(lambda: node.resctrl.proc_text(tid) if node.resctrl else "res:\nmon:\n"),
-        "stat": File(lambda: _thread_stat(process, tid)),
+        "stat": File(lambda: _thread_stat(node, process, tid)),
+        "numa_maps": File(lambda: _numa_maps(node, process)),
         "schedstat": File(lambda: _schedstat(process)),
         "status": File(lambda: _status(node, process, tid)),
         "net": Folder(
@@ -157,11 +158,32 @@ def _cgroup_lines(node: NodeParts, tid: int) -> str:
     return "".join(f"{number}:{each.point}:/{each.home(tid).path}\n" for number, each in numbered)
 
 
-def _thread_stat(process: Process, tid: int) -> str:
-    """The columns up to starttime (22); threads share their process's time evenly."""
+def _numa_maps(node: NodeParts, process: Process) -> str:
+    """The memory of its group, shared evenly with the group's other processes and spread over the NUMA nodes of the
+    CPUs that it may use, as memory.numa_stat is: one mapping of its own, and one of a file."""
+    group = node.cgroups.memory.home(process.pid)
+    sharing = [each for each in node.processes.all() if node.cgroups.memory.home(each.pid) is group]
+    cpus = node.cgroups.allowed(node.cgroups.cpuset.home(process.pid))
+    nodes = sorted({cpu.node for cpu in node.machine.cpus if cpu.id in cpus})
+    lines = ""
+    held = (("7f0000000000", "anon", group.anon), ("7f4000000000", "file=/data mapped", group.cache))
+    for start, what, amount in held:
+        pages = amount // 4096 // len(sharing) // len(nodes)
+        if pages:
+            where = " ".join(f"N{each}={pages}" for each in nodes)
+            lines += f"{start} default {what}={pages * len(nodes)} {where} kernelpagesize_kB=4\n"
+    return lines
+
+
+def _thread_stat(node: NodeParts, process: Process, tid: int) -> str:
+    """The columns up to the CPU that it ran on last (39), as its threads take turns; threads share their process's time
+    evenly."""
+    cpus = node.cgroups.allowed(node.cgroups.cpuset.home(tid))
+    between = "0 " * 14
+    last = [*cpus][tid % len(cpus)] if cpus else 0
     utime = process.used_us * TICKS_PER_SECOND // 1_000_000 // len(process.tids)
     head = f"{tid} ({process.comm}) R 1 {process.pid} {process.pid} 0 -1 0 0 0 0 0"
-    return f"{head} {utime} 0 0 0 20 0 {len(process.tids)} 0 {process.start_ticks} 0 0\n"
+    return f"{head} {utime} 0 0 0 20 0 {len(process.tids)} 0 {process.start_ticks} 0 0 {between}{last} 0 0\n"
 
 
 def _schedstat(process: Process) -> str:
@@ -174,5 +196,5 @@ def _status(node: NodeParts, process: Process, tid: int) -> str:
     allowed = node.cgroups.allowed(node.cgroups.cpuset.home(tid))
     return (
         f"Name:\t{process.comm}\nState:\tR (running)\nTgid:\t{process.pid}\nPid:\t{tid}\nPPid:\t1\n"
-        f"Threads:\t{len(process.tids)}\nCpus_allowed_list:\t{allowed}\n"
+        f"Threads:\t{len(process.tids)}\nVmLck:\t       0 kB\nCpus_allowed_list:\t{allowed}\n"
     )

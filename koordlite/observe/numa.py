@@ -34,13 +34,21 @@ _NODES = "/sys/devices/system/node"
 _HUGE_PAGES = re.compile(r"hugepages-([0-9]{1,12})kB/?", re.ASCII)
 
 
-def _of_group(cgroups: Cgroups, group: str) -> dict[int, int] | None:
+def of_group(cgroups: Cgroups, group: str) -> dict[int, int] | None:
     """Bytes of a group and those below it by NUMA node; None where the kernel does not say."""
     try:
         raw = cgroups.read_raw(group, "memory.numa_stat")
         return sysfs.numa_memory_of_group(raw, version=cgroups.layout.version, page_bytes=_PAGE_BYTES, below=True)
     except (OSError, ValueError):
         return None
+
+
+def allowed_nodes(cgroups: Cgroups, group: str) -> CPUSet:
+    """NUMA nodes that a group may take memory from; empty where the kernel does not say: on v1 before Linux 3.17."""
+    try:
+        return CPUSet.parse(cgroups.read_raw(group, "cpuset.mems.effective").decode().strip())
+    except (OSError, ValueError):
+        return EMPTY
 
 
 def _of_node(files: Files, node: int) -> int | None:
@@ -65,7 +73,7 @@ class NumaMemoryReader:
             self._read_at = now
             group = self._cgroups.layout.besteffort
             machine = {node.id: used for node in topology.nodes if (used := _of_node(self._files, node.id)) is not None}
-            both = {MACHINE: machine, group: _of_group(self._cgroups, group)}
+            both = {MACHINE: machine, group: of_group(self._cgroups, group)}
             self._last = {name: used for name, used in both.items() if used}
         return self._last
 
@@ -88,11 +96,8 @@ class MemoryPlaceReader:
         return placed
 
     def _read(self, group: str) -> MemoryPlace | None:
-        try:
-            mems = CPUSet.parse(self._cgroups.read_raw(group, "cpuset.mems.effective").decode().strip())
-        except (OSError, ValueError):
-            mems = EMPTY  # On v1 before Linux 3.17 the kernel does not say.
-        used = _of_group(self._cgroups, group) or {}
+        mems = allowed_nodes(self._cgroups, group)
+        used = of_group(self._cgroups, group) or {}
         return MemoryPlace(mems, used) if mems or used else None
 
 
@@ -114,12 +119,12 @@ def _counters(files: Files, node: NUMANode, ticks: dict[int, procfs.CPUTicks]) -
         used_seconds=sum(each.busy for each in mine) / procfs.USER_HZ if counted else None,
         idle_seconds=sum(each.idle for each in mine) / procfs.USER_HZ if counted else None,
         memory_total=node.memory,
-        memory_used=_memory_used(files, node),
+        memory_used=memory_used(files, node),
         huge_pages_used=dict(_huge_pages_used(files, node)),
     )
 
 
-def _memory_used(files: Files, node: NUMANode) -> int | None:
+def memory_used(files: Files, node: NUMANode) -> int | None:
     used = _of_node(files, node.id)
     if used is not None:
         return used
@@ -192,7 +197,7 @@ class NumaUseReader:
         for cpu in topology.cpus:
             if cpu.node in busy:
                 busy[cpu.node] += ticks.get(cpu.id, 0)
-        pods = _of_group(self._cgroups, self._cgroups.layout.kubepods)
+        pods = of_group(self._cgroups, self._cgroups.layout.kubepods)
         system = None if pods is None else measured.system_memory_by_numa(memory, pods)
         return _Sample(now, busy, dict(memory), system)
 
