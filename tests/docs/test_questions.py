@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pictured
 import pytest
 
 from descheduler import cli as descheduler_cli
 from koordlite import cli
+from tests.docs.conftest import beside
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,43 +37,7 @@ WORDS = {
 }
 """What an answer has to say."""
 
-HERE = ("TMPDIR", "KOORDLITE_URL", "KOORDLITE_CONFIG")
-"""Variables that lead a command to the agent of this test."""
-
 pytestmark = pytest.mark.xdist_group("questions")
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment beside an agent on an emulated node and its demonstration cluster, and of this test alone:
-    questions and `restore` never see an agent that this machine really has."""
-    words = ["run", "--sandbox", "intel-2s-ht", "--mode", "enforce", "--speed", "60", "--port", "0", "--quiet"]
-    command = [sys.executable, "-m", "koordlite", *words]
-    environment = {**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("tmp"))}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
-        found = None
-        while found is None and (line := process.stderr.readline()):
-            found = re.search(r"http://[0-9.:]+", line)
-        assert found
-        time_out = time.monotonic() + 60
-        while len(rows(found[0])) < 70 and time.monotonic() < time_out:
-            time.sleep(0.2)
-        config = tmp_path_factory.mktemp("machine") / "koordlite.yaml"
-        config.write_text(f"agent: {{stateDir: {config.parent}}}\n")
-        # Now, as `restore`, one of the commands, pauses the agent.
-        top = [sys.executable, "-m", "koordlite", "top", "--once", "--url", found[0]]
-        wide = {**environment, "COLUMNS": "116"}
-        shown = subprocess.run(top, capture_output=True, text=True, check=True, timeout=60, env=wide).stdout
-        yield {**environment, "KOORDLITE_URL": found[0], "KOORDLITE_CONFIG": str(config), "TOP": shown}
-        process.send_signal(signal.SIGTERM)
-
-
-def rows(url: str) -> str:
-    """One character for each tick the agent has ended, as far as it answers."""
-    with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(f"{url}/recent", timeout=5) as answer:
-        return "." * answer.read().decode().count('"thresholdMilli"')
-    return ""
 
 
 def as_here(line: str) -> tuple[Callable[[list[str]], int], list[str]]:
@@ -105,9 +64,7 @@ def test_the_command_answers(
     agent: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    for name in HERE:
-        monkeypatch.setenv(name, agent[name])
-    monkeypatch.setattr(tempfile, "tempdir", agent["TMPDIR"])
+    beside(agent, monkeypatch)
     main, words = as_here(line)
     code = main(words)
     said = capsys.readouterr()
