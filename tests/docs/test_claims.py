@@ -58,7 +58,7 @@ def test_camel_case_words_in_backticks_are_words_of_the_product(page: str) -> No
     said = (DOCS / "decisions.md").read_text() + (ROOT / "configs" / "koordlite.yaml").read_text()
     said += (ROOT / "manifests/settings/slo-controller-config.yaml").read_text()
     said += (ROOT / "configs" / "descheduler.yaml").read_text() + (ROOT / "docs" / "reservations.md").read_text()
-    words = {word for word in re.findall(r"`([a-z]+[A-Z]\w+|[A-Z][a-z]+[A-Z]\w+)`", (ROOT / page).read_text())}
+    words = set(re.findall(r"`([a-z]+[A-Z]\w+|[A-Z][a-z]+[A-Z]\w+)`", (ROOT / page).read_text()))
     assert {word for word in words if word not in STRATEGIES and not re.search(rf"\b{word}\b", said)} == set()
 
 

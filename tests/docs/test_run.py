@@ -31,7 +31,7 @@ NOT_RUN = {
     r"koordlite reservation ": "a cluster with Reservations; tests/reservation",
     r"koordlite scheduler (deploy|remove|validate|explain|state|log-level)": "a cluster or a running extender",
     r"koordlite verify --kubeconfig": "a cluster; tests/cli/test_verify.py, tests/e2e/test_uninstall.py",
-    r"koordlite simulate ": "some ten seconds each; test_quick_start.py plays the spike, tests/lab/simulation the others",
+    r"koordlite simulate ": "some ten seconds each; test_quick_start.py and tests/lab/simulation play them",
     r"koordlite record --for 1h": "takes an hour; tests/cli/test_record_commands.py",
     r".*--(at|since) 2026-01-31": "a moment of the reader's own record; tests/cli/test_explain_record.py",
 }
