@@ -1,4 +1,4 @@
-"""State of the cluster: nodes, reports, pods and reservations, kept up to date by events.
+"""State of the cluster: nodes, reports, pods, and pods that are assumed on nodes, kept up to date by events.
 
 An event makes the row of its node stale; the next question compiles that row again, and no other. So a question costs
 what has changed since the last one.
@@ -24,14 +24,14 @@ from koordlite.model.node import Node, parse_reservation
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.scheduler.assumed import AssumedPod, AssumedPods, Stage
 from koordlite.scheduler.judgement import pods as judged
 from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.node_state import NodeState
-from koordlite.scheduler.reservation_objects import ReservationObjects
-from koordlite.scheduler.reservations import Reservation, Reservations, Stage
+from koordlite.scheduler.reservations import Reservations
 
 LOG = logging.getLogger(__name__)
 _NOTES = ("koordinator.sh", "crane.io", "volcano.sh")
@@ -55,8 +55,8 @@ class Cluster:
         self.pods: dict[str, KnownPod] = {}
         """By uid, bound or not."""
         self._uids: dict[str, str] = {}
-        self.reservations = Reservations(self._touch)
-        self.reserved = ReservationObjects(self._touch)
+        self.assumed = AssumedPods(self._touch)
+        self.reserved = Reservations(self._touch)
         """Koordinator's reservations."""
         self.index: dict[str, int] = {}
         """Place of each node in `rows`."""
@@ -113,13 +113,13 @@ class Cluster:
             row, state = self.row(name), self.nodes.get(name)
             if row is None or state is None or state.report is None:
                 return row
-            coming = [each for each in self.reservations.of_node(name) if each.stage != "nominated"]
+            coming = [each for each in self.assumed.of_node(name) if each.stage != "nominated"]
             return msgspec.structs.replace(state.expected(row, coming, self.settings), reservations=row.reservations)
 
     def refresh(self) -> None:
         """Compile the rows of nodes that changed."""
         now = self._now()
-        self.reservations.expire(now)
+        self.assumed.expire(now)
         while self._looks and self._looks[0][0] <= now:
             self._touch(heapq.heappop(self._looks)[1])
         if not self._stale:
@@ -157,8 +157,8 @@ class Cluster:
     def remove_node(self, name: str) -> None:
         """A Node is gone, and what was reserved on it."""
         with self.lock:
-            for each in self.reservations.of_node(name):
-                self.reservations.end(each.pod.uid, "node gone", self._now())
+            for each in self.assumed.of_node(name):
+                self.assumed.end(each.pod.uid, "node gone", self._now())
             if (state := self.nodes.get(name)) is not None:
                 state.node, state.limits = None, {}
                 self._forget(state)
@@ -238,13 +238,13 @@ class Cluster:
 
     def reserve(
         self, pod: KnownPod, node: str, stage: Stage, annotations: Mapping[str, str] | None = None
-    ) -> Reservation:
+    ) -> AssumedPod:
         """Count `pod` on `node` from now on."""
         now = self._now()
         seconds = self.settings.tentative_seconds if stage == "tentative" else self.settings.assumed_seconds
-        made = Reservation(pod, node, stage, now, now + seconds, tuple((annotations or {}).items()))
+        made = AssumedPod(pod, node, stage, now, now + seconds, tuple((annotations or {}).items()))
         with self.lock:
-            self.reservations.put(made)
+            self.assumed.put(made)
             if stage != "nominated":
                 self._placed_by_us[pod.uid] = node
             if len(self._placed_by_us) > MOST_CHANGES:
@@ -297,12 +297,12 @@ class Cluster:
     def _row(self, state: NodeState, now: float, since: float) -> Row:
         """The node as it is judged. One that a fault of ours keeps from it is not used, and says so."""
         try:
-            row = state.row(self.reservations.of_node(state.name), self.settings, now, since)
+            row = state.row(self.assumed.of_node(state.name), self.settings, now, since)
             placed = self.reserved.of_node(state.name)
             if not placed:
                 return row
             where = {one.uid: one.namespace for one in placed}
-            coming = list(self.reservations.of_node(state.name))
+            coming = list(self.assumed.of_node(state.name))
             freed = state.freed(where, row, coming, self.settings)
             pods = tuple(
                 # Who says in another namespace that it is a placeholder is none.
@@ -325,7 +325,7 @@ class Cluster:
         else:
             self.waiting[uid] = pod.shape
         if pod.ended:
-            self.reservations.end(uid, "ended", now)
+            self.assumed.end(uid, "ended", now)
         elif pod.node:
             self._end_reservation(pod, now)
         if before is not None and before.node and before.node != pod.node:
@@ -356,11 +356,11 @@ class Cluster:
             LOG.warning("predicted wrong: kubelet refused pod %s on node %s: %s", pod.key, pod.node, pod.reason)
 
     def _end_reservation(self, pod: KnownPod, now: float) -> None:
-        held = self.reservations.of_pod(pod.uid)
+        held = self.assumed.of_pod(pod.uid)
         if held is not None:
             if held.node == pod.node:
                 self.reserved.remember(pod.uid, held)
-            self.reservations.end(pod.uid, "seen bound" if held.node == pod.node else "bound elsewhere", now)
+            self.assumed.end(pod.uid, "seen bound" if held.node == pod.node else "bound elsewhere", now)
 
     def _leave(self, pod: KnownPod, now: float) -> None:
         """The pod holds nothing on its node any more; the node's report may count it for a while."""
@@ -378,7 +378,7 @@ class Cluster:
 
     def _drop(self, uid: str) -> None:
         now = self._now()
-        self.reservations.end(uid, "deleted", now)
+        self.assumed.end(uid, "deleted", now)
         self.unpromised.pop(uid, None)
         self.waiting.pop(uid, None)
         pod = self.pods.pop(uid, None)

@@ -109,7 +109,7 @@ class Extender:
                 self._await_binding(pod)
                 self._nominations.refresh()
                 # What was kept for the pod by an earlier attempt is not in its own way.
-                self.cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
+                self.cluster.assumed.end(pod.uid, "attempted again", self._monotonic())
             refusals: Mapping[str, str] = self._board(pod.shape).refused
             met = self._owners.met(pod, obj)
             if met.rows:
@@ -350,7 +350,7 @@ class Extender:
         else:
             self._note(pod, f"the room that was made on {offer.node} is taken")
             self._nominations.drop(pod.uid)
-            self.cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
+            self.cluster.assumed.end(pod.uid, "attempted again", self._monotonic())
 
     def _offer(self, pod: KnownPod, node: str, asked: Victims, met: Met) -> tuple[Victims, Offer | None] | None:
         """The victims there; None: evictions do not help, or would displace what is reserved for others."""
@@ -420,11 +420,11 @@ class Extender:
             if self._undecided is not None and self._undecided[0] == pod.uid:
                 self._undecided = None
                 self._decided.notify_all()
-            held = self.cluster.reservations.of_pod(pod.uid)
+            held = self.cluster.assumed.of_pod(pod.uid)
             if held is not None and held.stage in ("binding", "bound") and held.node == node:
                 # The same request again: its first answer came too late for the scheduler.
                 return dict(held.annotations), ()
-            cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
+            cluster.assumed.end(pod.uid, "attempted again", self._monotonic())
         for _ in range(TRIES):
             row = cluster.row(node)
             found = self._promised(pod, row, candidate)
@@ -460,7 +460,7 @@ class Extender:
                 attempt.chosen, attempt.numa_nodes = node, numa_nodes
                 attempt.annotations = dict(annotations)
                 attempt.events.append(f"bound to {node}")
-            if self.cluster.reservations.of_pod(pod.uid) is not None:
+            if self.cluster.assumed.of_pod(pod.uid) is not None:
                 self.cluster.reserve(pod, node, "bound", annotations)
 
     def _unbound(self, key: str, uid: str, error: BindError) -> str:
@@ -468,7 +468,7 @@ class Extender:
             if error.is_certain:
                 if self.loads is not None:
                     self.loads.remove_pod(key)
-                self.cluster.reservations.end(uid, "bind failed", self._monotonic())
+                self.cluster.assumed.end(uid, "bind failed", self._monotonic())
             attempt = self.attempts.of_uid(key, uid)
             if attempt is not None:
                 attempt.events.append(f"bind failed: {error}")

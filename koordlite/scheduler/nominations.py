@@ -76,10 +76,10 @@ class Nominations:
             bound = known is not None and bool(known.node)
             if bound or waited > MOST_SECONDS or (named not in offers.by_node and waited > CHOICE_SECONDS):
                 self.drop(uid)
-                held = self._cluster.reservations.of_pod(uid)
+                held = self._cluster.assumed.of_pod(uid)
                 if held is not None and held.stage == "nominated":
-                    self._cluster.reservations.end(uid, "expired", now)
-            elif named in offers.by_node and self._cluster.reservations.of_pod(uid) is None:
+                    self._cluster.assumed.end(uid, "expired", now)
+            elif named in offers.by_node and self._cluster.assumed.of_pod(uid) is None:
                 self.keep(offers.pod, offers.by_node[named])
 
     def keep(self, pod: KnownPod, offer: Offer) -> None:

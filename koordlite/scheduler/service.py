@@ -18,7 +18,7 @@ from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import protocol
 from koordlite.scheduler.extender import Extender, NotReady, Victims
 from koordlite.scheduler.promises import Promises
-from koordlite.scheduler.report import documents, page, texts
+from koordlite.scheduler.report import documents, texts
 from koordlite.scheduler.report.metrics import ExtenderMetrics
 
 
@@ -46,7 +46,7 @@ class Service(Router):
         self.metrics = ExtenderMetrics(extender, promises)
         self._extender, self._watches = extender, watches
         pages = {
-            "/": lambda request: html(page.front(self._state())),
+            "/": lambda request: html(texts.front_page(self._state())),
             "/debug/state": lambda request: encoded(self._state()),
             "/explain/": self._explained,
             "/state/": self._node,
@@ -136,4 +136,4 @@ def _given(arguments: protocol.PreemptionArguments) -> dict[str, Victims]:
 
 def _shown(title: str, document: dict[str, Any], lines: Any, accept: str) -> Answer:
     """JSON for programs, a page for browsers."""
-    return html(page.lines(title, lines)) if "text/html" in accept else encoded(document)
+    return html(texts.text_page(title, lines)) if "text/html" in accept else encoded(document)

@@ -129,8 +129,8 @@ def test_a_reservation_ends_with_a_reason(event: str, why: str) -> None:
         case "made again":
             world.put(pod("first", "6", uid="another"))
     world.cluster.refresh()
-    assert [ended.why for ended in world.cluster.reservations.ended] == [why]
-    assert len(world.cluster.reservations) == 0
+    assert [ended.why for ended in world.cluster.assumed.ended] == [why]
+    assert len(world.cluster.assumed) == 0
 
 
 def test_a_failed_binding_frees_the_node_and_one_of_unknown_outcome_does_not() -> None:
@@ -150,13 +150,13 @@ def test_the_best_node_of_a_prioritized_pod_is_kept_for_a_moment() -> None:
     first, passed = pod("first", "6"), ["a", "b"]
     world.filter(first, *passed)
     scores = world.extender.prioritize(builders.as_object(first), passed)
-    kept = world.cluster.reservations.of_pod("uid-first")
+    kept = world.cluster.assumed.of_pod("uid-first")
     assert kept is not None
     assert kept.stage == "tentative"
     assert dict(scores)[kept.node] == max(score for _, score in scores)
     world.clock.pass_(2.1)
     world.cluster.refresh()
-    assert world.cluster.reservations.ends == {"expired": 1}
+    assert world.cluster.assumed.ends == {"expired": 1}
 
 
 def test_a_pod_that_is_left_one_node_is_kept_there_without_prioritize() -> None:
@@ -223,7 +223,7 @@ def test_steps_of_the_wall_clock_change_nothing() -> None:
     assert world.zones("a") == [2, 2]
     world.clock.wall += 10 * 86_400
     assert world.zones("a") == [2, 2]
-    assert world.cluster.reservations.ends["expired"] == 0
+    assert world.cluster.assumed.ends["expired"] == 0
 
 
 def test_heartbeats_of_a_node_compile_nothing() -> None:

@@ -96,7 +96,7 @@ def test_the_binding_carries_the_cpus_that_were_promised(world: Api) -> None:
     ]
     assert [each["cpuset"] for each in promised] == ["0-3", "8-11"], "the emptier NUMA node, as Koordinator's default"
     until(lambda: (found := world.cluster.pod_of("default/second")) is not None and found.node == "a")
-    assert len(world.cluster.reservations) == 0, "the watch has seen both"
+    assert len(world.cluster.assumed) == 0, "the watch has seen both"
     row = world.cluster.row("a")
     assert row is not None
     assert sorted(each.resource_status for each in row.pods) == sorted(
@@ -135,7 +135,7 @@ def test_a_server_that_went_away_leaves_the_reservation_until_more_is_known(worl
     until(lambda: world.cluster.pod_of("default/p") is not None)
     world.server.stop()
     assert "the API server did not answer the binding" in bind(world, made, "a")
-    held = world.cluster.reservations.of_pod(made["metadata"]["uid"])
+    held = world.cluster.assumed.of_pod(made["metadata"]["uid"])
     assert held is not None
     assert (held.stage, held.node) == ("binding", "a")
     assert world.extender.filter(as_object(made), ["a"])[0] == ["a"], "it goes on answering from what it knows"

@@ -64,7 +64,7 @@ def test_what_the_watch_brings_back_counts_as_what_was_bound() -> None:
     made = bound(lsr("p"), "a")
     made["metadata"]["annotations"] = status
     scene.put(made)
-    assert len(scene.cluster.reservations) == 0
+    assert len(scene.cluster.assumed) == 0
     scene.put(lsr("q"))
     scene.bind(lsr("q"), "a")
     first, second = (CPUSet.parse(written(scene, n)[keys.RESOURCE_STATUS]["cpuset"]) for n in (0, 1))

@@ -57,7 +57,7 @@ def merge(
         return Merged(Hint(None if policy == SINGLE_NUMA_NODE else everywhere), False, tuple(reasons))
     if policy == SINGLE_NUMA_NODE:
         lists = [[hint for hint in hints if _single(hint)] for hints in lists]
-    best = _best(lists, everywhere, lambda mask: _may_use(mask, exclusive, states), distance)
+    best = _best(lists, everywhere, lambda mask: may_use(mask, exclusive, states), distance)
     if policy == BEST_EFFORT:
         return Merged(Hint(everywhere) if best.unsatisfied else best, True)
     if policy == SINGLE_NUMA_NODE and best.mask == everywhere:
@@ -73,12 +73,8 @@ def may_use(mask: int | None, exclusive: str, states: Mapping[int, str]) -> bool
 
     One node must not be shared by a pod that spans several; several must not hold one of pods that stay in it.
     """
-    return mask is not None and _may_use(mask, exclusive, states)
-
-
-def _may_use(mask: int, exclusive: str, states: Mapping[int, str]) -> bool:
-    if exclusive != EXCLUSIVE_REQUIRED:
-        return True
+    if mask is None or exclusive != EXCLUSIVE_REQUIRED:
+        return mask is not None
     refused = SINGLE if mask.bit_count() > 1 else SHARED
     return all(states.get(node, IDLE) != refused for node in nodes_of(mask))
 

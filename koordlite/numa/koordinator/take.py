@@ -107,21 +107,23 @@ class _Taker:
         """Attempts, in this order."""
         full = self.policy.bind == FULL_PCPUS
         if full or self.machine.per_core == 1:
-            yield self._cores_of_one_node
-            yield self._cores_of_one_socket
+            yield lambda: self._in_one_part(_node, cores=True)
+            yield lambda: self._in_one_part(_socket, cores=True)
             yield self._cores_of_several_sockets
         if not full:
-            yield self._spread_in_one_node
-            yield self._spread_in_one_socket
+            yield lambda: self._in_one_part(_node, cores=False)
+            yield lambda: self._in_one_part(_socket, cores=False)
         yield self._singles
 
-    def _cores_of_one_node(self) -> None:
-        if self.need <= self.machine.per_node:
-            self._first_that_suffices(list_ for aware in (True, False) for list_ in self._free_cores(_node, aware))
-
-    def _cores_of_one_socket(self) -> None:
-        if self.need <= self.machine.per_socket:
-            self._first_that_suffices(self._free_cores(_socket, False))
+    def _in_one_part(self, level: Level, *, cores: bool) -> None:
+        """All from the first part of the machine that suffices: whole cores, or spread over them."""
+        if self.need > (self.machine.per_node if level is _node else self.machine.per_socket):
+            return
+        lists = self._free_cores if cores else self._free_cpus
+        aware = (False,) if cores and level is _socket else (True, False)
+        fitting = (cpus for each in aware for cpus in lists(level, each) if len(cpus) >= self.need)
+        found = next(fitting, [])
+        self._take((found if cores else self._spread(found))[: self.need])
 
     def _cores_of_several_sockets(self) -> None:
         """The largest free sockets as a whole, then cores of the smallest that is left."""
@@ -140,27 +142,11 @@ class _Taker:
                     return
                 self._take(cpus[first : first + threads])
 
-    def _spread_in_one_node(self) -> None:
-        if self.need <= self.machine.per_node:
-            self._first_spread(list_ for aware in (True, False) for list_ in self._free_cpus(_node, aware))
-
-    def _spread_in_one_socket(self) -> None:
-        if self.need <= self.machine.per_socket:
-            self._first_spread(list_ for aware in (True, False) for list_ in self._free_cpus(_socket, aware))
-
     def _singles(self) -> None:
         for aware in (True, False):
             self._take(self._spread(self._all_free(aware))[: self.need])
             if self.need < 1:
                 return
-
-    def _first_that_suffices(self, lists: Iterator[list[int]]) -> None:
-        found = next((cpus for cpus in lists if len(cpus) >= self.need), [])
-        self._take(found[: self.need])
-
-    def _first_spread(self, lists: Iterator[list[int]]) -> None:
-        found = next((cpus for cpus in lists if len(cpus) >= self.need), [])
-        self._take(self._spread(found)[: self.need])
 
     def _take(self, cpus: Sequence[int]) -> None:
         self.result.extend(cpus)

@@ -7,7 +7,7 @@ cannot be read is listed in `problems` and left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -27,8 +27,6 @@ STALE_SECONDS = 180.0
 """A placement that is older is not believed: three of the longest periods at which agents publish."""
 State = Literal["ok", "stale", "unreadable", "no report"]
 Owner = Literal["reserved", "exclusive", "shared"]
-_NO_TOPOLOGY = Topology((), ())
-_T = TypeVar("_T")
 
 
 class Zone(msgspec.Struct, frozen=True):

@@ -6,21 +6,19 @@ What is said of a node is worked out from the row that was judged then, by the f
 from __future__ import annotations
 
 import collections
-import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from koordlite import threads
-from koordlite.model import duration
+from koordlite.model import duration, times
 from koordlite.model.quantity import Quantity
 from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, kubelet
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reserved import Placed
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.node_state import NodeState
@@ -36,11 +34,11 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
         attempt = extender.attempts.get(key)
         if attempt is None:
             return None
-        known, held = cluster.pod_of(key), cluster.reservations.of_pod(attempt.uid)
+        known, held = cluster.pod_of(key), cluster.assumed.of_pod(attempt.uid)
         return {
             "pod": key,
             "uid": attempt.uid,
-            "at": datetime.datetime.fromtimestamp(attempt.at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "at": times.show(attempt.at),
             "attempts": attempt.times,
             "asks": _asked(attempt),
             "passed": attempt.passed,
@@ -49,7 +47,7 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
             "numaNodes": list(attempt.numa_nodes),
             "annotations": attempt.annotations,
             "reservation": f"{held.stage} on {held.node}" if held else "",
-            "phase": _phase(known),
+            "phase": f"{known.phase}{known.reason and f' ({known.reason})'}" if known else "gone",
             "events": attempt.events,
             "nodes": [_judged(attempt, row, cluster) for row in _first(attempt)],
             "unknownNodes": list(attempt.unknown)[:MOST_NODES],
@@ -70,17 +68,22 @@ def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
             "judged": {"numaNodes": _zones(row.zones), "unusable": row.unusable},
             "dirty": _dirty(state, now),
             "reserved": [
-                {"pod": each.pod.key, "stage": each.stage, "seconds": round(now - each.since, 1), **_amounts(each.pod)}
-                for each in cluster.reservations.of_node(name)
+                {
+                    "pod": each.pod.key,
+                    "stage": each.stage,
+                    "seconds": round(now - each.since, 1),
+                    "takes": _said(each.pod.shape.exclusive),
+                }
+                for each in cluster.assumed.of_node(name)
             ],
             "reservations": [_reservation(one) for one in row.reservations.placed],
             "notCounted": [pod.key for pod in state.covered.uncounted] if state.report else [],
             "goneButCounted": [pod.key for pod in state.covered.outlived] if state.report else [],
             "pods": len(state.pods),
             "ended": [
-                {"pod": ended.reservation.pod.key, "why": ended.why, "secondsAgo": round(now - ended.at, 1)}
-                for ended in cluster.reservations.ended
-                if ended.reservation.node == name
+                {"pod": ended.assumed.pod.key, "why": ended.why, "secondsAgo": round(now - ended.at, 1)}
+                for ended in cluster.assumed.ended
+                if ended.assumed.node == name
             ][-10:],
         }
 
@@ -99,8 +102,8 @@ def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str
             "watches": list(watches),
             "dirty": [{"node": state.name, **_dirty(state, now)} for state in dirty[:100]],
             "dirtyNodes": len(dirty),
-            "reservations": len(cluster.reservations),
-            "reservationsEnded": dict(cluster.reservations.ends),
+            "reservations": len(cluster.assumed),
+            "reservationsEnded": dict(cluster.assumed.ends),
             "predictedWrong": cluster.predicted_wrong,
             "refusals": dict(extender.refusals),
             "podsRemembered": len(extender.attempts),
@@ -175,12 +178,6 @@ def _asked(attempt: Attempt) -> dict[str, Any]:
     return {"class": str(shape.pod.kube_qos), "aligned": parts, "problems": [str(each) for each in shape.problems]}
 
 
-def _phase(known: KnownPod | None) -> str:
-    if known is None:
-        return "gone"
-    return f"{known.phase}{f' ({known.reason})' if known.reason else ''}"
-
-
 def _report(state: NodeState, now: float) -> dict[str, Any] | None:
     report = state.report
     if report is None:
@@ -201,10 +198,6 @@ def _dirty(state: NodeState, now: float) -> dict[str, Any]:
     if state.dirty_since is None:
         return {"isDirty": False}
     return {"isDirty": True, "seconds": round(now - state.dirty_since, 1), "why": state.dirty_why}
-
-
-def _amounts(pod: KnownPod) -> dict[str, Any]:
-    return {"takes": _said(pod.shape.exclusive)}
 
 
 def _zones(zones: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:

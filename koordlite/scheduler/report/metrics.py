@@ -44,8 +44,8 @@ class ExtenderMetrics(Collector):
             states, now = list(cluster.states()), cluster.now()
             reported = [state for state in states if state.report is not None]
             dirty = [now - state.dirty_since for state in reported if state.dirty_since is not None]
-            refusals, ends = dict(self._extender.refusals), dict(cluster.reservations.ends)
-            held, wrong = len(cluster.reservations), cluster.predicted_wrong
+            refusals, ends = dict(self._extender.refusals), dict(cluster.assumed.ends)
+            held, wrong = len(cluster.assumed), cluster.predicted_wrong
             unusable = sum(row is not None and bool(row.unusable) for row in cluster.rows)
             oldest = max((now - state.report_since for state in reported), default=0.0)
         yield _gauge("nodes", "Nodes that are known", len(states))

@@ -1,9 +1,12 @@
-"""`documents` as text for the terminal."""
+"""`documents` as text for the terminal, and as the pages of a running extender, in the same words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from koordlite.report.html.page import Strict, el, page, section, strict, tile, tiles
 
 SHOWN_NODES = 30
 
@@ -100,3 +103,31 @@ def _reservations(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _amounts(amounts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in amounts.items()) or "nothing"
+
+
+def front_page(state: Mapping[str, Any]) -> Strict:
+    """Numbers, dirty nodes, and where to look up pods and nodes."""
+    ended = ", ".join(f"{count} {why}" for why, count in state["reservationsEnded"].items()) or "none"
+    numbers = tiles(
+        tile("nodes", state["nodes"], f"{state['reports']} with a report"),
+        tile("dirty nodes", state["dirtyNodes"], "reports that do not count all pods"),
+        tile("reservations", state["reservations"], f"ended: {ended}"),
+        tile("predicted wrong", state["predictedWrong"], "refused by kubelet after the binding"),
+    )
+    dirty = el(
+        "ul",
+        [el("li", el("a", each["node"], href=f"/state/{each['node']}"), f": {each['why']}") for each in state["dirty"]],
+    )
+    refused = el("ul", [el("li", f"{count} × {reason}") for reason, count in state["refusals"].items()])
+    body = [
+        numbers,
+        section("Dirty nodes", el("ul", dirty)),
+        section("Refusals", refused),
+        section("All of it", el("pre", json.dumps(state, indent=2))),
+    ]
+    return strict(page("koordlite scheduler-extender", *body, refresh_seconds=10))
+
+
+def text_page(title: str, text: Iterable[str]) -> Strict:
+    """One pod or one node."""
+    return strict(page(title, el("pre", "\n".join(text)), refresh_seconds=10))
