@@ -481,13 +481,13 @@ class Finder(msgspec.Struct):
 
     def _sets(self, namespace: str, deployment: _Controller) -> list[wire.ObjectMeta]:
         """ReplicaSets of a Deployment."""
-        _, items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", _query(deployment))
+        items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", _query(deployment)).items
         found = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
         uid = deployment.metadata.uid
         return [meta for meta in found if any(o.controller and o.uid == uid for o in meta.owner_references or ())]
 
     def _pods(self, namespace: str, controller: _Controller, uids: set[str]) -> tuple[PodView, ...]:
-        _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", _query(controller))
+        items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", _query(controller)).items
         found = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
         return tuple(pod for pod in found if objects.controller_uid(pod) in uids)
 

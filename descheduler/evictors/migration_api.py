@@ -62,12 +62,12 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 
     def jobs(self) -> list[MigrationJob]:
         """All jobs."""
-        _, items = self.api.collect(objects.JOBS)
+        items = self.api.collect(objects.JOBS).items
         return [_read(item, MigrationJob) for item in items]
 
     def reservations(self) -> dict[str, Reservation]:
         """Reservations that were made for jobs, by name."""
-        _, items = self.api.collect(objects.RESERVATIONS, [("labelSelector", f"{CREATED_BY_LABEL}={CREATOR}")])
+        items = self.api.collect(objects.RESERVATIONS, [("labelSelector", f"{CREATED_BY_LABEL}={CREATOR}")]).items
         found = [_read(item, Reservation) for item in items]
         return {one.metadata.name: one for one in found}
 
@@ -83,7 +83,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         """The pods of a namespace with these names, as far as they are there."""
         if len(refs) <= _ONE_BY_ONE:
             return [pod for ref in refs if (pod := self.pod(ref)) is not None]
-        _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods")
+        items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods").items
         names = {ref.name for ref in refs}
         found = (_read(item, wire.PodObject) for item in items)
         return [pod for pod in found if pod.metadata.name in names]
@@ -102,7 +102,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 
     def priority_classes(self) -> dict[str, int]:
         """Priority by the name of its class."""
-        _, items = self.api.collect("/apis/scheduling.k8s.io/v1/priorityclasses")
+        items = self.api.collect("/apis/scheduling.k8s.io/v1/priorityclasses").items
         found = [_read(item, wire.PriorityClassObject) for item in items]
         return {one.metadata.name: one.value for one in found}
 

@@ -136,12 +136,17 @@ def _read_kind(
 
 def _list(api: Api, objects: Objects, kind: str, path: str) -> None:
     version, where = "", f"{api.url}{path}"
-    for page in api.pages(path):
-        if version and page.resource_version != version:
+    for page in api.listed(path):
+        if page.restarted:
             _forget(objects, kind, path)
         version = page.resource_version
-        if is_older(version, objects.versions.get(kind, "")):
-            objects.known[kind] = {}  # A server that was restored from a backup gives versions a second time.
+        if objects.known.get(kind) and is_older(version, objects.versions.get(kind, "")):
+            # A server that was restored from a backup gives versions a second time: nothing known may be kept.
+            objects.known[kind] = {}
+            if objects.by_kind[kind]:
+                _forget(objects, kind, path)
+                _list(api, objects, kind, path)
+                return
         for item in page.items:
             if not objects.kept(kind, item):
                 files.keep(objects, item, kind, where)

@@ -123,7 +123,7 @@ class Tail(Watching[Any]):
     def __init__(self, api: Api, path: str, version: str, pending: Pending, monotonic: Callable[[], float]) -> None:
         name = path.rpartition("/")[2]
         source: Source[Any] = Source(name=name, kind=name, shape=object, paths=(path,))
-        reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=pending)
+        reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=pending, streams=False)
         reflector.on_list(version, (), monotonic())
         super().__init__(api, reflector, monotonic=monotonic)
         self._pending = pending

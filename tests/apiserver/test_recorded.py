@@ -1,14 +1,15 @@
 """The tests' API server answers as a real one of Kubernetes 1.36 did: recorded exchanges, by the rules they prove.
 
 Each rule names its exchanges; a file is played once, in order. Exchanges that neither product sends are left out of the
-files: field validation and its warnings, JSON patches, server-side apply, `sendInitialEvents`, scheduling gates, pods
-that are created, admission policies. Request bodies of PUT in `leases.json` are put right: the recorder had kept one
-object for all of them.
+files: field validation and its warnings, JSON patches, server-side apply, scheduling gates, pods that are created,
+admission policies. Request bodies of PUT in `leases.json` are put right: the recorder had kept one object for all of
+them.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ RULES: dict[str, dict[str, tuple[int, ...]]] = {
     "lists-40-selectors": {"list": (10, 11, 12, 13)},
     "watches-41-selectors": {"watch": (0, 1)},
     "watches-42-bookmarks": {"watch-bookmark": (0,)},
+    "watches-43-lists-as-streams": {"watch": (6, 7, 8, 9, 10, 11, 12)},
     "watches-44-too-old": {"expired": (1, 2, 3)},
     "watches-45-future-and-nonsense": {"watch": (2, 3, 4, 5)},
     "expired-46-lists-and-tokens": {"expired": (0,), "expired-continue": (0, 1, 2, 3)},
@@ -116,6 +118,14 @@ def _config_map(name: str, namespace: str = "rec-watch") -> Any:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "0"}}
 
 
+def _streamed(exchange: str, *, but: str = "") -> list[Any]:
+    """The objects in a list that came as a stream."""
+    exchanges = json.loads((FOLDER / "watch.json").read_text())["exchanges"]
+    lines = next(each for each in exchanges if each["name"] == exchange)["response"]["stream"]
+    events = itertools.takewhile(lambda event: event["type"] == "ADDED", (line["event"] for line in lines))
+    return [event["object"] for event in events if event["object"]["metadata"]["name"] != but]
+
+
 OPTIONS = {"eviction": {"controllers": True}, "nrt": {"enforce_owners": True}}
 """How the server has to be for a file."""
 MADE: dict[tuple[str, str], list[Any]] = {
@@ -134,6 +144,8 @@ MADE: dict[tuple[str, str], list[Any]] = {
     ("more-pods", ""): [_pod(f"d{n}", namespace="rec-api2", nodeName="") for n in (1, 2, 3, 4)],
     ("list", ""): [_config_map(f"c{n}") for n in range(5)],
     ("watch", ""): [_config_map("c0")],
+    ("watch", "sendInitialEvents (WatchList)"): _streamed("sendInitialEvents (WatchList)", but="c0"),
+    ("watch", "a custom resource, sendInitialEvents"): _streamed("a custom resource, sendInitialEvents"),
     ("expired", ""): [_config_map("c0")],
 }
 """What was there before a file, or before the exchange of that name."""

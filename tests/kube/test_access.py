@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, client, kubeconfig, serving, status
 
-from koordlite.kube.client import access, credentials
+from koordlite.kube.client import access, credentials, paging
 from koordlite.kube.client.access import ApiError, ApiUnreachable
 from koordlite.kube.client.answers import Answer, refusal, refusal_in_stream, retry_after
 from koordlite.model.errors import ConfigError
@@ -233,6 +233,91 @@ def test_a_list_that_expires_again_and_again_is_asked_for_in_one_part(serve: Any
     server, api = serve(answer)
     assert len(api.collect("/pods").items) == 4
     assert len(server.requests) == 7
+
+
+def _event(kind: str, name: str = "", version: str = "1", **notes: str) -> bytes:
+    meta = {"resourceVersion": version} | ({"name": name} if name else {}) | ({"annotations": notes} if notes else {})
+    return json.dumps({"type": kind, "object": {"metadata": meta}}).encode() + b"\n"
+
+
+END = _event("BOOKMARK", version="9", **{"k8s.io/initial-events-end": "true"})
+
+
+def test_a_list_comes_as_a_stream_where_the_server_streams_lists(serve: Any) -> None:
+    lines = [_event("ADDED", "a"), _event("ADDED", "b"), END]
+    server, api = serve(lambda request: Reply(lines=lines))
+    pages = list(api.listed("/pods"))
+    assert [(page.resource_version, len(page.items), page.restarted) for page in pages] == [("9", 2, False)]
+    assert [r.query["sendInitialEvents"] for r in server.requests] == ["true"]
+
+
+def test_a_long_streamed_list_comes_in_parts(serve: Any) -> None:
+    lines = [*(_event("ADDED", f"p{n}") for n in range(paging.LIMIT + 1)), END]
+    _, api = serve(lambda request: Reply(lines=lines))
+    pages = [(page.resource_version, len(page.items)) for page in api.listed("/pods")]
+    assert pages == [("", paging.LIMIT), ("9", 1)]
+
+
+@pytest.mark.parametrize(
+    "streamed",
+    [
+        pytest.param(status(422, "Invalid"), id="a server without WatchList"),
+        pytest.param(Reply(lines=[_event("ADDED", "a")]), id="it ends before the list"),
+        pytest.param(Reply(lines=[_event("MODIFIED", "a")]), id="it tells of changes"),
+    ],
+)
+def test_without_streams_the_list_is_read_page_by_page_and_from_then_on(serve: Any, streamed: Reply) -> None:
+    server, api = serve(lambda request: streamed if "watch" in request.query else _page("5", "ab"))
+    for _ in range(2):
+        assert [(page.resource_version, len(page.items)) for page in api.listed("/pods")] == [("5", 2)]
+    assert ["watch" in request.query for request in server.requests] == [True, False, False]
+
+
+def test_what_came_of_a_stream_that_broke_off_is_forgotten(serve: Any) -> None:
+    lines = [_event("ADDED", f"p{n}") for n in range(paging.LIMIT)]
+    _, api = serve(lambda request: Reply(lines=lines) if "watch" in request.query else _page("5", "ab"))
+    assert [page.restarted for page in api.listed("/pods")] == [False, True]
+
+
+def test_one_list_that_may_not_be_watched_costs_no_other_its_stream(serve: Any) -> None:
+    def answer(request: Request) -> Reply:
+        if "watch" not in request.query:
+            return _page("5", "ab")
+        return status(403, "Forbidden") if request.path == "/secrets" else Reply(lines=[END])
+
+    server, api = serve(answer)
+    for path in ("/secrets", "/pods"):
+        list(api.listed(path))
+    assert [(r.path, "watch" in r.query) for r in server.requests] == [
+        ("/secrets", True),
+        ("/secrets", False),
+        ("/pods", True),
+    ]
+
+
+def test_a_streamed_list_that_is_refused_or_cut_is_an_error_as_of_a_list(serve: Any) -> None:
+    replies = iter([status(429, "TooManyRequests"), Reply(lines=[_event("ADDED", "a")], cut=True)])
+    _, api = serve(lambda request: next(replies))
+    with pytest.raises(ApiError, match="429"):
+        list(api.listed("/pods"))
+    with pytest.raises(ApiUnreachable):
+        list(api.listed("/pods"))
+
+
+def test_a_silence_may_be_longer_once_the_list_is_whole(serve: Any) -> None:
+    gate = threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b"1\n"
+        gate.wait(0.5)
+        yield b"2\n"
+
+    _, api = serve(lambda request: Reply(lines=lines()))
+    with api.stream("/x", timeout=(1, 0.1)) as stream:
+        got = iter(stream)
+        next(got)
+        assert stream.extend(10.0)
+        assert list(got) == [b"2"]
 
 
 def test_null_items_are_no_items(serve: Any) -> None:

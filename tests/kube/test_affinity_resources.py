@@ -72,7 +72,7 @@ def test_a_cluster_without_the_kinds_is_no_problem(bench: Bench) -> None:
 
 
 def test_what_may_not_be_read_is_not_taken_for_absent(openeuler: Bench) -> None:
-    openeuler.server.faults.add(Fault(verb="list", resource="whitelists", status=403, times=None))
+    openeuler.server.faults.add(Fault(resource="whitelists", status=403, times=None))
     view = openeuler.cluster(affinity_namespace="tcs").view()
     assert not view.whitelist_known
     assert "watch of whitelist" in str(view.problems)

@@ -72,3 +72,17 @@ def test_an_empty_feed_is_the_store_of_its_reflector() -> None:
     reflector.on_list("7", [pod("a", 1)], 0.0)
     assert made.take() == ["+a"]
     assert reflector.view(0.0).state.objects == 1
+
+
+def test_a_streamed_list_hands_on_what_is_new_and_what_is_gone_at_its_end() -> None:
+    made = Listener()
+    source = Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",))
+    reflector = Reflector(source, uniform=lambda low, high: low, store=made.feed)
+    reflector.on_list("7", [pod("a", 1), pod("b", 2)], 0.0)
+    assert made.take() == ["+a", "+b"]
+    made.feed.begin()
+    made.feed.arrive(pod("b", 2))
+    made.feed.arrive(pod("c", 9))
+    assert made.take() == ["+c"]
+    made.feed.complete()
+    assert made.take() == ["-ns/a"]

@@ -30,7 +30,7 @@ TOPOLOGY = Source(
 
 
 def _made(source: Source[Any] = PODS) -> Reflector[Any]:
-    return Reflector(source, uniform=lambda low, high: low)
+    return Reflector(source, uniform=lambda low, high: low, streams=False)
 
 
 def _raw(name: str, version: str, node: str = "n1") -> msgspec.Raw:
@@ -363,3 +363,153 @@ def test_whatever_happens_there_is_no_hot_loop(steps: list[str]) -> None:
                 made.on_line(_mark("6"), now)
             made.on_end(now)
     assert asked <= 2 * now + 3
+
+
+def _end(version: str) -> bytes:
+    notes = b'"annotations":{"k8s.io/initial-events-end":"true"}'
+    return b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%s",%s}}}' % (version.encode(), notes)
+
+
+def _streaming(now: float = 0.0) -> Reflector[Any]:
+    made = Reflector(PODS, uniform=lambda low, high: low)
+    made.ask(now)
+    made.on_watch(now)
+    return made
+
+
+def test_a_list_comes_as_a_stream_and_the_watch_goes_on_in_it() -> None:
+    made = Reflector(PODS, uniform=lambda low, high: low)
+    ask = made.ask(0.0)
+    assert (ask.verb, ask.streams, ask.at) == ("watch", True, 0.0)
+    assert dict(ask.query) == {
+        "fieldSelector": "spec.nodeName=n1",
+        "watch": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "resourceVersion": "0",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "240",
+    }
+    made.on_watch(0.0)
+    made.on_line(_line("ADDED", "a", "3"), 0.1)
+    assert (made.is_listing, made.view(0.1).listed, made.view(0.1).state.age_seconds) == (True, False, None)
+    made.on_line(_end("5"), 0.2)
+    view = made.view(0.2)
+    assert (made.is_listing, view.listed, list(view.objects)) == (False, True, ["ns/a"])
+    assert view.state.resource_version == "5"
+    made.on_line(_line("MODIFIED", "a", "6", node="n2"), 1.0)
+    made.on_end(20.0)
+    assert made.view(20.0).state.relists == 0
+    assert dict(made.ask(20.0).query)["resourceVersion"] == "6"
+
+
+def test_what_a_streamed_list_does_not_name_is_gone_when_it_is_whole() -> None:
+    made = _streaming()
+    for line in (_line("ADDED", "a", "3"), _line("ADDED", "b", "4"), _end("5")):
+        made.on_line(line, 0.1)
+    with pytest.raises(ApiError) as caught:
+        made.on_line(GONE, 1.0)
+    made.on_error(caught.value, 1.0)
+    ask = made.ask(1.0)
+    assert (ask.streams, "resourceVersion" in dict(ask.query)) == (True, False)
+    made.on_watch(1.0)
+    before = made.view(1.0).objects["ns/b"]
+    made.on_line(_line("ADDED", "b", "4"), 1.0)
+    assert sorted(made.view(1.0).objects) == ["ns/a", "ns/b"], "until the list is whole the last state stays"
+    made.on_line(_line("ADDED", "c", "7"), 1.0)
+    made.on_line(_end("8"), 1.0)
+    view = made.view(1.0)
+    assert (sorted(view.objects), view.objects["ns/b"] is before) == (["ns/b", "ns/c"], True)
+    assert view.state.relists == 1
+
+
+def test_what_changes_while_a_list_streams_counts() -> None:
+    made = _streaming()
+    lines = (_line("ADDED", "a", "3"), _line("MODIFIED", "a", "6", node="n2"), _line("DELETED", "b", "7"), _end("8"))
+    for line in lines:
+        made.on_line(line, 0.1)
+    assert {key: pod.spec.node_name for key, pod in made.view(0.1).objects.items()} == {"ns/a": "n2"}
+
+
+def test_a_poison_object_in_a_streamed_list_costs_itself_until_it_is_right_or_gone() -> None:
+    made = _streaming()
+    made.on_line(b'{"type":"ADDED","object":{"metadata":{"name":"p","resourceVersion":"6"},"spec":5}}', 0.1)
+    made.on_line(_line("ADDED", "a", "3"), 0.1)
+    made.on_line(_end("7"), 0.1)
+    assert [problem.object for problem in made.view(0.1).problems] == ["pod/p"]
+    assert list(made.view(0.1).objects) == ["ns/a"]
+    made.on_line(b'{"type":"DELETED","object":{"metadata":{"name":"p","resourceVersion":"8"}}}', 0.2)
+    assert made.view(0.2).problems == ()
+
+
+@pytest.mark.parametrize("status", [400, 403, 405, 422])
+def test_a_server_that_refuses_streams_is_asked_for_lists_at_once_and_for_good(status: int) -> None:
+    made = Reflector(PODS, uniform=lambda low, high: low)
+    made.ask(0.0)
+    made.on_error(ApiError(status, "Invalid", "sendInitialEvents is forbidden"), 0.0)
+    ask = made.ask(0.0)
+    assert (ask.verb, ask.at, made.view(0.0).state.error) == ("list", 0.0, "")
+    made.on_list("5", [], 0.1)
+    made.on_watch(0.2)
+    with pytest.raises(ApiError) as caught:
+        made.on_line(GONE, 10.0)
+    made.on_error(caught.value, 10.0)
+    assert made.ask(10.0).verb == "list"
+
+
+def _cut(made: Reflector[Any], now: float) -> None:
+    made.on_error(ApiUnreachable(110, "timed out", "x"), now)
+
+
+@pytest.mark.parametrize("ending", [Reflector.on_end, _cut])
+def test_a_streamed_list_without_an_end_is_tried_twice_and_then_a_list_is_asked_for(ending: Any) -> None:
+    made, now, verbs = _streaming(), 0.0, []
+    for _ in range(3):
+        made.on_line(_line("ADDED", "a", "3"), now)
+        ending(made, now)
+        assert not made.view(now).listed
+        ask = made.ask(now)
+        assert ask.at > now, "after a pause"
+        verbs.append((ask.verb, ask.streams))
+        now = ask.at
+        if ask.streams:
+            made.on_watch(now)
+        else:
+            break
+    assert verbs == [("watch", True), ("list", False)]
+
+
+def test_a_server_that_cannot_be_reached_says_nothing_about_streams() -> None:
+    made, now = Reflector(PODS, uniform=lambda low, high: low), 0.0
+    for _ in range(5):
+        ask = made.ask(now)
+        assert ask.streams
+        made.on_error(ApiUnreachable(111, "refused", "x"), ask.at)
+        now = ask.at
+
+
+def test_a_mark_without_a_version_ends_no_list() -> None:
+    made = _streaming()
+    with pytest.raises(ApiError, match="no resource version"):
+        made.on_line(_end(""), 0.1)
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c"]), unique=True)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=2))
+def test_a_streamed_list_leaves_what_a_list_leaves(lists: list[list[str]]) -> None:
+    whole, streamed = _made(), Reflector(PODS, uniform=lambda low, high: low)
+    for number, names in enumerate(lists):
+        items = {name: _raw(name, f"{number + 1}0") for name in names}
+        whole.on_list(f"{number + 1}00", items.values(), 0.0)
+        if number:
+            with pytest.raises(ApiError) as caught:
+                streamed.on_line(GONE, 0.0)
+            streamed.on_error(caught.value, 0.0)
+        streamed.ask(0.0)
+        streamed.on_watch(0.0)
+        for item in items.values():
+            streamed.on_line(b'{"type":"ADDED","object":%s}' % bytes(item), 0.0)
+        streamed.on_line(_end(f"{number + 1}00"), 0.0)
+    assert streamed.view(0.0).objects == whole.view(0.0).objects

@@ -52,7 +52,7 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
         *_config_map(NUMA_AWARE, "tiers:\n- plugins:\n  - name: gang\n"),
         *_config_map(NUMA_DISTANCE, "{}"),
     ]
-    with ApiServer(tokens={NAME: user, "reader": User("reader")}) as server:
+    with ApiServer(tokens={NAME: user, "reader": User("reader")}, streams=False) as server:
         server.objects.load(cyaml.safe_load(CRD.read_text()), *held, *found)
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(NAME))
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")

@@ -110,7 +110,7 @@ def scene(render, tmp_path) -> Iterator[Scene]:
     """A cluster in which both products may do whatever some component of ours allows."""
     objects = [*render("overlays/enforce", *EVERYTHING)]
     tokens = {"koordlite": user("koordlite"), "descheduler": user("descheduler"), "reader": User("reader")}
-    with ApiServer(tokens=tokens) as server:
+    with ApiServer(tokens=tokens, streams=False) as server:
         crd = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
         nodemetrics = cyaml.safe_load((ROOT / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
         namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}]
@@ -214,7 +214,7 @@ def as_the_descheduler(scene: Scene) -> None:
     api = scene.api("descheduler")
     following = Watches(api, monotonic=time.monotonic)
     snapshots.read(api, before=snapshots.nothing_yet(), watches=following)
-    until(lambda: len([each for each in scene.server.requests if each.verb == "watch"]) == len(snapshots.PATHS))
+    until(lambda: sum(a.verb == "watch" and a.status == 200 for a in scene.server.requests) == len(snapshots.PATHS))
     following.stop()
     gather.metrics_api(api, [])
     settings = LeaseSettings(namespace=SYSTEM, name="descheduler", identity="me")

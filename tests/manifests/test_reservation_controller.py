@@ -74,7 +74,7 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
     definition = cyaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
     reports = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
     admin = User("admin", ("system:masters",))
-    with ApiServer(tokens={NAME: USER, "admin": admin, "reader": User("reader")}) as server:
+    with ApiServer(tokens={NAME: USER, "admin": admin, "reader": User("reader")}, streams=False) as server:
         spaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in ("shop", "koordlite-system")
         ]

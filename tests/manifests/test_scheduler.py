@@ -128,7 +128,7 @@ def test_the_extender_may_do_what_it_does_and_no_more(render, tmp_path, componen
     name = f"system:serviceaccount:{SYSTEM}:{account}"
     user = User(name, ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}"))
     ours = [each for each in found if each["roleRef" if "Binding" in each["kind"] else "metadata"]["name"] in OURS]
-    with ApiServer(tokens={account: user, "reader": User("reader")}) as server:
+    with ApiServer(tokens={account: user, "reader": User("reader")}, streams=False) as server:
         server.objects.load(cyaml.safe_load(CRD.read_text()), CRANE, *KOORDINATOR, *ours, NODE)
         server.objects.load({**POD, "metadata": {"name": "p", "namespace": "default", "uid": "u"}})
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(account))

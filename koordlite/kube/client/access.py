@@ -9,12 +9,13 @@ import contextlib
 import errno
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from koordlite.kube.client import paging
-from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
+from koordlite.kube.client.answers import NO_STREAMS, STREAM_QUERY, Answer, ApiError, ApiUnreachable, refusal
 from koordlite.kube.client.backoff import Outage
 from koordlite.kube.client.credentials import Transport, load
 from koordlite.kube.client.paging import Page
@@ -31,6 +32,9 @@ TIMEOUT: Timeout = (3.0, 10.0)
 """Seconds to connect, and between two parts of an answer."""
 WHOLE_ANSWER_SECONDS = 60.0
 """A server that drips its answer is cut off after this, or after the read timeout if that is longer."""
+STREAM_TIMEOUT: Timeout = (3.0, 30.0)
+STREAM_SECONDS = 600
+"""Time for a list that comes as a stream."""
 CHUNK_BYTES = 1 << 18
 LINE_BYTES = 16 << 20
 """No object is that large; a line that is comes from something that is no API server."""
@@ -55,6 +59,8 @@ class Api:
 
     def __init__(self, client: Transport, *, answer_bytes: int = ANSWER_BYTES) -> None:
         self._client, self._answer_bytes = client, answer_bytes
+        self._streams = True
+        """Whether the server may stream lists: until it refuses to."""
         self.outage = Outage()
         """What the watches of this server share while it cannot be reached."""
 
@@ -113,10 +119,35 @@ class Api:
     def pages(self, path: str, query: Query = (), limit: int = paging.LIMIT) -> Iterator[Page]:
         """A list in parts of `limit` objects, each `(resource_version, items)` with items still in JSON.
 
-        A resource version other than that of the page before means that the list began again (the server had
-        forgotten the first state): forget what came so far. `collect` does that.
+        One that is `restarted` means that the server had forgotten the first state: forget what came so far, as
+        `collect` does.
         """
         return paging.pages(self.request, path, query, limit, most_bytes=4 * self._answer_bytes)
+
+    def listed(self, path: str) -> Iterator[Page]:
+        """A whole list in parts, as a stream from a server that streams lists, else page by page: see `pages`.
+
+        A stream takes the server as much memory as one object, a list as much as all of it.
+        """
+        started = False
+        if self._streams:
+            query = (*STREAM_QUERY, ("allowWatchBookmarks", "true"), ("timeoutSeconds", str(STREAM_SECONDS)))
+            try:
+                with self.stream(path, query=query, timeout=STREAM_TIMEOUT) as lines:
+                    for page in paging.streamed(lines, path, most_bytes=4 * self._answer_bytes):
+                        started = True
+                        yield page
+                return
+            except paging.NotStreamed:
+                self._streams = False
+            except ApiError as error:
+                if error.status not in NO_STREAMS:
+                    raise
+                # Where only this list may not be watched, the others still come as streams.
+                self._streams = error.status == HTTPStatus.FORBIDDEN
+        for page in self.pages(path):
+            yield Page(page.resource_version, page.items, restarted=page.restarted or started)
+            started = False
 
     def collect(self, path: str, query: Query = (), limit: int = paging.LIMIT) -> Page:
         """A whole list at one resource version."""
@@ -180,6 +211,14 @@ class Stream(msgspec.Struct, eq=False):
             yield from filter(None, lines)
             if len(rest) > LINE_BYTES:
                 raise ApiUnreachable(errno.EMSGSIZE, f"a line of more than {LINE_BYTES} bytes", "")
+
+    def extend(self, seconds: float) -> bool:
+        """Let a silence be that long from now on; False when the connection no longer allows it."""
+        socket = getattr(getattr(self._response, "connection", None), "sock", None)
+        if socket is None:
+            return False
+        socket.settimeout(seconds)
+        return True
 
     def cancel(self) -> None:
         """End it from another thread: whoever waits for a line gets the end of the answer, or ApiUnreachable."""

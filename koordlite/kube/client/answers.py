@@ -148,6 +148,49 @@ def refusal_in_stream(raw: bytes) -> ApiError:
     return _error(status, status.code or HTTPStatus.INTERNAL_SERVER_ERROR, status.message or "", None)
 
 
+class WatchEvent(msgspec.Struct):
+    """One line of a watch."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+
+
+class _Mark(msgspec.Struct):
+    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+_decode_event = msgspec.json.Decoder(WatchEvent).decode
+STREAM_QUERY = (("watch", "true"), ("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
+"""Asks for a list as a stream: ADDED for each object, a bookmark that ends it, and what changes from then on."""
+_STREAM_END = "k8s.io/initial-events-end"
+NO_STREAMS = frozenset({400, 403, 405, 422})
+"""Answers of a server that does not stream lists (before Kubernetes 1.32, or without WatchList), or not to us."""
+
+
+def watch_event(line: bytes) -> WatchEvent:
+    """The event in a line of a watch; ApiError for what is none, and for the server's refusal."""
+    try:
+        event = _decode_event(line)
+    except UNREADABLE as error:
+        raise ApiError(0, "", f"a line of the watch cannot be read: {error}") from error
+    if not event.type:
+        raise ApiError(0, "", "a line of the watch is no event: it has no type")
+    if event.type == "ERROR":
+        raise refusal_in_stream(bytes(event.object))
+    return event
+
+
+def bookmark(mark: msgspec.Raw) -> tuple[str, bool]:
+    """The resource version in the object of a bookmark, empty without one; and whether it ends a streamed list."""
+    try:
+        metadata = msgspec.json.decode(mark, type=_Mark).metadata
+    except UNREADABLE:
+        return "", False
+    version, notes = metadata.get("resourceVersion"), metadata.get("annotations")
+    ends = isinstance(notes, dict) and notes.get(_STREAM_END) == "true"
+    return (version if isinstance(version, str) else ""), ends
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the header Retry-After asks for; None without it, or where it is a date."""
     text = headers.get("retry-after", "").strip()

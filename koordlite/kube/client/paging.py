@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, bookmark, watch_event
 from koordlite.model.errors import UNREADABLE
 
 LIMIT = 500
@@ -29,7 +29,10 @@ class Page(NamedTuple):
     """One part of a list, or all of it: the version of the state it shows, and the objects in JSON."""
 
     resource_version: str
+    """Empty while it is not known, in a list that comes as a stream."""
     items: list[msgspec.Raw]
+    restarted: bool = False
+    """The list began again: what came so far is of another state."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -52,10 +55,10 @@ def pages(
 ) -> Iterator[Page]:
     """The parts of one list; `ask` is `Api.request`. While one is worked on, the next one is on its way.
 
-    A token expires after some minutes (410). Then the list begins again, which shows in another resource version.
+    A token expires after some minutes (410). Then the list begins again.
     ApiUnreachable when it does not end: it has more than `most_bytes`, or parts that bring it no further.
     """
-    restarts, token, size, empty = 0, "", 0, 0
+    restarts, token, size, empty, version = 0, "", 0, 0, ""
 
     def request() -> Callable[[], Answer]:
         asked = _asked(query, limit if restarts < RESTARTS else 0, token)
@@ -77,7 +80,8 @@ def pages(
                 raise ApiUnreachable(errno.EMSGSIZE, "the list does not end: what answered is no API server", path)
             if token:
                 ahead.begin(request())
-            yield Page(page.metadata.resource_version, page.objects)
+            last, version = version, page.metadata.resource_version
+            yield Page(version, page.objects, restarted=last not in ("", version))
             if not token:
                 return
 
@@ -109,10 +113,40 @@ def collected(parts: Iterable[Page]) -> Page:
     """One list of all parts; parts of an earlier attempt are forgotten."""
     version, items = "", list[msgspec.Raw]()
     for part in parts:
-        if part.resource_version != version:
-            version, items = part.resource_version, []
+        version = part.resource_version
+        items = items if not part.restarted else []
         items += part.items
     return Page(version, items)
+
+
+def streamed(lines: Iterable[bytes], path: str, *, most_bytes: int = 4 << 30) -> Iterator[Page]:
+    """A list of the lines that a watch begins with, in parts; the last one has the resource version.
+
+    ApiError for the server's refusal. NotStreamed when the lines end without an end of the list: what came is to be
+    forgotten.
+    """
+    items, size = list[msgspec.Raw](), 0
+    for line in lines:
+        event, size = watch_event(line), size + len(line)
+        if size > most_bytes:
+            raise ApiUnreachable(errno.EMSGSIZE, "the list does not end: what answered is no API server", path)
+        if event.type == "BOOKMARK":
+            version, ends = bookmark(event.object)
+            if ends and version:
+                yield Page(version, items)
+                return
+        elif event.type != "ADDED":
+            break  # A server that did not understand the question tells of changes.
+        else:
+            items.append(event.object)
+        if len(items) >= LIMIT:
+            yield Page("", items)
+            items = []
+    raise NotStreamed
+
+
+class NotStreamed(Exception):
+    """A server took the question for a list as a stream for one for a watch."""
 
 
 def decode(body: bytes, path: str) -> _List:

@@ -3,6 +3,9 @@
 Source of the rules: the API conventions of Kubernetes on resource versions, bookmarks and 410, and what an API server
 did when it was watched: a watch that is too old is HTTP 200 with one ERROR line, a list from the cache ignores
 `limit`, bookmarks come about once a minute.
+
+The list itself comes as a stream (WatchList) from a server that does that: the server then holds one object at a time
+in memory instead of all of them, and so do we. One that refuses, or does not end such a list, is asked for lists.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from koordlite.kube.client import backoff
-from koordlite.kube.client.answers import ApiError, refusal_in_stream
+from koordlite.kube.client.answers import NO_STREAMS, STREAM_QUERY, ApiError, WatchEvent, bookmark, watch_event
 from koordlite.kube.client.backoff import LONGEST_SECONDS, Uniform
 from koordlite.kube.watch.store import Store
-from koordlite.model.errors import UNREADABLE, Problem
+from koordlite.model.errors import Problem
 from koordlite.model.status import WatchState
 
 T = TypeVar("T")
@@ -74,18 +77,8 @@ class Ask(msgspec.Struct, frozen=True):
     """Whether to read the list in parts."""
     silence_seconds: float
     """Longest time without a line."""
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
-
-
-class _Mark(msgspec.Struct):
-    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+    streams: bool = False
+    """Whether the watch begins with the list; no line of that may take longer than `SILENCE_SECONDS`."""
 
 
 class View(msgspec.Struct, Generic[T], frozen=True):
@@ -102,11 +95,16 @@ class View(msgspec.Struct, Generic[T], frozen=True):
 class Reflector(Generic[T]):
     """Keeps a `Store` like the server's. Call `ask`, do what it says, tell what came of it, and again."""
 
-    def __init__(self, source: Source[T], *, uniform: Uniform, store: Store[T] | None = None) -> None:
-        """`store` keeps the objects; one of its own without."""
+    def __init__(
+        self, source: Source[T], *, uniform: Uniform, store: Store[T] | None = None, streams: bool = True
+    ) -> None:
+        """`store` keeps the objects; one of its own without. `streams`: lists may come as streams."""
         self.source, self._uniform = source, uniform
         self.store = Store(source.kind, source.shape) if store is None else store
         self._version, self._listed = "", False
+        self._streams, self._broken_streams = streams, 0
+        self._asked_stream = self.is_listing = False
+        """`is_listing`: a list is coming as a stream."""
         # A first state may come from the server's cache: with the agents of a whole cluster starting, that matters.
         self._list_from = "0"
         self._failures, self._pause_until = 0, 0.0
@@ -131,17 +129,22 @@ class Reflector(Generic[T]):
     def ask(self, now: float) -> Ask:
         """The next request."""
         self._requests += 1
+        self._asked_stream = False
         if not self._version:
             from_cache = (("resourceVersion", self._list_from),) if self._list_from else ()
             at, paged = max(now, self._pause_until), not self._list_from
+            if self._streams and self._list_from in ("", "0"):
+                self._asked_stream = True
+                seconds = int(self._uniform(*WATCH_SECONDS))
+                query = (*self.source.query, *STREAM_QUERY, *from_cache, *self._watch_options(seconds))
+                return Ask("watch", at, self.path, query, False, seconds + SILENCE_SECONDS, streams=True)
             return Ask("list", at, self.path, self.source.query + from_cache, paged, SILENCE_SECONDS)
         seconds = int(self._uniform(*(WATCH_SECONDS if self._bookmarks else UNMARKED_WATCH_SECONDS)))
         query = (
             *self.source.query,
             ("watch", "true"),
             ("resourceVersion", self._version),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", str(seconds)),
+            *self._watch_options(seconds),
         )
         at = max(now, self._pause_until, self._last_watch_at + SPACING_SECONDS)
         return Ask("watch", at, self.path, query, False, seconds + SILENCE_SECONDS)
@@ -152,28 +155,24 @@ class Reflector(Generic[T]):
             raise ApiError(0, "", "the list has no resource version: what answered is no API server")
         _check_length(version)
         self.store.replace(items)
-        self._version = self._list_from = version
-        self._listed, self._confirmed_at = True, now
-        self._lists += 1
-        self._unknown, self._error, self._denied = 0, "", False
+        self._has_list(version, now)
 
     def on_watch(self, now: float) -> None:
         """The server began to answer a watch."""
         self._watch_started = self._last_watch_at = self._last_line_at = now
+        self.is_listing = not self._version
+        if self.is_listing:
+            self.store.begin()
         self._told = self._marked = self._denied = False
         self._error = ""
 
     def on_line(self, line: bytes, now: float) -> None:
         """One line of the watch. ApiError when it is the server's refusal: pass that on to `on_error`."""
         self._last_line_at = now
-        try:
-            event = _decode_event(line)
-        except UNREADABLE as error:
-            raise ApiError(0, "", f"a line of the watch cannot be read: {error}") from error
-        if not event.type:
-            raise ApiError(0, "", "a line of the watch is no event: it has no type")
-        if event.type == "ERROR":
-            raise refusal_in_stream(bytes(event.object))
+        event = watch_event(line)
+        if self.is_listing:
+            self._list_piece(event, now)
+            return
         version = self._taken(event)
         _check_length(version)
         self._version = version or self._version
@@ -182,6 +181,9 @@ class Reflector(Generic[T]):
 
     def on_end(self, now: float) -> None:
         """The watch ended in order."""
+        if self.is_listing:
+            self._broke_stream(now, "the server ended a watch before the list that it was to begin with")
+            return
         lived = now - (self._watch_started if self._watch_started is not None else now)
         # Shortly before the end of each watch comes a bookmark, from a server that sends them. Silence to the end is
         # the answer to a version of the future: of a server that was restored from a backup.
@@ -198,10 +200,16 @@ class Reflector(Generic[T]):
 
     def on_error(self, error: ApiError | OSError, now: float) -> None:
         """A request failed, or a watch was refused or cut."""
-        watching = self._watch_started is not None or bool(self._version)
+        watching = bool(self._version)
+        if self.is_listing and (not isinstance(error, ApiError) or not error.status):
+            self._broke_stream(now, str(error))
+            return
         self._close(now, vouched=False)
         self._denied = False
-        if not isinstance(error, ApiError):
+        if not watching and self._asked_stream and isinstance(error, ApiError) and error.status in NO_STREAMS:
+            # Whatever is wrong with it, the list says it better.
+            self._streams, self._pause_until = False, now
+        elif not isinstance(error, ApiError):
             self._fail(now, str(error), last=LONGEST_SECONDS)
         elif error.unknown_resource and self.source.optional:
             self._unserved(error, now)
@@ -244,7 +252,45 @@ class Reflector(Generic[T]):
         )
         return View(self.store.objects, state, self.store.problems, self._listed)
 
-    def _taken(self, event: _Event) -> str:
+    def _list_piece(self, event: WatchEvent, now: float) -> None:
+        """One event of a list that comes as a stream, and of what changes while it comes."""
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                self.store.arrive(event.object)
+            case "DELETED":
+                self.store.remove(event.object)
+            case "BOOKMARK":
+                version, ends = bookmark(event.object)
+                if not ends:
+                    return
+                if not version:
+                    raise ApiError(0, "", "the list has no resource version: what answered is no API server")
+                _check_length(version)
+                self.store.complete()
+                self.is_listing, self._broken_streams = False, 0
+                self._told, self._expired, self._failures = True, False, 0
+                self._marked = self._ever_marked = True
+                self._has_list(version, now)
+
+    def _has_list(self, version: str, now: float) -> None:
+        self._version = self._list_from = version
+        self._listed, self._confirmed_at = True, now
+        self._lists += 1
+        self._unknown, self._error, self._denied = 0, "", False
+
+    def _broke_stream(self, now: float, why: str) -> None:
+        """A streamed list had no end; a second time in a row it is taken for what the server cannot do."""
+        self._close(now, vouched=False)
+        self._broken_streams += 1
+        if self._broken_streams > 1:
+            self._streams = False
+        self._fail(now, why, last=LONGEST_SECONDS)
+
+    @staticmethod
+    def _watch_options(seconds: int) -> tuple[tuple[str, str], ...]:
+        return (("allowWatchBookmarks", "true"), ("timeoutSeconds", str(seconds)))
+
+    def _taken(self, event: WatchEvent) -> str:
         """Carry out one event; returns its resource version."""
         match event.type:
             case "ADDED" | "MODIFIED":
@@ -253,7 +299,7 @@ class Reflector(Generic[T]):
                 return self.store.remove(event.object)
             case "BOOKMARK":
                 self._marked = self._ever_marked = True
-                return _version(event.object)
+                return bookmark(event.object)[0]
         return ""  # A later server may have other types; what they mean is not known.
 
     def _unserved(self, error: ApiError, now: float) -> None:
@@ -272,25 +318,17 @@ class Reflector(Generic[T]):
 
     def _vouched(self, now: float) -> float | None:
         """Time when the server last vouched for the objects."""
-        if self._watch_started is None:
+        if self._watch_started is None or self.is_listing:
             return self._confirmed_at
         return now if now - self._last_line_at <= VOUCH_SECONDS else self._last_line_at
 
     def _close(self, now: float, *, vouched: bool) -> None:
         if self._watch_started is not None:
             self._confirmed_at = now if vouched else self._vouched(now)
-        self._watch_started = None
+        self._watch_started, self.is_listing = None, False
 
 
 def _check_length(version: str) -> None:
     """A version goes back to the server in the next request."""
     if len(version) > VERSION_CHARACTERS:
         raise ApiError(0, "", f"a resource version of {len(version)} characters: what answered is no API server")
-
-
-def _version(mark: msgspec.Raw) -> str:
-    try:
-        version = msgspec.json.decode(mark, type=_Mark).metadata.get("resourceVersion")
-    except UNREADABLE:
-        return ""
-    return version if isinstance(version, str) else ""

@@ -71,6 +71,24 @@ class Store(Generic[T]):
                     self._objects.setdefault(meta.key, before[meta.key])
                 self._take(raw, meta)
 
+    def begin(self) -> None:
+        """A whole list comes object by object: `arrive` for each, then `complete`."""
+        self._arrived: set[str] = set()
+
+    def arrive(self, raw: msgspec.Raw) -> None:
+        """Take over one object of the list. Of a broken object the last good state stays."""
+        meta = self._meta(raw)
+        self._arrived.add(meta.key if meta else "")
+        if meta is not None:
+            self._take(raw, meta)
+
+    def complete(self) -> None:
+        """The list is whole: what did not arrive is gone."""
+        for key in (self._versions.keys() | self._problems.keys()) - self._arrived:
+            self._problems.pop(key, None)
+            if self._versions.pop(key, None) is not None:
+                self._drop(key)
+
     def put(self, raw: msgspec.Raw | bytes) -> str:
         """Take over one object, unless a later state of it is held; returns its resource version, if it has one.
 
@@ -165,6 +183,13 @@ class Feed(Store[T]):
                 self._take(raw, meta)
         for key in before.keys() - self._versions.keys():
             self._drop(key)
+
+    def arrive(self, raw: msgspec.Raw) -> None:
+        """Hand on one object of a list, unless it is held in the same version."""
+        meta = self._meta(raw)
+        self._arrived.add(meta.key if meta else "")
+        if meta is not None and not (meta.resource_version and self._versions.get(meta.key) == meta.resource_version):
+            self._take(raw, meta)
 
     def _keep(self, key: str, fresh: T) -> None:
         self._hand_on(key, lambda: self._put(fresh))

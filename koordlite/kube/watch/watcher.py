@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from koordlite.kube.client.access import Api, ApiError, Stream
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.client.backoff import LINE_SECONDS
-from koordlite.kube.watch.reflector import Ask, Reflector, View
+from koordlite.kube.watch.reflector import SILENCE_SECONDS, Ask, Reflector, View
 from koordlite.model.status import WatchState
 from koordlite.threads import Worker
 
@@ -82,14 +82,15 @@ class Watching(Generic[T]):
             try:
                 self._list(ask) if ask.verb == "list" else self._watch(ask)
             except (ApiError, ApiUnreachable) as error:
-                if not self._stop.is_set():
-                    self._failed(error)
+                if not self._stop.is_set() and not self._failed(error) and ask.streams:
+                    continue  # The server does not stream this list; what it says to the list is its answer.
             self._listed.set()
         self._api.outage.leave(self)
 
     def _idle(self, pause: float, ask: Ask) -> float:
         """`pause`, and a sign of life that covers it and the request after it."""
-        self._thread.beat(pause + (LIST_SECONDS if ask.verb == "list" else CONNECT_SECONDS + WORK_SECONDS))
+        is_list = ask.verb == "list" or ask.streams
+        self._thread.beat(pause + (LIST_SECONDS if is_list else CONNECT_SECONDS + WORK_SECONDS))
         return pause
 
     def _may_ask(self, ask: Ask) -> bool:
@@ -102,8 +103,8 @@ class Watching(Generic[T]):
         self._api.outage.wait(self, is_over)
         return not self._stop.is_set()
 
-    def _failed(self, error: ApiError | ApiUnreachable) -> None:
-        """Logged when it comes up, and when it changes at most once a minute."""
+    def _failed(self, error: ApiError | ApiUnreachable) -> bool:
+        """Logged when it comes up, and when it changes at most once a minute. False for what is no failure."""
         now = self._monotonic()
         with self._lock:
             self._reflector.on_error(error, now)
@@ -111,7 +112,7 @@ class Watching(Generic[T]):
         if isinstance(error, ApiUnreachable):
             self._unreachable = True
             self._api.outage.failed(self, str(error))
-            return
+            return True
         self._api.outage.answered()
         if not failed:
             LOG.info("watch of %s: the list is read again: %s", self._reflector.source.name, error)
@@ -119,6 +120,7 @@ class Watching(Generic[T]):
             LOG.warning("watch of %s: %s", self._reflector.source.name, error)
             self._said_at = now
         self._said = str(error)
+        return failed
 
     def _list(self, ask: Ask) -> None:
         page = self._api.collect(ask.path, ask.query, *(() if ask.paged else (0,)))
@@ -128,15 +130,22 @@ class Watching(Generic[T]):
         self._said = ""
 
     def _watch(self, ask: Ask) -> None:
-        timeout = (CONNECT_SECONDS, ask.silence_seconds)
+        timeout = (CONNECT_SECONDS, SILENCE_SECONDS if ask.streams else ask.silence_seconds)
         with self._api.stream(ask.path, query=ask.query, timeout=timeout) as lines:
             self._began(lines)
             try:
                 self._thread.beat(ask.silence_seconds + WORK_SECONDS)
+                listing = ask.streams
                 for line in lines:
                     self._thread.beat(WORK_SECONDS)
                     self._line(line)
                     self._thread.beat(ask.silence_seconds + WORK_SECONDS)
+                    if listing and not self._reflector.is_listing:
+                        # From here on it is a watch like others.
+                        listing, self._said = False, ""
+                        self._listed.set()
+                        if not lines.extend(ask.silence_seconds):
+                            break
             finally:
                 self._began(None)
         with self._lock:

@@ -119,7 +119,7 @@ class Agents:
     def _addresses(self, node: str) -> Iterator[str]:
         query = (("labelSelector", LABEL), ("fieldSelector", f"spec.nodeName={node}"))
         for namespace in self._namespaces:
-            _, items = self._api.collect(f"/api/v1/namespaces/{namespace}/pods", query, limit=10)
+            items = self._api.collect(f"/api/v1/namespaces/{namespace}/pods", query, limit=10).items
             found = (msgspec.json.decode(raw, type=_Pod).status for raw in items)
             yield from (each.pod_ip for each in found if each.phase == "Running" and each.pod_ip)
 

@@ -119,8 +119,8 @@ def test_a_cluster_that_does_not_answer_is_said(tmp_path: pathlib.Path, capsys: 
 def test_a_list_that_a_busy_server_refuses_is_asked_for_again(client: Api, server: ApiServer) -> None:
     run_pod(client, "p")
     waited: list[float] = []
-    server.faults.add(Fault(verb="list", resource="pods", status=429, retry_after_seconds=7))
-    server.faults.add(Fault(verb="list", resource="pods", status=503))
+    server.faults.add(Fault(verb="watch", resource="pods", status=429, retry_after_seconds=7))
+    server.faults.add(Fault(verb="watch", resource="pods", status=503))
     assert [pod.metadata.name for pod in cluster.read(client, waited.append).by_kind["Pod"].values()] == ["p"]
     assert waited[0] == 7
     assert 2 <= waited[1] <= 3
@@ -128,7 +128,7 @@ def test_a_list_that_a_busy_server_refuses_is_asked_for_again(client: Api, serve
 
 def test_a_server_that_stays_busy_ends_the_cycle(client: Api, server: ApiServer) -> None:
     waited: list[float] = []
-    server.faults.add(Fault(verb="list", resource="pods", status=500, times=None))
+    server.faults.add(Fault(verb="watch", resource="pods", status=500, times=None))
     with pytest.raises(ApiError):
         cluster.read(client, waited.append)
     assert len(waited) == cluster.TRIES - 1

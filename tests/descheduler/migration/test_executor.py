@@ -91,7 +91,7 @@ def test_jobs_of_the_time_before_are_worked_on_from_the_start(world: World, told
 def test_without_a_plan_or_jobs_nothing_is_written(world: World, told: list[Progress]) -> None:
     world.server.requests.clear()
     carrier(world, told, rules=plan(world).migration).work()
-    assert {asked.verb for asked in world.server.requests} <= {"list"}
+    assert {asked.verb for asked in world.server.requests} <= {"list", "watch"}
 
 
 def test_who_does_not_lead_asks_nothing(world: World, told: list[Progress]) -> None:

@@ -185,7 +185,7 @@ def test_a_failing_server_is_told_and_the_next_cycle_comes(
     server: ApiServer, kubeconfig: str, policy: pathlib.Path
 ) -> None:
     bench = Bench(kubeconfig, policy)
-    server.faults.add(Fault(verb="list", resource="nodes", status=403, times=1))
+    server.faults.add(Fault(resource="nodes", status=403, times=2))
     told = bench.loop.once()
     assert told.plan is None and "403" in told.error
     assert bench.loop.once().plan is not None
@@ -283,7 +283,7 @@ def test_the_loop_keeps_its_interval_and_stops_when_told(
 def test_after_a_failed_cycle_the_next_one_comes_sooner(
     server: ApiServer, kubeconfig: str, policy: pathlib.Path
 ) -> None:
-    server.faults.add(Fault(verb="list", resource="pods", status=403, times=5))
+    server.faults.add(Fault(resource="pods", status=403, times=10))
     waits: list[float] = []
 
     def wait(seconds: float) -> bool:

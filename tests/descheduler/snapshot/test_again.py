@@ -38,7 +38,7 @@ class Server:
             "status": {"phase": "Running"},
         }
 
-    def pages(self, path: str) -> Iterator[Page]:
+    def listed(self, path: str) -> Iterator[Page]:
         """All of a list in one part."""
         items = {"/api/v1/nodes": [{"metadata": {"name": "a", "uid": "1", "resourceVersion": "1"}}]}
         found = {**items, "/api/v1/pods": list(self.pods.values())}.get(path)

@@ -333,12 +333,15 @@ class Server:
     def __init__(self, **lists: list[Any]) -> None:
         self.lists = {f"/api/v1/{kind}": pages for kind, pages in lists.items()}
 
-    def pages(self, path: str) -> Iterator[Page]:
+    def listed(self, path: str) -> Iterator[Page]:
+        last = ""
         for page in self.lists.get(path, [ApiError(404, "NotFound", "no such resource")]):
             if isinstance(page, Exception):
                 raise page
             version, names = page
-            yield Page(version, [msgspec.Raw(json.dumps({"metadata": {"name": name}}).encode()) for name in names])
+            items = [msgspec.Raw(json.dumps({"metadata": {"name": name}}).encode()) for name in names]
+            yield Page(version, items, restarted=last not in ("", version))
+            last = version
 
 
 def test_lists_in_parts_become_one_picture() -> None:

@@ -106,7 +106,7 @@ class Server:
     def open(self, path: str = "") -> list[Stream]:
         return [s for s in self._streams if not s.closed.is_set() and path in ("", s.path)]
 
-    def pages(self, path: str) -> Iterator[Page]:
+    def listed(self, path: str) -> Iterator[Page]:
         self.lists.append(path)
         if path in self.unserved:
             raise ApiError(404, "NotFound", "no such resource")
@@ -538,15 +538,15 @@ def test_a_cycle_that_failed_half_way_loses_nothing(server: Server, following: W
     weather.pod("p55")
     for stream in server.open():
         stream.settle()
-    listing = server.pages
+    listing = server.listed
 
     def failing(path: str) -> Iterator[Page]:
         raise ApiError(403, "Forbidden", "not now")
 
-    server.pages = failing  # type: ignore[method-assign]
+    server.listed = failing  # type: ignore[method-assign]
     with pytest.raises(ApiError):
         cluster.read(server, before=first, watches=following)
-    server.pages = listing  # type: ignore[method-assign]
+    server.listed = listing  # type: ignore[method-assign]
     again = cluster.read(server, before=first, watches=following)
     assert ("", "late") in again.by_kind["Node"]
     assert ("shop", "p55") in again.by_kind["Pod"]

@@ -34,8 +34,8 @@ class Writing:
 class Cluster:
     """Objects, kinds and time. `seed` makes uids and generated names the same in every run."""
 
-    def __init__(self, store: Store, clock: Clock, *, seed: int | None = None) -> None:
-        self.store, self.clock, self.catalog = store, clock, Catalog()
+    def __init__(self, store: Store, clock: Clock, *, seed: int | None = None, streams: bool = True) -> None:
+        self.store, self.clock, self.catalog, self.streams = store, clock, Catalog(), streams
         # Names must only be unlike each other, never unguessable.
         self._random = random.Random(seed)
 

@@ -79,14 +79,26 @@ def listed(cluster: Cluster, resource: Resource, at: Target, request: Request) -
     return _cut(items, at, limit, at_revision, plain=_is_plain(query))
 
 
-def check_match(query: Any) -> None:
-    """Refused 422 for a resourceVersionMatch that does not go with the rest of the query."""
+def check_match(query: Any, *, streams: bool = True) -> None:
+    """Refused 422 for a resourceVersionMatch or sendInitialEvents that does not go with the rest of the query."""
     match, asked = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
-    if not match:
+    is_watch, initial = query.get("watch", "") in ("true", "1"), query.get("sendInitialEvents", "")
+    if not match and not initial:
         return
     field = "resourceVersionMatch"
-    if query.get("watch", "") in ("true", "1"):
-        cause = status.forbidden_field(field, "resourceVersionMatch is forbidden for watch")
+    if initial and not is_watch:
+        field, why = "sendInitialEvents", "sendInitialEvents is forbidden for list"
+        cause = status.forbidden_field(field, why)
+    elif is_watch and initial and match != "NotOlderThan":
+        cause = status.forbidden_field(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    elif is_watch and initial and not streams:
+        why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        cause = status.forbidden_field("sendInitialEvents", why)
+    elif is_watch and initial:
+        return
+    elif is_watch:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        cause = status.forbidden_field(field, why)
     elif not asked:
         cause = status.forbidden_field(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
     elif query.get("continue"):

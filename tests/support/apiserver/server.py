@@ -52,7 +52,8 @@ class ApiServer:
 
     `tokens` switches authentication and RBAC on; without them everybody may do everything. `seed` makes uids and
     generated names the same in every run. `history` is how many events of a kind are kept for watches. What is stored
-    outlives `stop`: a later `start` serves the same objects, as an API server does after a restart.
+    outlives `stop`: a later `start` serves the same objects, as an API server does after a restart. Without `streams`
+    it refuses lists as streams, as a server without WatchList.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class ApiServer:
         history: int = 4000,
         controllers: bool = False,
         enforce_owners: bool = False,
+        streams: bool = True,
     ) -> None:
         self._host, self._port = host, port
         self._tokens = dict(tokens or {})
-        self._cluster = Cluster(Store(history=history), clock or RealClock(), seed=seed)
+        self._cluster = Cluster(Store(history=history), clock or RealClock(), seed=seed, streams=streams)
         self._controllers, self._enforce_owners = controllers, enforce_owners
         self.objects = Objects(self._cluster)
         self.faults = Faults()

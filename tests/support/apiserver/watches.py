@@ -34,11 +34,13 @@ class Watch:
     """None: begin with the present state."""
     seconds: float
     bookmarks: bool
+    initial: bool = False
+    """Begin with the present state, and say where it ends."""
 
 
 def asked(cluster: Cluster, resource: Resource, at: Target, request: Request) -> Watch:
     """The watch a request asks for; Refused when the query cannot be."""
-    reads.check_match({**request.query, "watch": "true"})
+    reads.check_match({**request.query, "watch": "true"}, streams=cluster.streams)
     seconds = reads.number(request.query.get("timeoutSeconds", ""))
     version = request.query.get("resourceVersion", "")
     since = reads.watched_revision_of(version) if version else 0
@@ -50,13 +52,14 @@ def asked(cluster: Cluster, resource: Resource, at: Target, request: Request) ->
         since or None,
         float(seconds) if seconds > 0 else DEFAULT_SECONDS,
         request.query.get("allowWatchBookmarks") in ("true", "1"),
+        request.query.get("sendInitialEvents") in ("true", "1"),
     )
 
 
 def too_old(cluster: Cluster, watch: Watch) -> Object | None:
     """The ERROR object of a watch that would miss events."""
     since, store = watch.since, cluster.store
-    if since is None:
+    if since is None or watch.initial:
         return None
     if watch.resource.cached:
         window = store.window(watch.resource.key)
@@ -73,14 +76,17 @@ def events(cluster: Cluster, watch: Watch, stopped: Callable[[], bool]) -> Itera
     store = cluster.store
     with store.lock:
         old = too_old(cluster, watch)
-        present = [] if watch.since is not None else store.listed(watch.resource.key)
-        reached = watch.since if watch.since is not None else store.revision
+        begins = watch.since is None or watch.initial
+        present = store.listed(watch.resource.key) if begins else []
+        reached = watch.since if watch.since is not None and not watch.initial else store.revision
     if old is not None:
         return iter([("ERROR", old)])
-    first = cluster.shuffled([each for each in present if watch.matches(each)])
+    first = [each for each in present if watch.matches(each)]
+    first = first if watch.initial else cluster.shuffled(first)
     bookmarks = _Bookmarks(cluster, watch, cluster.clock.monotonic() + watch.seconds)
-    added = (("ADDED", conversion.shown(item, watch.resource, watch.version)) for item in first)
-    return itertools.chain(added, _later(bookmarks, reached, stopped))
+    added: Iterator[Event] = (("ADDED", conversion.shown(item, watch.resource, watch.version)) for item in first)
+    end = [bookmarks.mark(reached, ends=True)] if watch.initial and watch.bookmarks else []
+    return itertools.chain(added, end, _later(bookmarks, reached, stopped))
 
 
 def _later(bookmarks: _Bookmarks, reached: int, stopped: Callable[[], bool]) -> Iterator[Event | None]:
@@ -134,10 +140,14 @@ class _Bookmarks:
         if not self.watch.bookmarks or now < self.due or now >= self.ends:
             return None
         self.due = self._following(now)
+        return self.mark(self.cluster.store.seen(self.watch.resource.key))
+
+    def mark(self, revision: int, *, ends: bool = False) -> Event:
+        """A bookmark at a revision; `ends`: the list is whole up to here."""
         resource = self.watch.resource
         head = {"kind": resource.kind, "apiVersion": resource.api_version(self.watch.version)}
-        version = str(self.cluster.store.seen(resource.key))
-        return "BOOKMARK", head | {"metadata": {"resourceVersion": version, "creationTimestamp": None}}
+        notes = {"annotations": {"k8s.io/initial-events-end": "true"}} if ends else {}
+        return "BOOKMARK", head | {"metadata": {"resourceVersion": str(revision), "creationTimestamp": None, **notes}}
 
     def _following(self, now: float) -> float:
         last = self.ends - _LAST_SECONDS
