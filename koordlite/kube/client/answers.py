@@ -164,7 +164,7 @@ STREAM_QUERY = (("watch", "true"), ("sendInitialEvents", "true"), ("resourceVers
 """Asks for a list as a stream: ADDED for each object, a bookmark that ends it, and what changes from then on."""
 _STREAM_END = "k8s.io/initial-events-end"
 NO_STREAMS = frozenset({400, 403, 405, 422})
-"""Answers of a server that does not stream lists (before Kubernetes 1.32, or without WatchList), or not to us."""
+"""Answers of a server that does not stream lists (without the feature gate WatchList), or not to us."""
 
 
 def watch_event(line: bytes) -> WatchEvent:
