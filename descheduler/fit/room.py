@@ -30,7 +30,7 @@ def find(
     """Where room can be made for `waiting`. `inside`: where pods may go (`DefaultEvictor.nodeSelector`); `objection`
     says why pods stay; `taken`: uids of pods that the plan moves already."""
     with fit.attempt():
-        board = _Board(view, fit, inside, lambda pods: _important(pods, waiting) or objection(pods), taken)
+        board = _Board(view, fit, waiting, inside=inside, objection=objection, taken=taken)
         return make_room.rooms(board, waiting, most_moves=most_moves)
 
 
@@ -39,18 +39,24 @@ def priority(pod: PodView) -> int:
     return _NO_PRIORITY if pod.pod.priority is None else pod.pod.priority
 
 
-def _important(pods: Sequence[PodView], waiting: PodView) -> str:
-    more = next((pod for pod in pods if priority(pod) > priority(waiting)), None)
-    return f"{more.key} is more important than {waiting.key}" if more else ""
-
-
 class _Board:
     """`make_room.Board` of pods."""
 
-    def __init__(self, view: View, fit: FitSearch, inside: str, objection: Objection, taken: Collection[str]) -> None:
+    def __init__(
+        self,
+        view: View,
+        fit: FitSearch,
+        waiting: PodView,
+        *,
+        inside: str,
+        objection: Objection,
+        taken: Collection[str],
+    ) -> None:
         self.objection = objection
         self._view, self._fit, self._inside, self._taken = view, fit, inside, taken
+        self._most_priority = priority(waiting)
         self._movable: dict[str, list[PodView]] = {}
+        self._costs: dict[str, Cost] = {}
         self._left: list[PodView] = []
         """Pods that have left their nodes, in turn."""
         self._marks: dict[int, int] = {}
@@ -82,10 +88,10 @@ class _Board:
         return [place.node for place in found.places if not place.here], not found.unasked
 
     def residents(self, node: str) -> Sequence[PodView]:
-        """Pods that no guard keeps."""
+        """Pods that no guard keeps, and that are not more important than the one that waits."""
         movable = self._movable.get(node)
         if movable is None:
-            pods = self._fit.by_node[node].residents
+            pods = (pod for pod in self._fit.by_node[node].residents if priority(pod) <= self._most_priority)
             movable = [pod for pod in pods if pod.uid not in self._taken and not self.objection((pod,))]
             movable.sort(key=lambda pod: (self.cost(pod), *least_important_first(pod), pod.key))
             self._movable[node] = movable
@@ -102,13 +108,17 @@ class _Board:
 
     def cost(self, item: PodView) -> Cost:
         """Priority, the cost that it asks for, its part of its owner's pods, its age."""
-        try:
-            asked = int(item.pod.annotations.get(keys.EVICTION_COST, "0"))
-        except ValueError:
-            asked = 0
-        owners = item.object.metadata.owner_references or ()
-        replicas = max(1, self._view.replicas.get(owners[0].uid, 1)) if owners else 1
-        return Cost(priority(item), asked, 1000 // replicas, int(self._view.age(item) or 0))
+        known = self._costs.get(item.uid)
+        if known is None:
+            try:
+                asked = int(item.pod.annotations.get(keys.EVICTION_COST, "0"))
+            except ValueError:
+                asked = 0
+            owners = item.object.metadata.owner_references or ()
+            replicas = max(1, self._view.replicas.get(owners[0].uid, 1)) if owners else 1
+            known = Cost(priority(item), asked, 1000 // replicas, int(self._view.age(item) or 0))
+            self._costs[item.uid] = known
+        return known
 
     def leave(self, item: PodView) -> None:
         """Note it in the fit."""

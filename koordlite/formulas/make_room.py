@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 Item = TypeVar("Item")
-STEPS = 6_000
+STEPS = 4_000
 """Questions to the board."""
 WIDTH = 8
 """Places and nodes that are tried for a pod that has to move."""
@@ -244,14 +244,15 @@ class _Search(Generic[Item]):
         self._steps += 1
         item, *rest = sorted(homeless, key=lambda one: sorted(self._board.amounts(one).values()), reverse=True)
         places, whole = self._board.places(item)
-        self._exact &= whole and len(places) <= self._width
+        if rest:  # Whichever place the last one takes, the moves and their cost are the same.
+            self._exact &= whole and len(places) <= self._width
         for node in places[: self._width]:
             mark = self._board.mark()
             self._board.settle(item, node)
             self._settle(tuple(rest), left, (*done, Move(item, node)))
             self._board.back_to(mark)
-            if self._found.get(self._top) is not None and not rest:
-                return  # Whichever place the last one takes, the moves and their cost are the same.
+            if not rest:
+                return
         if left == 0:
             return
         taken = set(places)
