@@ -43,7 +43,7 @@ class Decision(msgspec.Struct, frozen=True):
     """Answer of a strategy for one subject it owns. It always answers: silence is not an answer."""
 
     subject: str
-    """`node`, `besteffort`, `pod/ns/name`, `resctrl/BE`."""
+    """`node`, `besteffort`, `pod/ns/name`, `resctrl/BE`: `kind`, and `name` where it has one."""
     verdict: Verdict
     reason: str
     """A stable CamelCase word; docs/decisions.md explains each."""
@@ -58,6 +58,18 @@ class Decision(msgspec.Struct, frozen=True):
     decision of a strategy that says something wins."""
     outcome: CPULimit | Lacking | None = None
     """What the agent itself acts on, where the rule has such a result."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the subject: `pod` of `pod/ns/name`, `node` of `node`. Besides this property and `name` nobody takes
+        a subject apart."""
+        return self.subject.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Name of the subject among its kind: `ns/name` of `pod/ns/name`, a resource of `node/kubernetes.io/batch-cpu`;
+        empty where there is one of its kind."""
+        return self.subject.partition("/")[2]
 
     @property
     def explained(self) -> Evidence:

@@ -67,7 +67,7 @@ def _row(
 
 def _words(decision: Decision, tick: Tick) -> str:
     would = "would " if tick.modes.get(decision.strategy) == "observe" and decision.changes else ""
-    whose = "all BE: " if decision.subject.split("/")[0] == ALL_BEST_EFFORT else ""
+    whose = "all BE: " if decision.kind == ALL_BEST_EFFORT else ""
     return printable.one_line(f"{whose}{would}{decision.verdict}, {decision.reason}: {sentence(decision)}")
 
 
@@ -82,10 +82,9 @@ def _about(events: Iterable[DecisionEvent], tick: Tick) -> dict[str, DecisionEve
 
 
 def _pods(decision: Decision) -> Iterator[str]:
-    kind, *names = decision.subject.split("/")
-    if kind == "pod" and len(names) > 1:
-        yield "/".join(names[:2])
-    elif kind == ALL_BEST_EFFORT and (decision.changes or not names):
+    if decision.kind == "pod":
+        yield decision.name
+    elif decision.kind == ALL_BEST_EFFORT and (decision.changes or not decision.name):
         yield ALL_BEST_EFFORT
     for change in decision.changes:
         if change.place.kind in (eviction.PLACE, eviction.KILL):

@@ -231,7 +231,7 @@ def _skipped(strategy: Strategy, subject: Subject, why: str) -> Decision:
 def _bounded(decision: Decision) -> Evidence:
     """The evidence, with texts about a pod clipped, as its owner writes them. That about the node stays whole."""
     evidence = decision.evidence
-    if not decision.subject.startswith("pod/"):
+    if decision.kind != "pod":
         return evidence
     if len(evidence) > MOST_EVIDENCE:
         evidence = dict([*list(evidence.items())[:MOST_EVIDENCE], ("more", len(evidence) - MOST_EVIDENCE)])

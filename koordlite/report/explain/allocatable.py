@@ -123,7 +123,7 @@ def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: 
 
 def _of_zones(decisions: Sequence[Decision]) -> Iterator[Table]:
     for decision in decisions:
-        if not decision.subject.startswith("zone/"):
+        if decision.kind != "zone":
             continue
         cpu, memory = _ending(decision.evidence, "_milli", "cpu_"), _ending(decision.evidence, "_bytes", "memory_")
         rows = tuple(_rows(BATCH, cpu, memory))

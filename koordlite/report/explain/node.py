@@ -16,7 +16,6 @@ from koordlite.report.tick import Tick
 
 SUBJECT = "node"
 NEWEST = 8
-_PER_POD = "pod/"
 
 
 def text(tick: Tick, past: Remembered) -> str:
@@ -47,7 +46,7 @@ def document(tick: Tick, past: Remembered) -> dict[str, Any]:
 
 def _of(strategy: str, tick: Tick) -> list[Decision]:
     """Decisions of a strategy about the node as a whole."""
-    return [d for d in tick.decisions if d.strategy == strategy and not d.subject.startswith(_PER_POD)]
+    return [d for d in tick.decisions if d.strategy == strategy and d.kind != "pod"]
 
 
 def _part(strategy: str, title: str, ask: str, tick: Tick) -> Iterator[str]:

@@ -67,16 +67,16 @@ def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
 
 def _names(name: str, decision: Decision) -> bool:
     evicted = (change.place for change in decision.changes if change.place.kind is eviction.PLACE)
-    named = [decision.subject] if decision.subject.startswith("pod/") else []
+    named = [decision.name] if decision.kind == "pod" else []
     return any(f"/{name}/" in f"/{each}/" for each in (*named, *evicted))
 
 
 def _rules(found: Sequence[Decision]) -> list[Decision]:
-    return [d for d in found if d.subject == _EVICT or d.subject.startswith(f"{_EVICT}/")]
+    return [d for d in found if d.kind == _EVICT]
 
 
 def _best_effort(found: Sequence[Decision]) -> list[Decision]:
-    return [d for d in found if d.subject.split("/")[0] == BEST_EFFORT]
+    return [d for d in found if d.kind == BEST_EFFORT]
 
 
 def _written(name: str, tick: Tick, past: Remembered) -> list[Place]:

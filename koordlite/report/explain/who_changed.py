@@ -50,7 +50,11 @@ def because(decision: Decision, before: Mark, now: Mark) -> str:
     words = [f"{name} {'used ' if name == named[0] else ''}{_more(changes[name], resource)}" for name in named]
     words += [f"{_others(rest)} {_more(sum(rest), resource)}"] if abs(sum(rest)) >= _LEAST[resource] else []
     show = units.cores if resource == "cpu" else units.size
-    what = "the limit of BE" if isinstance(decision.outcome, CPULimit) else decision.subject.rpartition("/")[2]
+    what = (
+        "the limit of BE"
+        if isinstance(decision.outcome, CPULimit)
+        else decision.name.rpartition("/")[2] or decision.kind
+    )
     moved = "fell" if now.amount < before.amount else "rose"
     return f"{what} {moved} {show(before.amount)} → {show(now.amount)} because {', '.join(words)}"
 

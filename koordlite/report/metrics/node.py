@@ -165,7 +165,7 @@ def batch_terms(tick: Tick) -> GaugeMetricFamily:
         divisor = _BATCH_SUBJECTS.get(decision.subject)
         if divisor is None or decision.reason != "BatchAllocatable":
             continue
-        resource = decision.subject.partition("/")[2]
+        resource = decision.name
         for name in BATCH_TERMS:
             value = decision.evidence.get(name)
             if isinstance(value, int | float):

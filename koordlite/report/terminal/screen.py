@@ -216,7 +216,7 @@ def _programmed(tick: Tick) -> Iterator[Text]:
 
 def _shown(events: Sequence[DecisionEvent]) -> list[DecisionEvent]:
     """Zones follow the node: left out."""
-    return [event for event in events if not event.decision.subject.startswith("zone/")]
+    return [event for event in events if event.decision.kind != "zone"]
 
 
 def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Table:
