@@ -119,7 +119,7 @@ class Agent:
         self._pauses = Pauses(folder)
         if (creation := self.creation) is not None:
             creation.journal = journal
-            self._observer.names = lambda: creation.names
+            self._observer.names, self._observer.give_way = lambda: creation.names, creation.give_way
 
     def _try_journal(self) -> None:
         """Open the journal that had no room at the start, and begin as a fresh run does."""
@@ -452,6 +452,8 @@ class Agent:
     def _judge(
         self, rule: strategies.Strategy, snapshot: Snapshot, asked: frozenset[str] = frozenset(), *, early: bool = False
     ) -> tuple[Decision, ...]:
+        if self.creation is not None:
+            self.creation.give_way()
         try:
             answers = self._early if early else self._answers
             found = answers.of(rule, snapshot, self._settings.strategies, asked)

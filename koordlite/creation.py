@@ -59,6 +59,8 @@ _SWITCH_SECONDS = 0.0001
 """How long a thread that answers waits at most for one that computes."""
 _LEAVE_SECONDS = 2.0
 """How long a stop waits for the thread that answers."""
+_WAY_SECONDS = 0.005
+"""How long a round waits at most, each time, while a rule is asked for an answer to the runtime."""
 _NEW_TID = 0
 """No thread of user space has this number: it stands for the container's first one."""
 
@@ -108,6 +110,9 @@ class Creation(nri.Handler):
         self._lock = threading.Lock()
         self._set: dict[Place, AppliedStep] = {}
         self._names: dict[str, str] = {}
+        self._idle = threading.Event()
+        """Set while no rule is asked for an answer."""
+        self._idle.set()
         self._state = NRIState(setting=setting)
         self._runtime = "containerd"
 
@@ -152,6 +157,11 @@ class Creation(nri.Handler):
     def state(self) -> NRIState:
         """State for reports."""
         return self._state
+
+    def give_way(self) -> None:
+        """Let an answer that is on its way go first: a container waits for it, and threads share the interpreter."""
+        if not self._idle.is_set():
+            self._idle.wait(_WAY_SECONDS)
 
     def take(self) -> tuple[AppliedStep, ...]:
         """Values set since the last call."""
@@ -279,6 +289,13 @@ class Creation(nri.Handler):
 
     def _judged(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
         """Decisions of the rules about the container, of those that are enforced and those that observe."""
+        self._idle.clear()
+        try:
+            return self._asked(basis, question)
+        finally:
+            self._idle.set()
+
+    def _asked(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
         snapshot = self._with(basis.snapshot, question)
         if snapshot is None:
             return [], []

@@ -20,9 +20,7 @@ from koordlite.formulas.cpu import contention, reaction
 from koordlite.host import sentinel
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
-from koordlite.host.group_notices import GroupNotices
-from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
-from koordlite.host.sentinel import Sentinel
+from koordlite.host.sentinel import SHORTEST_WINDOW_US, GroupNotices, PressureTrigger, Sentinel
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import FreshUse, Reaction, ReactionSetting, ReactionWay
 from koordlite.observe import cpu_waits, fast_snapshot

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from koordlite.host.bundle import Host
-from koordlite.host.group_notices import GroupNotices
+from koordlite.host.sentinel import GroupNotices
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import Beginning

@@ -7,6 +7,7 @@ import datetime
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
@@ -53,6 +54,7 @@ from koordlite.ports import Cluster, ClusterView
 from koordlite.resctrl.values import Resctrl
 from koordlite.unchanged import Unchanged
 
+T = TypeVar("T")
 ONLINE = "/sys/devices/system/cpu/online"
 
 
@@ -120,6 +122,8 @@ class Observer:
         self._writer_at_start: tuple[OtherWriter | None] | None = None
         self.names: Callable[[], Mapping[str, str]] = dict
         """Containers by group, where the runtime itself says so."""
+        self.give_way: Callable[[], None] = lambda: None
+        """Called between the parts of a picture: lets a more urgent thread go first."""
 
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
@@ -127,7 +131,12 @@ class Observer:
         known = self._inputs.read(view, topology, taken_at=rfc3339(self._clock.wall()))
         if view.config is not None:
             self._good.keep(known.slo.good)
-        now, same = self._clock.monotonic(), self._unchanged.same
+        now, unchanged, give_way = self._clock.monotonic(), self._unchanged.same, self.give_way
+
+        def same(name: str, value: T) -> T:
+            give_way()
+            return unchanged(name, value)
+
         run = recall(now, {pod.uid for pod in known.pods})
         self._places.begin(now)
         pods = same("places", self._places.find(known.pods))
@@ -172,7 +181,7 @@ class Observer:
                 "oom scores", system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, held=held.scores)
             ),
             core_sched=same("core scheduling", self._look_at_cookies(now, pods, wanted, held)),
-            blocks=same("blocks", system.read(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
+            blocks=same("blocks", system.disks(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", self._published(view, known, run.last_sync)),
             host_groups=hosts,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.formulas import system_settings
 from koordlite.formulas.blkio import UNSET
-from koordlite.host import block as disks
+from koordlite.host import block as block_devices
 from koordlite.host import system_files
 from koordlite.host.bundle import Host
 from koordlite.host.core_scheduling import Cookies
@@ -56,7 +56,7 @@ BLOCKS = "blocks"
 _NOTHING = Blocks()
 
 
-def read(
+def disks(
     host: Host, slo: SLO, pods: Iterable[Pod], places: Mapping[str, PodGroups], *, reads: Collection[str]
 ) -> Blocks:
     """Disks and limits, for the groups that the configuration and the pods' annotations name."""
@@ -76,16 +76,16 @@ def read(
 def _numbers(files: Files, asker: Asker, block: Block) -> tuple[str, ...]:
     match block.type:
         case "device":
-            return disks.of_device(files, block.name)
+            return block_devices.of_device(files, block.name)
         case "volumegroup":
-            return disks.of_volume_group(files, block.name)
+            return block_devices.of_volume_group(files, block.name)
         case "podvolume" if asker.uid:
-            return disks.of_pod_volume(files, asker.uid, block.name)
+            return block_devices.of_pod_volume(files, asker.uid, block.name)
     return ()
 
 
 def _values(host: Host, group: str) -> dict[BlockField, Mapping[str, str]]:
-    found = ((field, disks.read(host.files, host.cgroups, group, field)) for field in UNSET)
+    found = ((field, block_devices.read(host.files, host.cgroups, group, field)) for field in UNSET)
     return {field: lines for field, lines in found if lines is not None}
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordlite.changes.system import OOM_SCORE, OOM_SCORE_AT_CREATION
+from koordlite.creation import Creation
 from koordlite.host.journal import file
 from koordlite.host.journal.journal import FileEntry, Journal, read
 from koordlite.model.cpuset import CPUSet
@@ -453,3 +454,40 @@ def test_answers_are_in_the_status_and_in_the_metrics(tmp_path: Path) -> None:
     assert value("koordlite_nri_answer_seconds_count", {"method": "CreateContainer"}) == 2
     assert value("koordlite_nri_answer_seconds_sum", {"method": "CreateContainer"}) == 1.003
     asking.close()
+
+
+class _Busy:
+    """An answer that is on its way for as long as anybody looks."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+def test_a_round_gives_way_to_an_answer_between_its_parts_and_never_for_long(tmp_path: Path) -> None:
+    asking = Asking("small", tmp_path)
+    busy = _Busy()
+    asking.creation._idle = busy  # type: ignore[assignment]
+    asking.agent.tick()
+    assert len(busy.waits) > 20 and max(busy.waits) <= 0.005
+    asking.close()
+
+
+def test_while_rules_are_asked_for_an_answer_a_round_knows_it(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking.begin("BE", batch_cpu="500")
+    asking.agent.begin(frozenset())
+    known = []
+    asked = Creation._asked
+
+    def ask(self: Creation, *args: Any) -> Any:
+        known.append(self._idle.is_set())
+        return asked(self, *args)
+
+    monkeypatch.setattr(Creation, "_asked", ask)
+    asking.ask()
+    assert (known, asking.creation._idle.is_set()) == ([False], True)

@@ -11,7 +11,7 @@ import pytest
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.names import layout
 from koordlite.host.files import RealFiles
-from koordlite.host.group_notices import GroupNotices
+from koordlite.host.sentinel import GroupNotices
 
 TOP = "kubepods"
 POD = f"{TOP}/besteffort/pod1"

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from koordlite.host.pressure_trigger import PressureTrigger
+from koordlite.host.sentinel import PressureTrigger
 
 CPU = pathlib.Path("/proc/pressure/cpu")
 

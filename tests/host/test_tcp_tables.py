@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.host import tcp_tables
+from koordlite.observe import connections
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 REST = "00000000:00000000 00:00000000 00000000     0        0 21283 1 0000000000000000 20 4 30 10 -1"
@@ -31,21 +31,21 @@ STATES = st.sampled_from(["01", "01", "06", "0A", "08"])
 def test_every_established_connection_is_read_and_nothing_else(rows: list[tuple[str, str, str]]) -> None:
     text = HEAD + "".join(line(*row, number) for number, row in enumerate(rows))
     wanted = [(own, other) for own, other, state in rows if state == "01"]
-    assert list(tcp_tables.established(text.encode())) == wanted
+    assert list(connections.established(text.encode())) == wanted
 
 
 @given(rows=st.lists(st.tuples(ENDPOINTS, ENDPOINTS), min_size=1, max_size=5), cut=st.integers(0, 2000))
 def test_a_table_that_was_cut_gives_only_whole_lines(rows: list[tuple[str, str]], cut: int) -> None:
     text = (HEAD + "".join(line(*row) for row in rows)).encode()
-    found = list(tcp_tables.established(text[:cut]))
+    found = list(connections.established(text[:cut]))
     assert found == rows[: len(found)]
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_fail(raw: bytes) -> None:
-    list(tcp_tables.established(raw))
+    list(connections.established(raw))
     try:
-        assert tcp_tables.in_use(raw) >= 0
+        assert connections.in_use(raw) >= 0
     except ValueError as error:
         assert "number of TCP sockets" in str(error)
 
@@ -54,7 +54,7 @@ def test_no_bytes_fail(raw: bytes) -> None:
 def test_ipv4_in_the_table_of_ipv6_is_ipv4(prefix: str) -> None:
     """A server that listens on IPv6 has its clients of IPv4 there; its little-endian form is the first."""
     table = HEAD + line(f"{prefix}0100F40A:1F90", f"{prefix}0200F40A:8000")
-    assert list(tcp_tables.established(table.encode())) == [("0100F40A:1F90", "0200F40A:8000")]
+    assert list(connections.established(table.encode())) == [("0100F40A:1F90", "0200F40A:8000")]
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_ipv4_in_the_table_of_ipv6_is_ipv4(prefix: str) -> None:
     ],
 )
 def test_sockets_in_use(text: str, number: int) -> None:
-    assert tcp_tables.in_use(text.encode()) == number
+    assert connections.in_use(text.encode()) == number
 
 
 def test_our_own_tables_can_be_read() -> None:
     """The kernel this runs on."""
     with open("/proc/self/net/tcp", "rb") as table, open("/proc/self/net/sockstat", "rb") as statistics:
-        found = list(tcp_tables.established(table.read()))
-        assert len(found) <= tcp_tables.in_use(statistics.read()) + 100
+        found = list(connections.established(table.read()))
+        assert len(found) <= connections.in_use(statistics.read()) + 100

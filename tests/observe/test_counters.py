@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.observe.counters import Counter, Throttling
+from koordlite.observe.usage import Counter, Throttling
 
 
 @pytest.mark.parametrize(

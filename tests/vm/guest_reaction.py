@@ -16,7 +16,7 @@ from realnode.pods import Pod
 from realnode.tree import PREFIX, Tree
 from realnode.waiting import until
 
-from koordlite.host.pressure_trigger import PressureTrigger
+from koordlite.host.sentinel import PressureTrigger
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch")

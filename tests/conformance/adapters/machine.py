@@ -23,7 +23,7 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.slo import config
 from koordlite.model.wire import objects
-from koordlite.observe.counters import Counter, Throttling
+from koordlite.observe.usage import Counter, Throttling
 from tests.conformance.adapters import adapter, mappings
 
 GROUP = "kubepods/g"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from koordlite.host.cgroups import mounts as cgroup_mounts
+from koordlite.host.cgroups import filesystem as cgroup_mounts
 from koordlite.model.errors import HardwareAbsent
 
 if TYPE_CHECKING:
@@ -36,21 +36,21 @@ NAMED_ONLY = f"cgroup {ROOT}/systemd cgroup rw,name=systemd 0 0\n"
     ],
 )
 def test_v1(machine: Rooted, mounts: str, cpu: str, cpuacct: str) -> None:
-    found = cgroup_mounts.find(machine.plant({"/proc/self/mounts": mounts}))
+    found = cgroup_mounts.find_mounts(machine.plant({"/proc/self/mounts": mounts}))
     assert found.version == 1
     assert found.points["cpu"] == f"{ROOT}/{cpu}"
     assert found.points["cpuacct"] == f"{ROOT}/{cpuacct}"
 
 
 def test_a_v1_controller_that_is_not_mounted_reads_as_absent(machine: Rooted) -> None:
-    found = cgroup_mounts.find(machine.plant({"/proc/self/mounts": v1("cpu", "cpuset")}))
+    found = cgroup_mounts.find_mounts(machine.plant({"/proc/self/mounts": v1("cpu", "cpuset")}))
     assert found.points["memory"] == f"{ROOT}/memory"
 
 
 @pytest.mark.parametrize("mounts", [PURE_V2, NAMED_ONLY + PURE_V2], ids=["alone", "beside a named v1 hierarchy"])
 def test_v2(machine: Rooted, mounts: str) -> None:
     machine.plant({"/proc/self/mounts": mounts, f"{ROOT}/cgroup.controllers": "cpuset cpu io memory\n"})
-    assert cgroup_mounts.find(machine) == cgroup_mounts.CgroupMounts(2, {"": ROOT})
+    assert cgroup_mounts.find_mounts(machine) == cgroup_mounts.CgroupMounts(2, {"": ROOT})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_v2(machine: Rooted, mounts: str) -> None:
 )
 def test_without_a_cpu_controller_it_says_why(machine: Rooted, tree: dict[str, str], why: str) -> None:
     with pytest.raises(HardwareAbsent, match=why):
-        cgroup_mounts.find(machine.plant(tree))
+        cgroup_mounts.find_mounts(machine.plant(tree))
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_without_a_cpu_controller_it_says_why(machine: Rooted, tree: dict[str, s
 def test_a_recording_without_mounts_is_recognised_by_its_folders(
     machine: Rooted, tree: dict[str, str], version: int, point: tuple[str, str]
 ) -> None:
-    found = cgroup_mounts.find(machine.plant(tree))
+    found = cgroup_mounts.find_mounts(machine.plant(tree))
     assert (found.version, found.points[point[0]]) == (version, point[1])
