@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from descheduler.cli import run, source, upstream
+from descheduler.cli import run, source
 from koordlite import __version__, commandline
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(argv: Sequence[str] | None) -> int:
-    args = parser().parse_args(upstream.as_run(sys.argv[1:] if argv is None else argv))
+    args = parser().parse_args(run.as_run(sys.argv[1:] if argv is None else argv))
     code: int = args.run(args)
     return code
 

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from descheduler.cli import source, upstream
+from descheduler.cli import run as options
+from descheduler.cli import source
 from descheduler.cli.run import LEASE, LISTEN, lease_option
 from descheduler.cli.source import PictureSource
 from descheduler.evictors.executor import LeaderApi, PlanExecutor, waiting
@@ -134,14 +135,14 @@ def _check(args: argparse.Namespace, interval: float) -> None:
 def _start_log(args: argparse.Namespace) -> LogLevels:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if args.log_format == "json" else LineFormatter())
-    verbose = args.verbose or args.v >= upstream.VERBOSE
+    verbose = args.verbose or args.v >= options.VERBOSE
     levels = LogLevels(
         now=RealClock().monotonic, default="debug" if verbose else "info", logger="descheduler", flows=()
     )
     handler.addFilter(levels)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     logging.getLogger("urllib3").setLevel(logging.INFO)
-    for notice in upstream.notices(args):
+    for notice in options.notices(args):
         LOG.warning("%s", line(event="options", result="note", text=notice))
     return levels
 
@@ -231,7 +232,7 @@ def _evictor(
         tell=JobLog().job,
         rules=rules,
         stopped=stopped,
-        drop_claims=upstream.gates(args.feature_gates).get("DisablePVCReservation", False),
+        drop_claims=options.gates(args.feature_gates).get("DisablePVCReservation", False),
     )
     if single:
         yield executor
@@ -308,14 +309,14 @@ def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoi
         return Server(address, port, endpoints.answer, change=endpoints.put, guard=guard, certificate=certificate)
     except ConfigError as error:
         do = "choose another port, 0 for any free one, or off"
-        option = "--secure-port" if upstream.address(args) else "--listen"
+        option = "--secure-port" if options.address(args) else "--listen"
         why = error.problems[0].why
         raise InputError(Problem("command line", option, f"{address}:{port}", why, do)) from error
 
 
 def _addresses(args: argparse.Namespace, policy: PolicyFile) -> tuple[tuple[str, int], ...]:
     """Addresses to listen on: as the options say, else the policy, else the default; empty: nowhere."""
-    secure = upstream.address(args)
+    secure = options.address(args)
     if secure:
         return (secure,) if secure[1] else ()
     if args.listen == "off":
@@ -338,7 +339,7 @@ def _certificate(args: argparse.Namespace) -> Certificate | SelfSigned | None:
         do = "name the certificate with --tls-cert-file, or leave both out for plain HTTP"
         problem = Problem("command line", "--tls-private-key-file", args.tls_private_key_file, "no certificate", do)
         raise InputError(problem)
-    return SelfSigned() if upstream.address(args) else None
+    return SelfSigned() if options.address(args) else None
 
 
 @contextlib.contextmanager

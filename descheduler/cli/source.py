@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from descheduler.picture.cluster import View
     from descheduler.plan import EvictionPlan, Setup
     from descheduler.snapshot.assemble import Pictures
+    from descheduler.snapshot.cluster import Watches
     from descheduler.snapshot.files import Objects
-    from descheduler.snapshot.watches import Watches
     from koordlite.kube.client.access import Api
 
 
@@ -115,7 +115,7 @@ class PictureSource:
         if not self._again:
             return cluster.read(self.api)
         if self._watch and self._watches is None:
-            from descheduler.snapshot.watches import Watches
+            from descheduler.snapshot.cluster import Watches
 
             self._watches = Watches(self.api, monotonic=time.monotonic)
         self._read = cluster.read(self.api, before=self._read or cluster.nothing_yet(), watches=self._watches)

@@ -42,7 +42,7 @@ from descheduler.framework import (
     judgeable,
 )
 from descheduler.history import past_evictions
-from descheduler.history.background import Requests, counted
+from descheduler.history.past_evictions import Requests, counted
 from descheduler.plan import EvictionPlan, Outcome, PluginAnswer, PodAnswer, Profile, Setup, Sightings
 from koordlite.model import isolation
 from koordlite.model.label_selectors import labels_match

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from descheduler.history.background import REQUEST_ONLY, TRIGGERED
+from descheduler.history.past_evictions import REQUEST_ONLY, TRIGGERED
 from descheduler.migration import objects
 from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable

@@ -19,10 +19,8 @@ import msgspec
 from descheduler.fit import free_capacity, numa, pod_affinity, topology_spread
 from descheduler.fit import numa as fit_numa
 from descheduler.fit.free_capacity import Booking, FreeCapacity, Port
-from descheduler.fit.node_order import Closing, Orders
-from descheduler.fit.node_rules import EligibleNodes, NodeRules
+from descheduler.fit.node_rules import Closing, EligibleNodes, Groups, NodeRules, Orders, Tally, merged
 from descheduler.fit.pod_affinity import MatchingPods, PodAffinity, PodAntiAffinity
-from descheduler.fit.refusals import Groups, Tally, merged
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
 from koordlite.model import label_selectors

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from descheduler.fit.refusals import Group
+from descheduler.fit.node_rules import Group
 from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
 from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange

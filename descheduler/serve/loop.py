@@ -16,9 +16,8 @@ import msgspec
 from descheduler.cycle import planner
 from descheduler.evictors import eviction_api
 from descheduler.framework import Conversation, Handle, Plugin, View
-from descheduler.history import background
-from descheduler.history.background import Ended, Requests
-from descheduler.history.past_evictions import CycleMemory
+from descheduler.history import past_evictions
+from descheduler.history.past_evictions import CycleMemory, Ended, Requests
 from descheduler.plan import Attempt, EvictionPlan, Profile, Setup
 from descheduler.policy import reader
 from descheduler.policy.reader import PolicyDocument
@@ -237,7 +236,7 @@ class Loop:
     def _decided(self, result: CycleResult, watch: Stopwatch) -> CycleResult:
         view = self._source.view(self._policy.document, self._setup)
         view = msgspec.structs.replace(view, moving=self._moving())
-        self._background, ended = background.follow(self._background, view, result.began)
+        self._background, ended = past_evictions.follow(self._background, view, result.began)
         self._cycle_memory.begin(view, leads=result.leader)
         plan = planner.plan(
             view,
@@ -253,7 +252,7 @@ class Loop:
         self._acted = not result.dry_run
         attempts = carry_out(plan)
         begun = {attempt.uid for attempt in attempts if attempt.result == "InBackground"}
-        requests = {o.pod.uid: background.requested(o.pod, result.began) for o in plan.evict if o.pod.uid in begun}
+        requests = {o.pod.uid: past_evictions.requested(o.pod, result.began) for o in plan.evict if o.pod.uid in begun}
         self._background = {**self._background, **requests}
         self._cycle_memory.end(plan, attempts, self._setup.pacing.loops, keep=not result.dry_run)
         problems = (*result.problems, *self._cycle_memory.problems)

@@ -47,6 +47,7 @@ HERE = {
     "/sys/fs/cgroup/kubepods/besteffort/cpuset.cpus": "/sys/fs/cgroup/cpuset/kubepods/besteffort/cpuset.cpus",
     "/tmp/picture": "picture",
     "node-a": "tour-a",
+    "shop/big": "shop/cache-0",
     "240": "20",
 }
 """What a reader puts in place of these words, or what a test need not wait for."""

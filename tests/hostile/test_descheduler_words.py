@@ -13,7 +13,7 @@ import pytest
 import descheduler
 import koordlite
 from descheduler.cycle import planner
-from descheduler.metrics_sources import prometheus
+from descheduler.metrics_sources import gather
 from descheduler.policy import reader
 from descheduler.report import explain
 from descheduler.snapshot import homes
@@ -102,7 +102,7 @@ profiles:
     "body", [b"[" * 100_000, b'{"status": "\xff"}', b'{"status":"success","data":{"result":1e9999}}']
 )
 def test_nonsense_from_prometheus_is_no_measurement(body: bytes) -> None:
-    assert prometheus.read(body).absent
+    assert gather.read(body).absent
 
 
 def _pinned() -> Cluster:

@@ -20,7 +20,7 @@ from apiserver.users import User
 
 from descheduler.metrics_sources import gather
 from descheduler.snapshot import cluster as snapshots
-from descheduler.snapshot.watches import Watches
+from descheduler.snapshot.cluster import Watches
 from koordlite.changes.eviction import EvictPod
 from koordlite.changes.published import NodeResourceChange, TopologyChange
 from koordlite.clock import RealClock

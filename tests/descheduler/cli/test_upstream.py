@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descheduler import cli
-from descheduler.cli import run, upstream
+from descheduler.cli import run
 from koordlite.model.errors import InputError
 
 UPSTREAM = "--policy-config-file {policy} --descheduling-interval 5m --v 3"
@@ -101,7 +101,7 @@ def free_port() -> int:
     ],
 )
 def test_options_without_a_command_are_those_of_run(argv: list[str], meant: list[str]) -> None:
-    assert upstream.as_run(argv) == meant
+    assert run.as_run(argv) == meant
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -118,12 +118,12 @@ def parsed(*words: str) -> argparse.Namespace:
     ],
 )
 def test_where_https_is_served(words: list[str], place: Any) -> None:
-    assert upstream.address(parsed(*words)) == place
+    assert run.address(parsed(*words)) == place
 
 
 def test_what_changes_nothing_is_named_with_its_reason() -> None:
     words = ["--otel-collector-endpoint=x:4317", "--enable-http2", "--tls-min-version", "VersionTLS12"]
-    said = list(upstream.notices(parsed(*words, "--feature-gates", "EvictionsInBackground=false,AllBeta=true")))
+    said = list(run.notices(parsed(*words, "--feature-gates", "EvictionsInBackground=false,AllBeta=true")))
     assert [line.split(" has no effect")[0] for line in said] == [
         "--tls-min-version",
         "--otel-collector-endpoint",
@@ -131,19 +131,19 @@ def test_what_changes_nothing_is_named_with_its_reason() -> None:
         "--feature-gates EvictionsInBackground=false",
         "--feature-gates AllBeta",
     ]
-    assert list(upstream.notices(parsed())) == []
+    assert list(run.notices(parsed())) == []
 
 
 @pytest.mark.parametrize("text", ["Nonsense=true", "EvictionsInBackground=yes", "EvictionsInBackground", "=true"])
 def test_a_gate_that_is_none_is_refused_with_the_list(text: str) -> None:
     with pytest.raises(InputError, match="DisablePVCReservation"):
-        upstream.gates(text)
+        run.gates(text)
 
 
 @given(st.text())
 def test_gates_are_read_or_refused_in_words(text: str) -> None:
     try:
-        assert set(upstream.gates(text)) <= {"AllAlpha", "AllBeta", "EvictionsInBackground", "DisablePVCReservation"}
+        assert set(run.gates(text)) <= {"AllAlpha", "AllBeta", "EvictionsInBackground", "DisablePVCReservation"}
     except InputError as error:
         assert "--feature-gates" in str(error)
 
@@ -152,7 +152,7 @@ def test_gates_are_read_or_refused_in_words(text: str) -> None:
     ("words", "verbose"), [(["-v"], True), (["-v", "4"], True), (["--v=3"], False), (["--v", "10"], True)]
 )
 def test_klog_levels(words: list[str], *, verbose: bool) -> None:
-    assert (parsed(*words).v >= upstream.VERBOSE) is verbose
+    assert (parsed(*words).v >= run.VERBOSE) is verbose
 
 
 def test_the_version_is_a_command_as_well(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
 from descheduler.filters.limits import Limits
 from descheduler.framework import Finding, Handle, Note, Plugin, Point, Remember, Verdict, View
-from descheduler.history import background
+from descheduler.history import past_evictions
 from descheduler.plan import Profile, Setup
 from koordlite.model import label_selectors
 
@@ -156,7 +156,7 @@ def test_two_pods_count_on_one_free_place_only_in_the_fit_of_upstream(cluster: A
 
 
 def test_a_pod_that_goes_in_the_background_is_not_asked_again_and_counts(four: Any) -> None:
-    request = background.Request("default", "a1", "uid-a1", "a", 0.0)
+    request = past_evictions.Request("default", "a1", "uid-a1", "a", 0.0)
     log: Said = []
     chosen = setup(plugin("P", names_all(log)), limits={"per_node": 1})
     planner.plan(four.view(), chosen, background={"uid-a1": request})

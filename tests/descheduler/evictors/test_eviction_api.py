@@ -15,7 +15,7 @@ from descheduler.cycle import planner
 from descheduler.evictors import eviction_api
 from descheduler.filters.limits import Limits
 from descheduler.framework import Finding, Handle, Plugin, View
-from descheduler.history.background import REQUEST_ONLY, TRIGGERED
+from descheduler.history.past_evictions import REQUEST_ONLY, TRIGGERED
 from descheduler.plan import EvictionPlan, Profile, Setup
 from descheduler.serve import events
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable

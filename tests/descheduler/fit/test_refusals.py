@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.fit import refusals
-from descheduler.fit.refusals import EXAMPLES, FixedTally, Group, Groups, Tally
+from descheduler.fit import node_rules
+from descheduler.fit.node_rules import EXAMPLES, FixedTally, Group, Groups, Tally
 
 NAMES = st.sampled_from("abcdefgh")
 ANSWERS = st.lists(st.tuples(NAMES, st.sampled_from(["full", "tainted", "not ready"])))
@@ -37,5 +37,5 @@ def test_a_fixed_tally_says_the_same(answers: dict[str, str], without: str) -> N
 def test_groups_of_disjoint_nodes_are_added_up() -> None:
     one: Groups = {"full": Group(2, ("a", "b"))}
     other: Groups = {"full": Group(5, ("c", "d", "e")), "tainted": Group(1, ("f",))}
-    assert refusals.merged((one, {})) is one
-    assert refusals.merged((one, other)) == {"full": Group(7, ("a", "b", "c")), "tainted": Group(1, ("f",))}
+    assert node_rules.merged((one, {})) is one
+    assert node_rules.merged((one, other)) == {"full": Group(7, ("a", "b", "c")), "tainted": Group(1, ("f",))}

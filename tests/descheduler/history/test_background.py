@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from descheduler.history import background
-from descheduler.history.background import IN_PROGRESS, Request
+from descheduler.history import past_evictions
+from descheduler.history.past_evictions import IN_PROGRESS, Request
 
 ASKED = Request("default", "p", "uid-p", "a", 1000.0)
 CONFIRMED = Request("default", "p", "uid-p", "a", 1000.0, confirmed=True)
@@ -42,13 +42,13 @@ def test_a_request_goes_on_or_ends(
 ) -> None:
     cluster.node("a")
     make(cluster)
-    going, over = background.follow({"uid-p": before}, cluster.view(), now)
+    going, over = past_evictions.follow({"uid-p": before}, cluster.view(), now)
     assert ([one.result for one in over], list(going)) == (([result], []) if result else ([], ["uid-p"]))
 
 
 def test_a_restart_finds_the_pods_that_say_they_are_moved(cluster: Any) -> None:
     cluster.node("a")
     moving(cluster)
-    going, _ = background.follow({}, cluster.view(), 5.0)
+    going, _ = past_evictions.follow({}, cluster.view(), 5.0)
     assert going == {"uid-p": Request("default", "p", "uid-p", "a", 5.0, confirmed=True)}
-    assert list(background.counted(going.values())) == [("a", "default")]
+    assert list(past_evictions.counted(going.values())) == [("a", "default")]

@@ -10,7 +10,7 @@ import pytest
 from descheduler import plugins
 from descheduler.arguments.evictor import Args
 from descheduler.filters.limits import Limits
-from descheduler.metrics_sources import gather, prometheus
+from descheduler.metrics_sources import gather
 from descheduler.metrics_sources.gather import Gatherer, Smoothed, smooth
 from descheduler.picture.cluster import Usage
 from descheduler.plan import Profile, Setup
@@ -158,7 +158,7 @@ def test_the_token_comes_from_the_secret_that_the_policy_names() -> None:
 def test_without_its_token_a_server_is_not_asked(api: Any, word: str) -> None:
     server = gather.of_policy([provider(**SECRET)], api).server
     assert server is not None
-    assert word in prometheus.usage(server, "q").absent
+    assert word in gather.usage(server, "q").absent
 
 
 def test_a_policy_without_prometheus_has_no_server() -> None:

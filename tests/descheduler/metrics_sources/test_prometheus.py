@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from descheduler.metrics_sources.prometheus import read, usage
+from descheduler.metrics_sources.gather import read, usage
 from koordlite.kube.client.prometheus import Prometheus
 
 

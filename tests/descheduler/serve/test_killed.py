@@ -14,7 +14,7 @@ from realnode.waiting import until
 
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner
-from descheduler.history import background, configmap, past_evictions
+from descheduler.history import configmap, past_evictions
 from descheduler.history.past_evictions import CycleMemory, Intent
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
@@ -96,7 +96,7 @@ def test_of_intended_evictions_those_count_whose_pods_go(view: Any) -> None:
     assert past_evictions.resumed({}, pending, view) == {}
     assert owners(past_evictions.resumed({}, pending, without(view, uids[0]))) == {"app-p"}
     assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[1], deleting=True))) == {"app-q"}
-    notes = {background.IN_PROGRESS: "true"}
+    notes = {past_evictions.IN_PROGRESS: "true"}
     assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[2], annotations=notes))) == {"app-r"}
     assert owners(past_evictions.resumed({}, pending, msgspec.structs.replace(view, moving={uids[0]: "a job"}))) == {
         "app-p"

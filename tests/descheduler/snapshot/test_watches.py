@@ -19,9 +19,9 @@ from descheduler.cycle import planner
 from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import document
-from descheduler.snapshot import assemble, cluster, watches
+from descheduler.snapshot import assemble, cluster
+from descheduler.snapshot.cluster import Watches
 from descheduler.snapshot.files import Objects
-from descheduler.snapshot.watches import Watches
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.client.backoff import Outage
 from koordlite.kube.client.paging import Page
@@ -477,7 +477,7 @@ def test_an_object_that_changed_often_is_read_once(server: Server, following: Wa
 def test_what_waits_is_made_small_before_it_is_much(
     server: Server, following: Watches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "WAITING_BYTES", 1)
+    monkeypatch.setattr(cluster, "WAITING_BYTES", 1)
     weather = Weather(server, 1)
     again = read_twice(server, following, lambda: [weather.pod(name) for name in PODS])
     assert len(again.by_kind["Pod"]) == len(PODS)
@@ -496,7 +496,7 @@ def test_what_cannot_be_read_is_listed_until_it_is_right(server: Server, followi
 def test_too_many_events_end_a_watch_and_the_list_is_read_for_some_cycles(
     server: Server, following: Watches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "FREE_EVENTS", 30)
+    monkeypatch.setattr(cluster, "FREE_EVENTS", 30)
     weather = Weather(server, 1)
     held = read_twice(server, following, lambda: [weather.pod("p1") for _ in range(31)])
     assert "31 events came since the last cycle" in following.reasons["Pod"]

@@ -15,7 +15,7 @@ import yaml
 
 from descheduler.cycle import planner
 from descheduler.evictors import eviction_api
-from descheduler.metrics_sources import prometheus
+from descheduler.metrics_sources import gather
 from descheduler.plan import EvictionPlan, Setup
 from descheduler.policy import reader
 from descheduler.report import document, explain, html, text
@@ -176,6 +176,6 @@ ENTRIES = (
     Entry(
         name="descheduler-prometheus",
         seeds=[json.dumps(VECTOR).encode()],
-        run=lambda data: prometheus.read(data).absent[:20],
+        run=lambda data: gather.read(data).absent[:20],
     ),
 )
