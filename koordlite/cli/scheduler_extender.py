@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     )
     binder = ApiBinder(api)
     extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age, loads=loads)
-    promises, warmth = Promises(extender, binder), Warmth(extender)
+    promises, warmth = Promises(extender, binder, follows_resizes=args.follow_resizes), Warmth(extender)
     with contextlib.ExitStack() as stack:
         service = Service(extender, levels, watches=lambda: _states(watches), promises=promises)
         token = stack.enter_context(local_token(args.state_dir))

@@ -72,6 +72,11 @@ def extender(command: argparse.ArgumentParser) -> None:
         help="judge nodes also by what NodeMetrics measured there; FILE has Koordinator's LoadAwareSchedulingArgs",
     )
     command.add_argument(
+        "--follow-resizes",
+        action="store_true",
+        help="have CPUs that were promised follow pods whose requests are changed in place",
+    )
+    command.add_argument(
         "--numa-listen",
         metavar="ADDRESS:PORT",
         default="",

@@ -74,6 +74,8 @@ class Cluster:
         self.unpromised: dict[str, None] = {}
         """uids of pods of our schedulers that are bound and have no allocation, in the order in which they came;
         `Promises` looks which of them need one."""
+        self.resized: dict[str, None] = {}
+        """uids of bound pods with a promise of Koordinator's whose request may be another than when it was made."""
         self.waiting: dict[str, PodShape] = {}
         """Shapes of pods that wait for a scheduler of ours, by uid."""
         self._placed_by_us: collections.OrderedDict[str, str] = collections.OrderedDict()
@@ -330,10 +332,7 @@ class Cluster:
             self._end_reservation(pod, now)
         if before is not None and before.node and before.node != pod.node:
             self._leave(before, now)
-        if pod.ended or not pod.node or pod.resource_status or pod.crane_result:
-            self.unpromised.pop(uid, None)
-        elif pod.scheduler in self.settings.profiles and uid not in self.unpromised and _is_new(before):
-            self.unpromised[uid] = None
+        self._note_promise(pod, before)
         if pod.ended:
             if pod.refused_by_kubelet and not (before and before.ended) and self._placed_by_us.get(uid) == pod.node:
                 self._wrong(pod)
@@ -349,6 +348,18 @@ class Cluster:
         state.pods[uid] = pod
         state.came.setdefault(uid, now)
         self._touch(pod.node)
+
+    def _note_promise(self, pod: KnownPod, before: KnownPod | None) -> None:
+        """Note pods for whose promise something may have to be done."""
+        uid, is_bound = pod.uid, bool(pod.node) and not pod.ended
+        if not is_bound or pod.resource_status or pod.crane_result:
+            self.unpromised.pop(uid, None)
+        elif pod.scheduler in self.settings.profiles and uid not in self.unpromised and not _has_waited(before):
+            self.unpromised[uid] = None
+        if not is_bound or not pod.resource_status:
+            self.resized.pop(uid, None)
+        elif before is None or before.shape is not pod.shape:
+            self.resized[uid] = None
 
     def _wrong(self, pod: KnownPod) -> None:
         if self._synced:
@@ -380,6 +391,7 @@ class Cluster:
         now = self._now()
         self.assumed.end(uid, "deleted", now)
         self.unpromised.pop(uid, None)
+        self.resized.pop(uid, None)
         self.waiting.pop(uid, None)
         pod = self.pods.pop(uid, None)
         if pod is None:
@@ -390,6 +402,6 @@ class Cluster:
             self._leave(pod, now)
 
 
-def _is_new(before: KnownPod | None) -> bool:
-    """Tell whether the pod was not known before as one that is bound and has no allocation."""
-    return before is None or not before.node or bool(before.resource_status or before.crane_result)
+def _has_waited(before: KnownPod | None) -> bool:
+    """Tell whether the pod was known before as one that is bound and has no allocation."""
+    return before is not None and bool(before.node) and not (before.resource_status or before.crane_result)

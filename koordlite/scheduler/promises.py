@@ -6,6 +6,9 @@ written to it afterwards, as far as its node still has it; the agent of the node
 
 Several extenders may do this at a time: each takes a node's pods one after the other, the first bound first, and the
 version of the pod decides who was first. So they never promise one CPU to two pods.
+
+A pod whose request was changed in place may have its promise follow: it keeps what it has as far as it may, and grows
+on the NUMA nodes that it is on.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from koordlite.model import keys
 from koordlite.model.wire import objects
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement import judge, victims
+from koordlite.scheduler.judgement import judge, koordinator, victims
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.threads import Worker
 
@@ -46,14 +49,24 @@ class Writer(Protocol):
 class Promises:
     """Looks for such pods in a thread of its own."""
 
-    def __init__(self, extender: Extender, writer: Writer, *, uniform: backoff.Uniform = backoff.uniform):
+    def __init__(
+        self,
+        extender: Extender,
+        writer: Writer,
+        *,
+        follows_resizes: bool = False,
+        uniform: backoff.Uniform = backoff.uniform,
+    ) -> None:
         self._extender, self._writer, self._uniform = extender, writer, uniform
+        self._follows_resizes = follows_resizes
         self._stop = threading.Event()
         self._thread = Worker("promises", self._run)
         self._not_before: dict[str, float] = {}
         """When a pod is looked at again, by uid."""
         self.results: collections.Counter[str] = collections.Counter()
-        """written, refused (the node has no room for it), failed (the API server refused)."""
+        """written, refused (the node has no room for it), resized, cannot_grow, failed (the API server refused)."""
+        self._cannot_grow: dict[str, float] = {}
+        """When such a pod is looked at again, by uid."""
         self._said = ""
 
     @property
@@ -91,6 +104,53 @@ class Promises:
             if pod is not None and pod.node not in nodes:
                 nodes.add(pod.node)
                 self._make(pod)
+        if self._follows_resizes:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Have promises follow requests that were changed in place."""
+        cluster, now = self._cluster, self._cluster.now()
+        with cluster.lock:
+            uids, cluster.resized = list(cluster.resized), {}
+        again = {uid: at for uid, at in self._cannot_grow.items() if uid in cluster.pods}
+        self._cannot_grow = {uid: at for uid, at in again.items() if at > now and uid not in uids}
+        for uid in dict.fromkeys((*uids, *(uid for uid, at in again.items() if at <= now))):
+            self._thread.beat()
+            self._resize(uid)
+
+    def _resize(self, uid: str) -> None:
+        cluster = self._cluster
+        with cluster.lock:
+            pod = cluster.pods.get(uid)
+            row = cluster.row(pod.node) if pod is not None else None
+        promise = koordinator.resized(pod, row) if pod is not None and row is not None else None
+        if pod is None or promise is None:
+            return
+        self._cannot_grow[uid] = cluster.now() + RETRY_SECONDS
+        if promise.refusal:
+            self._said_of(pod, "cannot_grow", f"its CPUs on {pod.node} cannot follow its resize: {promise.refusal}")
+            return
+        try:
+            obj = self._writer.pod(pod.namespace, pod.name)
+            if (obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS) != pod.resource_status:
+                cluster.put_pod(obj)
+                return
+            with cluster.lock:
+                if cluster.row(pod.node) is not row:
+                    cluster.resized[uid] = None  # Something changed meanwhile: at the next look.
+                    return
+                # It counts from now on, as in `_make`.
+                cluster.put_known(with_annotations(pod, promise.annotations))
+            self._writer.promise(obj, promise.annotations)
+        except BindError as error:
+            cluster.put_known(pod)
+            self._failed(pod, error)
+            return
+        del self._cannot_grow[uid]
+        self.results["resized"] += 1
+        text = f"its CPUs on {pod.node} follow its resize: {promise.annotations[keys.RESOURCE_STATUS]}"
+        self._extender.note(pod, text)
+        LOG.info("pod %s: %s", pod.key, text, extra=_about(pod))
 
     def _due(self) -> list[str]:
         """Pods without the promise that they need, in the order in which they were bound."""
@@ -147,10 +207,12 @@ class Promises:
         LOG.info("pod %s was bound to %s without its promise, and has it now", pod.key, pod.node, extra=_about(pod))
 
     def _refused(self, pod: KnownPod, why: str) -> None:
-        self.results["refused"] += 1
-        text = f"bound to {pod.node} without its promise, which cannot be made there: {why}"
+        self._said_of(pod, "refused", f"bound to {pod.node} without its promise, which cannot be made there: {why}")
+
+    def _said_of(self, pod: KnownPod, result: str, text: str) -> None:
+        self.results[result] += 1
         self._extender.note(pod, text)
-        LOG.warning("pod %s was %s", pod.key, text, extra=_about(pod))
+        LOG.warning("pod %s: %s", pod.key, text, extra=_about(pod))
 
     def _failed(self, pod: KnownPod, error: BindError) -> None:
         self.results["failed"] += 1

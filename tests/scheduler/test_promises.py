@@ -136,3 +136,96 @@ def test_nothing_is_promised_from_an_old_picture() -> None:
     promises = Promises(scene.extender, server)
     promises.look()
     assert server.cpus("p") == CPUSet(())
+
+
+# ── resizes in place ──
+
+
+def resizing() -> tuple[Scene, Server, Promises]:
+    """A node of two NUMA nodes with eight CPUs each, and a pod on 0-3."""
+    scene, server = koordinator(), Server()
+    server.put(scene, promised("p", "4", "0-3"))
+    promises = Promises(scene.extender, server, follows_resizes=True)
+    promises.look()
+    assert dict(promises.results) == {}, "nothing has changed"
+    return scene, server, promises
+
+
+def promised(name: str, cpu: str, cpus: str) -> Any:
+    made = bound(lsr(name, cpu), "a")
+    made["metadata"]["annotations"] = {keys.RESOURCE_STATUS: json.dumps({"cpuset": cpus})}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cpus"),
+    [
+        pytest.param("6", "0-5", id="it grows beside what it has"),
+        pytest.param("8", "0-7", id="as far as its NUMA node goes"),
+        pytest.param("2", "0-1", id="it gives back a whole core"),
+        pytest.param("4", "0-3", id="nothing changes"),
+    ],
+)
+def test_a_promise_follows_a_pod_that_is_resized_in_place(cpu: str, cpus: str) -> None:
+    scene, server, promises = resizing()
+    server.put(scene, promised("p", cpu, "0-3"))
+    promises.look()
+    assert str(server.cpus("p")) == cpus
+    assert promises.results["resized"] == (cpus != "0-3")
+    scene.put(lsr("next", "8"))
+    assert scene.schedule(lsr("next", "8"), "a") == "a"
+    given = CPUSet.parse(json.loads(scene.api.bound[-1][2][keys.RESOURCE_STATUS])["cpuset"])
+    assert not given & CPUSet.parse(cpus), "and counts for the next"
+
+
+def test_a_pod_that_cannot_grow_keeps_what_it_has_is_told_and_grows_once_it_can() -> None:
+    scene, server, promises = resizing()
+    scene.filter(lsr("p"), "a")
+    server.put(scene, promised("other", "4", "4-7"))
+    server.put(scene, promised("p", "6", "0-3"))
+    promises.look()
+    attempt = scene.extender.attempts.get("ns/p")
+    assert attempt is not None
+    assert attempt.events[-1] == (
+        "its CPUs on a cannot follow its resize: its NUMA nodes (0) have 0 free CPUs, and it needs 2 more there"
+    )
+    assert (str(server.cpus("p")), dict(promises.results)) == ("0-3", {"cannot_grow": 1})
+    scene.cluster.remove_pod("ns/other")
+    promises.look()
+    assert str(server.cpus("p")) == "0-3", "it is not looked at every time"
+    scene.clock.pass_(RETRY_SECONDS)
+    promises.look()
+    assert str(server.cpus("p")) == "0-5"
+
+
+def test_a_resize_that_cannot_be_written_counts_as_before() -> None:
+    scene, server, promises = resizing()
+    server.put(scene, promised("p", "6", "0-3"))
+    server.refuses = "forbidden"
+    promises.look()
+    assert (str(server.cpus("p")), promises.results["failed"]) == ("0-3", 1)
+    assert "0-3" in scene.cluster.pods["uid-p"].resource_status
+    server.refuses = ""
+    scene.clock.pass_(RETRY_SECONDS)
+    promises.look()
+    assert str(server.cpus("p")) == "0-5"
+
+
+def test_promises_stay_as_they_are_unless_they_are_to_follow() -> None:
+    scene, server = koordinator(), Server()
+    promises = Promises(scene.extender, server)
+    for cpu in ("4", "6"):
+        server.put(scene, promised("p", cpu, "0-3"))
+        promises.look()
+    assert (str(server.cpus("p")), dict(promises.results)) == ("0-3", {})
+
+
+def test_a_tenants_claim_that_does_not_hold_is_not_followed() -> None:
+    scene, server, promises = resizing()
+    server.put(scene, promised("thief", "6", "0-3"))
+    claims = bound(pod("tenant", qos="Burstable", annotations={keys.RESOURCE_STATUS: '{"cpuset":"8-9"}'}), "a")
+    server.put(scene, claims)
+    promises.look()
+    assert str(server.cpus("thief")) == "0-3"
+    assert str(server.cpus("tenant")) == "8-9"
+    assert dict(promises.results) == {}

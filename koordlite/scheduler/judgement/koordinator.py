@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from koordlite.model import defaults, keys
+from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity, add_resources
-from koordlite.numa.koordinator import ask, assignments, node_report, schedule
+from koordlite.numa.koordinator import ask, assignments, held, node_report, resize, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
@@ -99,6 +100,33 @@ def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     return Promise(schedule.for_binding(asked, state, found))
 
 
+def resized(pod: KnownPod, row: Row) -> Promise | None:
+    """Promise of a pod on the node after its request was changed in place, or why it cannot follow; None when it need
+    not, or the pod has none that holds."""
+    asked = asked_by(pod.shape)
+    if row.is_plain or row.unusable or asked is None or isinstance(asked, Refusal) or not pod.resource_status:
+        return None
+    state = state_of(row)
+    machine, own = state.topology.machine, state.held.pods.get(pod.uid)
+    if own is None or not own.cpus or schedule.is_bound(asked, state) is not True:
+        return None
+    if asked.count == len(pod_reader.parse_resource_status(pod.resource_status).cpuset):
+        return None
+    free = held.available_cpus(
+        machine, state.held.cpus, reserved=state.topology.reserved, most_holders=state.topology.most_holders
+    )
+    try:
+        cpus = resize.resized(own.cpus, asked.count, machine, free)
+    except ValueError as error:
+        return Promise(refusal=str(error))
+    zones: dict[int, Mapping[str, Quantity]] = {}
+    for node, amounts in own.zones.items():
+        count = len(machine.by_node.get(node, EMPTY) & cpus)
+        zones[node] = {**amounts, "cpu": Quantity.of_milli(1000 * count)} if "cpu" in amounts else amounts
+    after = msgspec.structs.replace(own, cpus=cpus, zones=zones)
+    return Promise({keys.RESOURCE_STATUS: schedule.resource_status(after)})
+
+
 def _of(settings: Settings) -> ask.Settings:
     return CLOSEST if settings.numa_distance else ask.DEFAULTS
 
@@ -130,7 +158,7 @@ def _state(row: Row) -> NodeState:
     real, stand_ins = row.without_placeholders
     by_uid = _allocations(real, binds, topology.machine)
     reserved = _reservations(row, by_uid, _allocations(stand_ins, binds, topology.machine))
-    held = Held.of(topology.machine, [*by_uid.values(), *(own for own, _ in reserved)])
+    all_held = Held.of(topology.machine, [*by_uid.values(), *(own for own, _ in reserved)])
     requested: dict[str, Quantity] = {}
     for pod in real:
         add_resources(requested, pod.shape.pod.requests)
@@ -140,7 +168,7 @@ def _state(row: Row) -> NodeState:
     # What the node keeps back is nobody's, for the score as well.
     trimmed = {name: Quantity(row.limits.get(name, each.nano), each.format) for name, each in node.allocatable.items()}
     node = msgspec.structs.replace(node, allocatable=trimmed)
-    state = NodeState.of(node, topology, held, requested)
+    state = NodeState.of(node, topology, all_held, requested)
     return msgspec.structs.replace(state, reservations=_met(row, reserved)) if reserved else state
 
 

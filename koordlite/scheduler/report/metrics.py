@@ -66,7 +66,12 @@ class ExtenderMetrics(Collector):
         if self._promises is not None:
             yield _gauge("unpromised_pods", "Bound pods without the promise that they need", self._promises.missing)
             late: dict[tuple[str, ...], int] = {(result,): n for result, n in self._promises.results.items()}
-            yield _counter("late_promises", "Promises to pods that were bound without one", late, ("result",))
+            yield _counter(
+                "late_promises",
+                "Promises to pods that were bound without one, and those that follow a resize",
+                late,
+                ("result",),
+            )
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

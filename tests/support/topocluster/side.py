@@ -24,7 +24,7 @@ class Product:
         """Whether it counts a pod there that the report does not, because it was reserved or bound, or has gone."""
         state = self.watcher.nodes.get(node)
         is_dirty = state is not None and state.dirty_since is not None
-        return is_dirty or any(True for _ in self.watcher.reservations.of_node(node))
+        return is_dirty or any(True for _ in self.watcher.assumed.of_node(node))
 
 
 class _Binder:
