@@ -132,13 +132,12 @@ class Pauses:
             except OSError:
                 self._unheard = True  # Without room on the disk `koordlite pause` says that nobody has confirmed it.
         try:
-            self._annotation = self._annotation if annotations is None else _annotated(annotations, owner)
+            if annotations is not None:
+                text = annotations.get(PAUSE_ANNOTATION)
+                self._annotation = (
+                    None if text is None else parse(text, owner=owner, field=PAUSE_ANNOTATION, by="annotation")
+                )
         except InputError as error:
             problems += error.problems
         self.problems = tuple(problems)
         return combined_pause(*(each for each in (self._command, self._annotation) if each and each.holds(wall)))
-
-
-def _annotated(annotations: Mapping[str, str], owner: str) -> Pause | None:
-    text = annotations.get(PAUSE_ANNOTATION)
-    return None if text is None else parse(text, owner=owner, field=PAUSE_ANNOTATION, by="annotation")

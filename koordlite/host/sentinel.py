@@ -240,7 +240,10 @@ class GroupNotices:
             elif mask & inotify.CREATE and mask & inotify.ISDIR and parent is not None:
                 made.add(f"{parent}/{name}")
         for group in made & watched:
-            self._again(group)
+            # A group of this name was made once more: the watch is on the one that ended.
+            if group in self._watches:
+                self._drop(group)
+            self._add(group)
         return Notices(frozenset(made), lost)
 
     def close(self) -> None:
@@ -256,12 +259,6 @@ class GroupNotices:
             if not vanished(error):
                 self.why = f"group {group} cannot be listed: {error}"
             return []
-
-    def _again(self, group: str) -> None:
-        """A group of this name was made once more: the watch is on the one that ended."""
-        if group in self._watches:
-            self._drop(group)
-        self._add(group)
 
     def _add(self, group: str) -> None:
         try:

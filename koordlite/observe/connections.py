@@ -87,10 +87,17 @@ class ConnectionReader:
         """State of the pods; begins a count when it is time. Never waits for one."""
         if self._wanted is None:
             return self._last
-        self._follow(view)
+        # While it is not known whether there is a Whitelist, no pod may be moved.
+        inputs = view.oenuma, view.node, view.whitelist, view.whitelist_known
+        named, allowed = self._unchanged.of("declared", inputs, lambda: _declared(view))
+        if (self._last.numa_nodes, self._last.whitelist) != (named, allowed):
+            self._last = msgspec.structs.replace(self._last, numa_nodes=named, whitelist=allowed)
         if not self._wanted.sample_seconds:
             return self._last
-        if not self._waiting and not self._counting and self._is_due(now, self._wanted.sample_seconds):
+        last = self._found
+        rest = max(self._wanted.sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
+        is_due = self._began is None or now - self._began >= rest
+        if is_due and not self._waiting and not self._counting:
             self._began, self._asked = now, {}
             self._waiting = deque(pod.metadata.uid for pod in view.pods if pod.metadata.uid in places)
         for _ in range(min(PODS_A_TICK, len(self._waiting))):
@@ -103,18 +110,6 @@ class ConnectionReader:
         if found is not self._last.connections:
             self._last = msgspec.structs.replace(self._last, connections=found)
         return self._last
-
-    def _follow(self, view: ClusterView) -> None:
-        """Contents of Oenuma and Whitelist. While it is not known whether there is a Whitelist, no pod may be moved."""
-        inputs = view.oenuma, view.node, view.whitelist, view.whitelist_known
-        named, allowed = self._unchanged.of("declared", inputs, lambda: _declared(view))
-        if (self._last.numa_nodes, self._last.whitelist) != (named, allowed):
-            self._last = msgspec.structs.replace(self._last, numa_nodes=named, whitelist=allowed)
-
-    def _is_due(self, now: float, sample_seconds: float) -> bool:
-        last = self._found
-        rest = max(sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
-        return self._began is None or now - self._began >= rest
 
     def _begin(self, pods: Iterable[objects.PodObject]) -> None:
         shared = frozenset(pod.metadata.uid for pod in pods if pod.spec.host_network)

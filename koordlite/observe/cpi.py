@@ -6,6 +6,7 @@ container to another costs the kernel more: so only some seconds are counted, an
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -91,13 +92,16 @@ class CPIReader:
         opened: dict[str, Counters] = {}
         try:
             for group in groups:
-                self._open(group, cpus, opened)
+                with contextlib.suppress(FileNotFoundError):  # The container has ended.
+                    opened[group] = self._opening(group, cpus)
             if not opened:
                 raise HardwareAbsent(perf_events.FEATURE, f"the perf_event controller has no group {groups[0]}")
             self._wait(self._window)
             found = {group: sums(counters.read()) for group, counters in opened.items()}
         except (HardwareAbsent, OSError) as error:
-            self._counts, self.problems = {}, (_problem(error),)
+            why = error.why if isinstance(error, HardwareAbsent) else str(error)
+            do = "give the agent what is missing, or set it to false; until then koordlet_container_cpi has no series"
+            self._counts, self.problems = {}, (_problem(why, do),)
             return
         finally:
             for counters in opened.values():
@@ -106,13 +110,8 @@ class CPIReader:
         kept = self._last_round.keys() - found.keys()
         self._counts = {group: counts for group, counts in self._counts.items() if group in kept} | counted
         missed = len(found) - len(counted)
-        self.problems = (_busy(missed),) if missed else ()
-
-    def _open(self, group: str, cpus: Sequence[int], opened: dict[str, Counters]) -> None:
-        try:
-            opened[group] = self._opening(group, cpus)
-        except FileNotFoundError:
-            return  # The container has ended.
+        why = f"the CPUs' counters were all in use, so {missed} containers could not be counted"
+        self.problems = (_problem(why, "end other programs that use perf events"),) if missed else ()
 
 
 def sums(readings: Iterable[Reading]) -> HardwareCounts | None:
@@ -143,12 +142,5 @@ def wanted(settings: MetricsSettings, host: Host) -> CPIReader | None:
     )
 
 
-def _problem(error: HardwareAbsent | OSError) -> Problem:
-    why = error.why if isinstance(error, HardwareAbsent) else str(error)
-    do = "give the agent what is missing, or set it to false; until then koordlet_container_cpi has no series"
+def _problem(why: str, do: str) -> Problem:
     return Problem("koordlite.yaml", "metrics.containerCpi", "true", why, do)
-
-
-def _busy(missed: int) -> Problem:
-    why = f"the CPUs' counters were all in use, so {missed} containers could not be counted"
-    return Problem("koordlite.yaml", "metrics.containerCpi", "true", why, "end other programs that use perf events")

@@ -87,7 +87,12 @@ class CranePromises:
         if self._wanted is None or not self._wanted.enforced or _why_not(kubelet) == STATIC:
             return EMPTY
         known = self._known()
-        return self._unchanged.of("held", (pods, known), lambda: _fixed(promises.kept(known, self._claims(pods))))
+
+        def held() -> CPUSet:
+            entries = promises.kept(known, self._claims(pods))
+            return cpuset.union(entry.cpus for theirs in entries.values() for entry in theirs.values())
+
+        return self._unchanged.of("held", (pods, known), held)
 
     def look(self, pods: tuple[Pod, ...], created: Callable[[], Mapping[str, str]], around: Around) -> CraneState:
         """Promises that hold now. `created` are the pods' times (RFC 3339) by uid: the older goes first.
@@ -189,10 +194,6 @@ def _claim(pod: Pod, default_policy: str) -> Claim | None:
     by_koordinator = bool(pod.resource_status.cpuset)
     barred = _BY_KOORDINATOR if by_koordinator else _SYSTEM if pod.raw_qos is QoSClass.SYSTEM else ""
     return Claim(uid=pod.uid, policy=policy, zones=pod.crane.zones, containers=counts, barred=barred)
-
-
-def _fixed(entries: Entries) -> CPUSet:
-    return cpuset.union(entry.cpus for theirs in entries.values() for entry in theirs.values())
 
 
 def _why_not(kubelet: Kubelet) -> str:

@@ -17,13 +17,12 @@ from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.picture.groups import Cgroup, CoreSched, PodGroups, RunState
+from koordlite.model.picture.groups import Cgroup, PodGroups, RunState
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import OtherWriter, Published
 from koordlite.model.picture.usage import CPUWait
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS, QoSClass
-from koordlite.model.pod.values import Pod
 from koordlite.model.settings import MetricsSettings
 from koordlite.model.slo import settings as slo
 from koordlite.model.slo import without_effect
@@ -150,6 +149,8 @@ class Observer:
         self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
         subjects = resctrl_groups.Subjects(known.slo, known.pods, pods, hosts, run.ours)
         resctrl = same("resctrl", self._resctrl.read(subjects))
+        sees_cookies = system.CORE_SCHED in wanted.reads or held.cookies
+        waiting_containers = _containers(pods.values()) if self._metrics.container_psi else ()
         snapshot = Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
@@ -172,7 +173,7 @@ class Observer:
             windows=self._sampler.means(),
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
-            pressure=self._pressure.read(now, (place.group for place in pods.values()), self._disturbed(pods)),
+            pressure=self._pressure.read(now, (place.group for place in pods.values()), waiting_containers),
             numa_memory=self._numa.read(now, topology),
             memory_places=same("memory places", self._memory_places.read(now, _promised(known, pods))),
             resctrl=resctrl,
@@ -180,7 +181,7 @@ class Observer:
             oom_scores=same(
                 "oom scores", system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, held=held.scores)
             ),
-            core_sched=same("core scheduling", self._look_at_cookies(now, pods, wanted, held)),
+            core_sched=same("core scheduling", self._cookies.read(now, pods.values(), wanted=sees_cookies)),
             blocks=same("blocks", system.disks(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", self._published(view, known, run.last_sync)),
@@ -246,14 +247,6 @@ class Observer:
             yield Problem(
                 f"cgroup {group[:200]}", "depth", str(group.count("/")), why, "find out which container does so"
             )
-
-    def _look_at_cookies(self, now: float, pods: Mapping[str, PodGroups], wanted: wants.Wants, held: Held) -> CoreSched:
-        asked = system.CORE_SCHED in wanted.reads or held.cookies
-        return self._cookies.read(now, pods.values(), wanted=asked)
-
-    def _disturbed(self, pods: Mapping[str, PodGroups]) -> tuple[str, ...]:
-        """Containers of which it is asked how long they wait."""
-        return _containers(pods.values()) if self._metrics.container_psi else ()
 
     def _with_hardware_counts(self, snapshot: Snapshot) -> Snapshot:
         if self._cpi is None:
@@ -347,12 +340,14 @@ class Observer:
         wanted: wants.Wants,
         best_effort_limit: int | None,
     ) -> None:
+        # Pods that say they are BE and are not over; source: Koordinator `getBECPURequestMilliCores`.
+        batch = (pod for pod in known.pods if pod.raw_qos is QoSClass.BE and pod.active)
         self._sampler.sample(
             Subjects(
                 pods={uid: place.group for uid, place in pods.items()},
                 host_apps=hosts,
                 containers=_containers(place for uid, place in pods.items() if uid in wanted.throttling),
-                best_effort_request=_best_effort_request(known.pods),
+                best_effort_request=sum(pod.request_value(keys.BATCH_CPU) for pod in batch),
                 best_effort_limit=best_effort_limit,
             ),
             Spans(main=_main_seconds(known.slo), windows=wanted.windows, percentiles=wanted.percentiles),
@@ -391,7 +386,9 @@ class Observer:
             zones=(topology.zones or ()) if topology else (),
             topology_policies=(topology.topology_policies or ()) if topology else (),
             topology_labels=(topology.metadata.labels or {}) if topology else {},
-            topology_attributes=_attributes(topology),
+            topology_attributes={
+                each.get("name", ""): each.get("value", "") for each in (topology and topology.attributes) or ()
+            },
             topology_version=topology.api_version if topology else "",
             other_writer=self._other_writer(topology),
             last_sync=dict(last_sync),
@@ -430,11 +427,6 @@ def _without_group(snapshot: Snapshot) -> Iterator[Problem]:
             yield Problem("configmap/slo-controller-config", "host-application-config", app.name, why, do)
 
 
-def _attributes(topology: objects.NRTObject | None) -> dict[str, str]:
-    found = (topology.attributes or ()) if topology else ()
-    return {each.get("name", ""): each.get("value", "") for each in found}
-
-
 def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
     """Groups of the pods to which CPUs or NUMA nodes were promised."""
     promised = with_promise(known.pods, known.kubelet)
@@ -447,11 +439,6 @@ def _main_seconds(settings: slo.SLO) -> int:
 
 def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:
     return tuple(group for place in found for group in place.containers.values())
-
-
-def _best_effort_request(pods: Iterable[Pod]) -> int:
-    """Pods that say they are BE and are not over; source: Koordinator `getBECPURequestMilliCores`."""
-    return sum(pod.request_value(keys.BATCH_CPU) for pod in pods if pod.raw_qos is QoSClass.BE and pod.active)
 
 
 def _best_effort_limit(root: Cgroup | None) -> int | None:

@@ -95,7 +95,8 @@ class ResctrlReader:
 
     def _with_threads(self, subjects: Subjects) -> Resctrl:
         changed = self._changed(subjects)
-        read = self._host.resctrl.read(with_tasks=self._group_names(subjects) if changed else ())
+        pods = (protocol.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
+        read = self._host.resctrl.read(with_tasks=(*protocol.CLASS_GROUPS, *pods) if changed else ())
         threads = {group: self._threads(group) for group in changed}
         monitors = {name: self._host.resctrl.tasks(name) for name in _monitors(subjects.ours)} if changed else {}
         return self._measured(dataclasses.replace(read, threads=threads, monitors=monitors), subjects)
@@ -139,10 +140,6 @@ class ResctrlReader:
         except OSError:
             return ()  # Gone since we listed it.
 
-    def _group_names(self, subjects: Subjects) -> tuple[str, ...]:
-        pods = (protocol.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
-        return (*protocol.CLASS_GROUPS, *pods)
-
     # ── counters ──
 
     def _measured(self, read: Resctrl, subjects: Subjects) -> Resctrl:
@@ -151,7 +148,8 @@ class ResctrlReader:
             return read
         now = self._host.clock.monotonic()
         if self._counted_at is None or now - self._counted_at >= self._monitor_seconds:
-            self._count([*_measurable(read.groups), *_monitors(subjects.ours)], now)
+            measurable = [group for group in read.groups if group == ROOT or protocol.may_be_ours(group)]
+            self._count([*measurable, *_monitors(subjects.ours)], now)
         return dataclasses.replace(read, use=self._use)
 
     def _count(self, groups: Iterable[str], now: float) -> None:
@@ -161,10 +159,6 @@ class ResctrlReader:
             group: monitoring.use(self._counters.get(group, {}), found, seconds) for group, found in counters.items()
         }
         self._counters, self._counted_at = counters, now
-
-
-def _measurable(groups: Iterable[str]) -> list[str]:
-    return [group for group in groups if group == ROOT or protocol.may_be_ours(group)]
 
 
 def _monitors(ours: Iterable[Place]) -> list[str]:

@@ -67,7 +67,11 @@ class History:
             window.first = first
             needed = min(needed, first)
         if needed >= _SPARE:
-            self._move_out(needed)
+            # Rarely, since it moves all that stay.
+            for column in (self._times, self._cpu, self._memory):
+                del column[:needed]
+            for window in self._windows.values():
+                window.first -= needed
 
     def over(self, lengths: Iterable[float]) -> None:
         """From now on these windows; one that was not there begins with the samples that are."""
@@ -116,13 +120,6 @@ class History:
     def samples(self, length: float) -> int:
         """Number of samples in a window."""
         return len(self._times) - self._windows[length].first
-
-    def _move_out(self, gone: int) -> None:
-        """Rarely, since it moves all that stay."""
-        for column in (self._times, self._cpu, self._memory):
-            del column[:gone]
-        for window in self._windows.values():
-            window.first -= gone
 
 
 NODE, BEST_EFFORT, POD, HOST = "node", "besteffort", "pod", "host"

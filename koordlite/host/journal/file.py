@@ -240,7 +240,11 @@ def _entry(line: bytes, checksums: Collection[str]) -> Entry:
     entry: Entry = _decoder((FileEntry, *changes.entry_types())).decode(line)
     if not isinstance(entry.place, Place):
         raise ValueError("it names no place")
-    _check(entry)
+    # A name that leads out of its root is damage: what we write never does.
+    for group in entry.groups:
+        beneath.group(group)
+    if isinstance(entry, FileEntry):
+        beneath.absolute(entry.path)
     return entry
 
 
@@ -256,14 +260,6 @@ def _is_of_another_version(line: bytes) -> bool:
 
 def _checksum(line: bytes) -> str:
     return f"{zlib.crc32(line):08x}"
-
-
-def _check(entry: Entry) -> None:
-    """ValueError for a name that leads out of its root: what we write never does."""
-    for group in entry.groups:
-        beneath.group(group)
-    if isinstance(entry, FileEntry):
-        beneath.absolute(entry.path)
 
 
 def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
