@@ -14,7 +14,7 @@ import msgspec
 from koordlite.model import keys, times
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import HandOverText, ReservationObject, ReservationStatus
-from koordlite.numa.koordinator.amounts import left
+from koordlite.numa.koordinator.values import left
 from koordlite.reservation import capacity, lifecycle, placeholder
 from koordlite.reservation.placeholder import Settings
 from koordlite.reservation.waiting import node_capacity

@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import RESTRICTED
-from koordlite.numa.koordinator.amounts import ZERO, added, left, minus
+from koordlite.numa.koordinator.values import ZERO, added, left, minus
 
 Amounts = Mapping[str, Quantity]
 Whole = Mapping[str, int]

@@ -16,7 +16,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import HandOverText, ReservationStatus
-from koordlite.numa.koordinator.amounts import ZERO, left
+from koordlite.numa.koordinator.values import ZERO, left
 from koordlite.reservation import hand_over, lifecycle, placeholder, validity
 from koordlite.reservation.actions import (
     Action,

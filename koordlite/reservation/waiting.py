@@ -16,7 +16,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire.objects import NodeObject, PodObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.numa.koordinator.amounts import ZERO, added, left
+from koordlite.numa.koordinator.values import ZERO, added, left
 from koordlite.reservation import capacity, hand_over, lifecycle, matching
 from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate

@@ -22,7 +22,7 @@ from koordlite.reservation.matching import Candidate
 from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts
 from koordlite.scheduler.boards import Board, Boards
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement import judge, pods, rank, victims
+from koordlite.scheduler.judgement import judge, pods, victims
 from koordlite.scheduler.judgement.nodes import Promise, Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.loads import Judged, Loads
@@ -142,7 +142,7 @@ class Extender:
                 measured = attempt.measured if attempt is not None else None
                 measured = measured or self.loads.judged(obj)
                 scores = [measured.scored(name, score) for name, score in zip(names, scores, strict=True)]
-            stands = rank.by_tenths(scores)
+            stands = by_tenths(scores)
             answer = [(name, stands[score]) for name, score in zip(names, scores, strict=True)]
             best = [name for _, name in heapq.nlargest(SAMPLES, zip(scores, names, strict=True))]
             with self.cluster.lock:
@@ -480,3 +480,18 @@ class Extender:
             attempt = self.attempts.of_uid(pod.key, pod.uid)
             if attempt is not None:
                 attempt.events.append(text)
+
+
+MOST_SCORE = 10
+"""MaxExtenderPriority: the scheduler multiplies by the weight and by 10."""
+
+
+def by_tenths(scores: Sequence[int]) -> Mapping[int, int]:
+    """Rank of each score: its place among the different ones, in tenths.
+
+    A tenth of the score itself would make 71 and 79 equal. Up to eleven different scores stay different; a higher
+    score never stands below a lower one; equal ones are equal. One single score says nothing, and stands at 0.
+    """
+    places = sorted(set(scores))
+    last = len(places) - 1
+    return {score: place * MOST_SCORE // last if last else 0 for place, score in enumerate(places)}

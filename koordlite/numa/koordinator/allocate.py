@@ -13,7 +13,6 @@ import msgspec
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import held
-from koordlite.numa.koordinator.amounts import ZERO, minus, zones_added
 from koordlite.numa.koordinator.held import RESTRICTED_POLICY, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.take import NO_POLICY, TakePolicy, take_preferred
@@ -22,12 +21,15 @@ from koordlite.numa.koordinator.values import (
     NEVER,
     NOT_ENOUGH_CPUS,
     SPREAD_BY_PCPUS,
+    ZERO,
     Allocation,
     Amounts,
     Refusal,
     TakenCPU,
     Zones,
+    minus,
     refuse,
+    zones_added,
 )
 from koordlite.numa.machine import Machine, mask_of, nodes_of
 

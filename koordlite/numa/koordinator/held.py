@@ -11,8 +11,20 @@ import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.quantity import Quantity
-from koordlite.numa.koordinator.amounts import ZERO, added, amplify, left, zones_added
-from koordlite.numa.koordinator.values import IDLE, SHARED, SINGLE, Allocation, Amounts, TakenCPU, Zones
+from koordlite.numa.koordinator.values import (
+    IDLE,
+    SHARED,
+    SINGLE,
+    ZERO,
+    Allocation,
+    Amounts,
+    TakenCPU,
+    Zones,
+    added,
+    amplify,
+    left,
+    zones_added,
+)
 from koordlite.numa.machine import Machine
 
 

@@ -18,9 +18,16 @@ from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.once import Once
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
-from koordlite.numa.koordinator.amounts import Ratios, amplified
 from koordlite.numa.koordinator.held import NO_RESERVATIONS, NOTHING_HELD, Held, Reservations
-from koordlite.numa.koordinator.values import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE, Allocation, Zones
+from koordlite.numa.koordinator.values import (
+    BEST_EFFORT,
+    RESTRICTED,
+    SINGLE_NUMA_NODE,
+    Allocation,
+    Ratios,
+    Zones,
+    amplified,
+)
 from koordlite.numa.machine import NO_MACHINE, Machine
 from koordlite.numa.nrt import reader
 from koordlite.numa.nrt.reader import Reader

@@ -23,7 +23,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
-from koordlite.numa.koordinator import amounts, held
+from koordlite.numa.koordinator import held
 from koordlite.numa.koordinator.allocate import (
     Request,
     Supply,
@@ -35,7 +35,6 @@ from koordlite.numa.koordinator.allocate import (
     split,
     take,
 )
-from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
 from koordlite.numa.koordinator.hints import hints, score, whole
 from koordlite.numa.koordinator.merge import merge
@@ -60,11 +59,15 @@ from koordlite.numa.koordinator.values import (
     SINGLE_NUMA_NODE,
     SPREAD_BY_PCPUS,
     TOO_FEW_AMPLIFIED,
+    ZERO,
     Allocation,
     Amounts,
     Refusal,
     Zones,
+    amplified,
+    amplify,
     refuse,
+    total,
 )
 from koordlite.numa.machine import nodes_of, subsets
 from koordlite.numa.nrt import score as nrt_score
@@ -176,11 +179,11 @@ def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Setti
     back = given_back(node)
     if zones:
         allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=back.zones)
-        allocatable = amounts.total(node.zones, zones)
-        requested = amounts.total(allocated, zones)
+        allocatable = total(node.zones, zones)
+        requested = total(allocated, zones)
     if bound and request.count:
         used = len(held.returned(node.held.cpus, back.preferred - own))
-        requested = {**requested, "cpu": Quantity.of_milli(amounts.amplify(1000 * used, node.cpu_ratio))}
+        requested = {**requested, "cpu": Quantity.of_milli(amplify(1000 * used, node.cpu_ratio))}
     return _score(settings, allocatable, requested, request)
 
 
@@ -232,10 +235,10 @@ def _amplified_refusal(ask: PodAsk, node: NodeState, bound: bool) -> Refusal | N
     ratio = (node.amplification or {}).get("cpu", -1.0)
     if ratio <= 1:
         return None
-    wanted = amounts.amplify(ask.cpu_milli, ratio) if bound else ask.cpu_milli
+    wanted = amplify(ask.cpu_milli, ratio) if bound else ask.cpu_milli
     own, requested = 1000 * len(node.held.cpus), node.requested.get("cpu", ZERO).milli
     if requested >= own > 0:
-        requested += amounts.amplify(own, ratio) - own
+        requested += amplify(own, ratio) - own
     free = node.allocatable.get("cpu", ZERO).milli - requested
     return refuse(TOO_FEW_AMPLIFIED) if wanted > free else None
 
@@ -265,7 +268,7 @@ def _request(ask: PodAsk, node: NodeState, strategy: str) -> Request:
     cpu = ask.requests.get("cpu")
     requests: Mapping[str, Quantity] = ask.requests
     if bound and cpu and node.cpu_ratio > 1:
-        requests = {**requests, **amounts.amplified({"cpu": cpu}, {"cpu": node.cpu_ratio})}
+        requests = {**requests, **amplified({"cpu": cpu}, {"cpu": node.cpu_ratio})}
     return Request(
         requests=requests,
         original=ask.requests,
@@ -316,7 +319,7 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
 
 def _with_amplified_cpus(node: NodeState) -> Amounts:
     own = 1000 * len(node.held.cpus)
-    milli = node.requested.get("cpu", ZERO).milli - own + amounts.amplify(own, node.cpu_ratio)
+    milli = node.requested.get("cpu", ZERO).milli - own + amplify(own, node.cpu_ratio)
     return {**node.requested, "cpu": Quantity.of_milli(milli)}
 
 

@@ -12,8 +12,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import ObjectMeta
 from koordlite.model.wire.reservation import HandOverText, ReservationObject
 from koordlite.numa.koordinator import assignments
-from koordlite.numa.koordinator.amounts import ZERO
-from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.koordinator.values import ZERO, Allocation
 from koordlite.numa.nrt.filter import Zones
 from koordlite.reservation import lifecycle, placeholder
 from koordlite.reservation.capacity import Holding
