@@ -3,12 +3,14 @@
 The sentences are declared by the strategies, beside their reasons (`SENTENCES`), by reason or by reason/verdict.
 `{name}` is a field of the evidence, `{name!}` with its unit in full (`2.0 cores`); `{does}` is the verdict as a
 verb; `[…]` is left out when one of its fields is missing or all of them are zero or empty. A reason without a sentence
-gets its evidence listed.
+gets its evidence listed. What follows a minus sign is rounded so that the figures add up as they are printed.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 
 from koordlite import strategies
 from koordlite.model import printable
@@ -25,6 +27,10 @@ _DOES = {
 }
 _FIELD = re.compile(r"\{(\w+)(!?)\}")
 _OPTIONAL = re.compile(r"\[([^\]]*)\]")
+_MINUEND = re.compile(r"\{(capacity\w*)!?\}(?: × \{(\w+)!?\})? −")
+_SUBTRAHEND = re.compile(r"− (?:[\w -]+ )?\{(\w+)!?\}")
+_TENTHS = {"milli": 100.0, "bytes": (1 << 30) / 10}
+"""What is printed with one decimal: a tenth of a core, of a GiB."""
 _NOTHING = (0, "")
 _RESOURCE_UNITS = {"/batch-cpu": "milli", "/batch-memory": "bytes", "/mid-cpu": "milli", "/mid-memory": "bytes"}
 
@@ -38,7 +44,8 @@ def sentence(decision: Decision) -> str:
     template = _OPTIONAL.sub(lambda found: _if_known(found[1], decision), template)
     if not all(name == "does" or name in decision.explained for name, _ in _FIELD.findall(template)):
         return _generic(decision)
-    return _FIELD.sub(lambda found: _value(found[1], decision, full=bool(found[2])), template)
+    rounded = _added_up(template, decision)
+    return _FIELD.sub(lambda found: _value(found[1], decision, rounded, full=bool(found[2])), template)
 
 
 def headline(decision: Decision) -> str:
@@ -62,11 +69,35 @@ def _if_known(part: str, decision: Decision) -> str:
     return part if known and any(decision.explained[name] not in _NOTHING for name in names) else ""
 
 
-def _value(name: str, decision: Decision, *, full: bool) -> str:
+def _value(name: str, decision: Decision, rounded: Mapping[str, float], *, full: bool) -> str:
     if name == "does":
         return _DOES.get(decision.verdict, decision.verdict)
     show = units.full if full else units.bare
-    return show(_named(name, decision), decision.explained[name])
+    return show(_named(name, decision), rounded.get(name, decision.explained[name]))
+
+
+def _added_up(template: str, decision: Decision) -> dict[str, float]:
+    """Values to print for what a formula takes away, `result … = capacity [× percent] − term − …`, so that the printed
+    figures give the printed result: each is one of the two tenths beside it, the largest remainders are rounded up.
+
+    Nothing for another kind of sentence, where a bound has changed the result, or where sizes differ in unit.
+    """
+    minuend, names = _MINUEND.search(template), _SUBTRAHEND.findall(template)
+    if minuend is None or not names:
+        return {}
+    numbers = {name: decision.explained[name] for name in (_FIELD.findall(template)[0][0], minuend[1], *names)}
+    result, whole, *parts = (float(value) if isinstance(value, int | float) else math.nan for value in numbers.values())
+    whole = whole * float(decision.explained[minuend[2]]) / 100 if minuend[2] else whole
+    step = _TENTHS.get(_named(names[0], decision).rpartition("_")[2], math.nan)
+    same_unit = step <= 100 or all(part == 0 or part >= 10 * step for part in (result, whole, *parts))
+    if not abs(whole - sum(parts) - result) < 0.01 * step or not same_unit:
+        return {}
+    tenths = [math.floor(part / step) for part in parts]
+    missing = round(whole / step) - round(result / step) - sum(tenths)
+    for place in sorted(range(len(parts)), key=lambda place: parts[place] / step - tenths[place], reverse=True):
+        tenths[place] += missing > 0
+        missing -= missing > 0
+    return {name: tenth * step for name, tenth in zip(names, tenths, strict=True)} if missing == 0 else {}
 
 
 def _named(name: str, decision: Decision) -> str:

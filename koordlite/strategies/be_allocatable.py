@@ -131,8 +131,17 @@ def _terms(terms: Terms, unit: str = "", *, parts: int = 1) -> Evidence:
         "hp_request": terms.hp_request,
         "hp_max_used_request": terms.hp_max_used_request,
         **({} if terms.cap is None else {"cap": terms.cap}),
+        **_bound(terms),
     }
     return {f"{name}{unit}": amount // parts for name, amount in named.items()}
+
+
+def _bound(terms: Terms) -> Mapping[str, int]:
+    """The bound that acts on the difference of the terms: the cap below it, or nothing where the others take more."""
+    rest = terms.capacity - terms.margin - terms.system - terms.hp
+    if rest < 0:
+        return {"lacking": -rest}
+    return {"limited_to": terms.cap} if terms.cap is not None and terms.cap < rest else {}
 
 
 def _zones(snapshot: Snapshot, shared: _Shared) -> Iterator[Decision]:
@@ -209,11 +218,13 @@ SENTENCES = {
     **offer.SENTENCES,
     "BatchAllocatable": (
         "{result!} = capacity {capacity!} − margin {margin!} − system {system!} − high-priority pods {hp!}"
-        "[, at most {cap!}][; third parties took {third_party!} of {offered!}][; published: {sync!}]"
+        "[, limited to {limited_to!}][, and {lacking!} are lacking]"
+        "[; third parties took {third_party!} of {offered!}][; published: {sync!}]"
     ),
     "ZoneAllocatable": (
         "{result_milli} cores = capacity {capacity_milli} − margin {margin_milli} − system {system_milli}"
-        " − high-priority pods {hp_milli}[, at most {cap_milli}]; memory: same formula, see details"
+        " − high-priority pods {hp_milli}[, limited to {limited_to_milli}][, and {lacking_milli} are lacking]"
+        "; memory: same formula, see details"
     ),
     "NoZoneSize": "nothing is offered in this zone: {why}",
 }

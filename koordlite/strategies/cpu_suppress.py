@@ -242,17 +242,13 @@ def _budget(snapshot: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
     minimum = threshold.cpu_suppress_min_percent
     system = _system_milli(snapshot, used)
     parts = {"prod_milli": _prod_milli(snapshot), "host_milli": _host_milli(snapshot), "system_milli": system}
-    budget_milli = suppress.be_cpu_budget(
-        capacity_milli=capacity,
-        threshold_percent=threshold.cpu_suppress_threshold_percent,
-        min_percent=minimum,
-        **parts,
-    )
+    terms = {"capacity_milli": capacity, "threshold_percent": threshold.cpu_suppress_threshold_percent, **parts}
+    budget_milli = suppress.be_cpu_budget(min_percent=minimum, **terms)
+    raised = budget_milli > suppress.be_cpu_budget(**terms)
     return budget_milli, {
-        "capacity_milli": capacity,
-        "threshold_percent": threshold.cpu_suppress_threshold_percent,
-        **parts,
+        **terms,
         **({} if minimum is None else {"min_percent": minimum}),
+        **({"raised_to_milli": budget_milli} if raised else {}),
     }
 
 
@@ -403,6 +399,8 @@ def _by_cpuset(snapshot: Snapshot, config: Config, evidence: Evidence, budget: B
         held=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
+    if budget.limit_milli <= (suppress.MIN_CPUS - 1) * 1000:
+        evidence["least_cpus"] = suppress.MIN_CPUS
     quota = snapshot.cgroups[snapshot.layout.besteffort].quota_us
     quota = UNLIMITED if quota is None else quota
     counts = (len(present), len(target))
@@ -537,6 +535,8 @@ def _by_quota(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget, reason
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
     cpus = len(_usable(snapshot.cgroups[root]))
     limit = _limit(snapshot, budget, cpus=(cpus, cpus), quotas_us=(present, target), by_quota=True)
+    if target == suppress.MIN_QUOTA_US:
+        evidence = {**evidence, "least_quota_us": target}
     if target == present:
         return Decision("besteffort", "hold", reason, {**evidence, "quota_us": present}, outcome=limit)
     verdict: Verdict = "grow" if present != UNLIMITED and target > present else "shrink"
@@ -694,10 +694,11 @@ def _is_container(snapshot: Snapshot, group: str) -> bool:
 _BUDGET = (
     "BE may use {budget_milli} cores[ and {lacking_milli} are lacking]: "
     "{capacity_milli} × {threshold_percent} − LS {prod_milli}[ − host applications {host_milli}]"
-    " − system {system_milli}[, at least {min_percent} of the node]"
+    " − system {system_milli}[, raised to {raised_to_milli}: {min_percent} of the node]"
     "[; the limit follows {followed_milli}][; {repaid_milli} more, for what bursts took]"
     "[; {withheld_milli} less, for what it had too much]"
 )
+_LEAST = "[; {least_cpus} CPUs are the least it gets][; {least_quota_us} is the least it gets]"
 _SERVICE = (
     "[: {service} waited {waited_percent} of the time it wanted a CPU][, {own_percent} by itself]"
     "; BE may make services {wait_percent} slower[, not {asked_percent} as it asks]"
@@ -722,10 +723,10 @@ SENTENCES = {
     ),
     "BECPUBudget": (
         f"{_BUDGET}[; {{does}} {{present_cpus}} → {{target_cpus}} CPUs: {{cpuset}}]"
-        "[; {does} quota {present_quota_us} → {quota_us} per 100 ms]"
+        f"[; {{does}} quota {{present_quota_us}} → {{quota_us}} per 100 ms]{_LEAST}"
     ),
     "BECPUBudget/hold": (
-        f"{_BUDGET}[; stays at {{present_cpus}} CPUs: {{cpuset}}][; quota stays at {{quota_us}} per 100 ms]"
+        f"{_BUDGET}[; stays at {{present_cpus}} CPUs: {{cpuset}}][; quota stays at {{quota_us}} per 100 ms]{_LEAST}"
     ),
     "SetIsLeast": (
         "BE has no quota beside its set {cpuset}, the least it gets, since no service waits too long for it"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from koordlite import strategies
 from koordlite.model.decision import Decision
@@ -43,10 +45,17 @@ BUDGET = {
                 "besteffort",
                 "shrink",
                 "BECPUBudget",
-                {**BUDGET, "host_milli": 500, "min_percent": 10, "present_quota_us": -1, "quota_us": 930_000},
+                {
+                    **BUDGET,
+                    "host_milli": 500,
+                    "min_percent": 10,
+                    "raised_to_milli": 9300,
+                    "present_quota_us": -1,
+                    "quota_us": 930_000,
+                },
             ),
             "BE may use 9.3 cores: 32.0 × 65 % − LS 10.1 − host applications 0.5 − system 1.4, "
-            "at least 10 % of the node; shrinks quota unlimited → 930 ms per 100 ms",
+            "raised to 9.3: 10 % of the node; shrinks quota unlimited → 930 ms per 100 ms",
             id="host applications and the floor appear when there are any",
         ),
         pytest.param(
@@ -116,3 +125,25 @@ def test_two_strategies_never_word_one_reason_differently() -> None:
         for reason, text in strategy.sentences.items():
             words.setdefault(reason, set()).add(text)
     assert {reason: found for reason, found in words.items() if len(found) > 1} == {}
+
+
+@given(st.integers(1, 51), st.integers(1, 100), st.lists(st.integers(0, 60_000), min_size=3, max_size=3))
+def test_the_figures_of_the_budget_add_up_as_they_are_printed(tens: int, percent: int, parts: list[int]) -> None:
+    """With capacities in tens of CPUs the product is a tenth of a CPU, as it is printed."""
+    capacity = tens * 10_000
+    budget = capacity * percent // 100 - sum(parts)
+    assume(budget >= 0)
+    names = dict(zip(("prod_milli", "host_milli", "system_milli"), parts, strict=True))
+    evidence = {"budget_milli": budget, "capacity_milli": capacity, "threshold_percent": percent, **names}
+    said = sentence(Decision("besteffort", "hold", "BECPUBudget", evidence))
+    result, whole, share, *terms = (float(number) for number in re.findall(r"\d+(?:\.\d+)?", said.partition(";")[0]))
+    assert round(result + sum(terms), 1) == round(whole * share / 100, 1), said
+
+
+@given(st.integers(8 << 30, 1 << 40), st.lists(st.integers(1 << 30, 2 << 30), min_size=3, max_size=3))
+def test_so_do_those_of_what_is_offered(capacity: int, parts: list[int]) -> None:
+    margin, system, hp = parts
+    evidence = {"result": capacity - sum(parts), "capacity": capacity, "margin": margin, "system": system, "hp": hp}
+    said = sentence(Decision("node/kubernetes.io/batch-memory", "set", "BatchAllocatable", evidence))
+    result, whole, *terms = (round(10 * float(number)) for number in re.findall(r"(\d+\.\d) GiB", said))
+    assert result == whole - sum(terms), said

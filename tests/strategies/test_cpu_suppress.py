@@ -283,7 +283,7 @@ def test_a_budget_below_zero_is_told_as_what_is_lacking(build: Any) -> None:
     by_quota, _ = decide(build.snapshot(slo=policy, cgroups=build.best_effort(quota=500_000), **used))
     assert sentence(by_quota) == (
         "BE may use 0.0 cores and 3.8 are lacking: 8.0 × 65 % − LS 9.0 − system 0.0; "
-        "shrinks quota 500 ms → 2 ms per 100 ms"
+        "shrinks quota 500 ms → 2 ms per 100 ms; 2 ms is the least it gets"
     )
 
 

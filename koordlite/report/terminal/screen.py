@@ -23,7 +23,7 @@ from koordlite.report.sentence import sentence
 from koordlite.report.terminal import canvas
 from koordlite.report.tick import Tick
 
-NODE, PROD, BE, LIMIT, THRESHOLD = "bright_black", "dodger_blue1", "dark_orange", "bold", "red"
+NODE, PROD, BE, LIMIT, THRESHOLD = "bright_black", "dodger_blue1", "dark_orange", "bold", "magenta"
 OWNERS = {
     "reserved": ("#", "black on grey62"),
     "system": ("S", "black on grey42"),
