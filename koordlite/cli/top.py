@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import urllib.parse
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ def _live(agent: _Agent, seconds: float, first: list[str]) -> int:
         sys.stdout.flush()
         from koordlite.report.terminal.top_app import TopApp
 
+        # asyncio looks after Ctrl-C itself where Python's own handler is in place, and only there.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         TopApp(agent, seconds).run()
     except KeyboardInterrupt:
         sys.stdout.write(_LEAVE)

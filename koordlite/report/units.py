@@ -43,6 +43,11 @@ def moment(wall: float) -> str:
     return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def when(time: float, wall: float) -> str:
+    """A moment by the wall clock, as all of an answer is; by the clock of the run where no wall clock is known."""
+    return moment(wall) if wall else clock(time)
+
+
 def span(seconds: float) -> str:
     """A duration in the unit that fits: `340 µs`, `12 ms`, `4.2 s`, `12:34`."""
     if seconds == 0:

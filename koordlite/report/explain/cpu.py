@@ -101,4 +101,5 @@ def _moves(cpu: int, events: Iterable[DecisionEvent]) -> Iterator[str]:
     if last:
         event, given = last
         did = "got" if given else "lost"
-        yield f"\nlast change: best-effort pods {did} it at {units.clock(event.time)}: {headline(event.decision)}"
+        moment = units.when(event.time, event.wall)
+        yield f"\nlast change: best-effort pods {did} it at {moment}: {headline(event.decision)}"

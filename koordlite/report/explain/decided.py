@@ -89,4 +89,4 @@ def _explained(decision: Decision, events: Sequence[DecisionEvent]) -> Iterator[
     earlier = [event for event in events if event.decision.subject == decision.subject and event.decision.changes]
     if earlier:
         last = earlier[-1]
-        yield f"  last change at {units.clock(last.time)}: {last.decision.verdict}, {sentence(last.decision)}"
+        yield f"  last change at {units.when(last.time, last.wall)}: {last.decision.verdict}, {sentence(last.decision)}"

@@ -45,22 +45,23 @@ def one_line(decision: Decision) -> str:
 
 def changed(events: Iterable[DecisionEvent]) -> Iterator[str]:
     """The events as lines, in their order."""
-    yield from (f"  {units.clock(event.time)}  {headline(event.decision)}" for event in events)
+    yield from (f"  {units.when(event.time, event.wall)}  {headline(event.decision)}" for event in events)
 
 
 def written(write: Write) -> Iterator[str]:
     """Our last write of a place, and why it was made."""
     outcome = "" if write.step.ok else f", refused: {printable.one_line(write.step.error)}"
     by = f", set {write.step.origin}" if write.step.origin else ""
-    yield f"last write at {units.clock(write.time)}: {printable.shortened(write.step.value)}{by}{outcome}"
+    yield f"last write at {units.when(write.time, write.wall)}: {printable.shortened(write.step.value)}{by}{outcome}"
     if write.cause:
         yield f"because of {one_line(write.cause)}"
 
 
-def others(found: ForeignWrites) -> str:
+def others(found: ForeignWrites, tick: Tick) -> str:
     """Frequency of another program's writes to a place, and which program that suggests."""
     times = "once" if found.count == 1 else f"{found.count} times"
-    last = f"the last time at {units.clock(found.times[-1])}: {printable.shortened(found.last.found)}"
+    wall = tick.wall and tick.wall - tick.time + found.times[-1]
+    last = f"the last time at {units.when(found.times[-1], wall)}: {printable.shortened(found.last.found)}"
     ours = printable.shortened(found.last.ours)
     return f"changed by someone else {times}, {last} where ours was {ours}{_rhythm(found)}"
 
@@ -70,7 +71,7 @@ def about_place(place: Place, tick: Tick, past: Remembered) -> Iterator[str]:
     if place in past.writes:
         yield from written(past.writes[place])
     if place in past.foreign:
-        yield others(past.foreign[place])
+        yield others(past.foreign[place], tick)
     for found in tick.troubles:
         if found.place == place:
             yield from view.trouble(found, with_foreign=False)

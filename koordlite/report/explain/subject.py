@@ -40,7 +40,7 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
 
 
 def _who_text(subject: str, past: Remembered) -> str:
-    lines = [f"  {units.clock(event.time)}  {event.because}" for event in _moved(subject, past)]
+    lines = [f"  {units.when(event.time, event.wall)}  {event.because}" for event in _moved(subject, past)]
     return "".join(f"{line}\n" for line in ("whose use moved it:", *(lines or [_NOT_KNOWN])))
 
 

@@ -32,7 +32,7 @@ def test_explain_finds_by_file_and_by_the_end_of_a_subject(ticks: tuple[Tick, ..
 
 def test_explain_tells_the_last_change_and_its_cause(ticks: tuple[Tick, ...], history: History) -> None:
     shown = decided.text("besteffort", ticks[-1], Remembered(events=tuple(history.decisions)))
-    assert "last change at 3:56: shrink, BE may use" in shown
+    assert "last change at 2026-09-21 14:17:16 UTC: shrink, BE may use" in shown
 
 
 def test_explain_of_something_unknown_lists_what_there_is(ticks: tuple[Tick, ...]) -> None:

@@ -56,7 +56,7 @@ def test_when_best_effort_got_or_lost_a_cpu(ticks: tuple[Tick, ...], past: Remem
     end = [tick.be_limit or 0 for tick in ticks][-1] // 1000
     edge = 9 + end
     said = explain(f"cpu {edge}", ticks[-1], past)
-    assert "last change: best-effort pods lost it at 3:56: besteffort: shrink" in said
+    assert "last change: best-effort pods lost it at 2026-09-21 14:17:16 UTC: besteffort: shrink" in said
     assert json.loads(explain(f"cpu {edge}", ticks[-1], past, output="json"))["lastMove"]["given"] is False
 
 
