@@ -74,6 +74,10 @@ class Outcome(msgspec.Struct, frozen=True):
     """The node this plan counts on for its successor."""
     age_seconds: float | None = None
     """Of the pod, since it started; None when nobody knows."""
+    together: tuple[str, ...] = ()
+    """uids of the pods that go all or not at all, this one among them; empty for a pod that goes by itself."""
+    held_first: tuple[str, ...] = ()
+    """Those of them that have to have a place before this one goes: all whose place is free without these moves."""
 
     @property
     def main(self) -> Finding:

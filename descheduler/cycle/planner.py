@@ -309,7 +309,12 @@ class _Draft:
         if first is None:
             if self._setup.fit == "plan":
                 self._rearrange(asked, together)
-            return [self._taken_with(one, place) for one, place in zip(asked, places, strict=True)]
+            all_, left = tuple(one.pod.uid for one in asked), {one.pod.node for one in asked}
+            free = tuple(one.pod.uid for one, place in zip(asked, places, strict=True) if place.node not in left)
+            return [
+                msgspec.structs.replace(self._taken_with(one, place), together=all_, held_first=free)
+                for one, place in zip(asked, places, strict=True)
+            ]
         others = (Refusal("OthersStay", f"it would go only together with {first.pod.key}, which stays"),)
         return [one.spared(spoken or others) for one, spoken in zip(asked, refusals, strict=True)]
 

@@ -12,7 +12,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -240,11 +240,25 @@ class Round:
             pod_raw=self._cluster.whole_pod(job.pod) if reserving and pod is not None else None,
             reservation=place,
             bound_pod=self._cluster.pod(bound) if bound is not None else None,
+            others=self._others(job),
             limited=self._limited(job, pod),
             turn_seconds=self._pace.turn_seconds(job, self._now),
             default_mode=self._args.default_job_mode or "ReservationFirst",
             drop_claims=self._drop_claims,
         )
+
+    def _others(self, job: MigrationJob) -> Literal["", "wait", "lost"]:
+        """Standing of the pods that must have a place before the job's goes. A job that evicts directly needs none."""
+        uids = job.held_first - {job.pod.uid}
+        several = [one for one in self._jobs.values() if one.pod.uid in uids]
+        if len(several) < len(uids) or any(one.status.phase in (objects.FAILED, objects.ABORTED) for one in several):
+            return "lost"
+        default = self._args.default_job_mode
+        held = (
+            one.finished or (one.spec.mode or default) == "EvictDirectly" or objects.holds(one, "ReservationScheduled")
+            for one in several
+        )
+        return "" if all(held) else "wait"
 
     def _limited(self, job: MigrationJob, pod: wire.PodObject | None) -> str:
         if pod is None or objects.condition(job, "Eviction") is not None:
@@ -352,7 +366,16 @@ class _Desk(msgspec.Struct):
     def attempts(self, outcomes: list[Outcome]) -> Iterator[Attempt]:
         known = {pod.uid: pod for pod in self.view.pods()}
         traffic = Traffic.of(self.jobs, (known[job.pod.uid] for job in self.jobs if job.pod.uid in known))
+        deferred: dict[tuple[str, ...], str] = {}
         for outcome in outcomes:
+            if outcome.together and outcome.together not in deferred:
+                several = [one for one in outcomes if one.together == outcome.together]
+                scratch = Traffic.of(self.jobs, (known[job.pod.uid] for job in self.jobs if job.pod.uid in known))
+                deferred[outcome.together] = self._deferred(several, scratch)
+            if deferred.get(outcome.together):
+                text = deferred[outcome.together]
+                yield Attempt(outcome.pod.key, "Deferred", self._job(outcome), uid=outcome.pod.uid, text=text)
+                continue
             attempt = self._attempt(outcome, traffic)
             if attempt.result == "JobCreated":
                 # The job that was just made, to be counted with those there are.
@@ -360,17 +383,32 @@ class _Desk(msgspec.Struct):
                 traffic.add(self.jobs[-1], outcome.pod)
             yield attempt
 
-    def _attempt(self, outcome: Outcome, traffic: Traffic) -> Attempt:
-        pod, found = outcome.pod, outcome.main
-        wanted = objects.job(
-            pod,
+    def _deferred(self, outcomes: list[Outcome], traffic: Traffic) -> str:
+        """Why one of the pods that go together has to wait, and so all of them; empty when none has."""
+        for outcome in outcomes:
+            try:
+                refusal = self._refusal(outcome, traffic)
+            except (ApiError, ApiUnreachable) as error:
+                return f"{outcome.pod.key}: {error}"
+            if refusal is not None:
+                return f"OthersStay: {outcome.pod.key} waits: {refusal.reason}: {refusal.text}"
+            traffic.add(msgspec.convert(self._job(outcome), MigrationJob), outcome.pod)
+        return ""
+
+    def _job(self, outcome: Outcome) -> dict[str, Any]:
+        return objects.job(
+            outcome.pod,
             name=str(uuid.uuid4()),
-            reason=found.reason,
-            trigger=found.plugin,
+            reason=outcome.main.reason,
+            trigger=outcome.main.plugin,
             creator=self.of.creator,
             args=self.of.args,
+            held_first=outcome.held_first,
         )
-        attempt = Attempt(pod.key, "Deferred", wanted, uid=pod.uid)
+
+    def _attempt(self, outcome: Outcome, traffic: Traffic) -> Attempt:
+        pod = outcome.pod
+        attempt = Attempt(pod.key, "Deferred", self._job(outcome), uid=pod.uid)
         if not pod.object.metadata.uid:
             return msgspec.structs.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
         try:

@@ -106,6 +106,11 @@ class MigrationJob(WireObject, frozen=True):
         return options.reservation_ref.name if options and options.reservation_ref else ""
 
     @property
+    def held_first(self) -> frozenset[str]:
+        """uids of the pods that must have a place before this one goes."""
+        return frozenset(filter(None, self.annotations.get(HELD_FIRST, "").split(",")))
+
+    @property
     def reason(self) -> str:
         """Reason of the eviction, in the word of the plugin."""
         return self.annotations.get(keys.EVICT_REASON) or "NotSet"
@@ -278,11 +283,22 @@ def creator(profile: str) -> str:
     return f"koordlite-descheduler/{profile}"
 
 
+HELD_FIRST = "descheduler.koordlite.io/held-first"
+"""Annotation of a job whose pod goes together with others: uids of the pods that must have a place before it goes."""
+
+
 def job(
-    pod: PodView, *, reason: str, trigger: str, creator: str, args: MigrationControllerArgs, name: str = ""
+    pod: PodView,
+    *,
+    reason: str,
+    trigger: str,
+    creator: str,
+    args: MigrationControllerArgs,
+    name: str = "",
+    held_first: Iterable[str] = (),
 ) -> dict[str, Any]:
     """A PodMigrationJob for this very pod. `trigger` is the plugin, `creator` who will work on it. Without a name the
-    server makes one up."""
+    server makes one up. `held_first`: see `HELD_FIRST`."""
     ref = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.pod.namespace, "name": pod.pod.name, "uid": pod.uid}
     spec: dict[str, Any] = {"podRef": ref, "mode": args.default_job_mode or "ReservationFirst"}
     if duration.seconds(args.default_job_ttl) > 0:
@@ -295,6 +311,7 @@ def job(
         keys.EVICT_TRIGGER: trigger,
         keys.CREATED_BY: creator,
         CONTROLLER: controller_uid(pod),
+        HELD_FIRST: ",".join(held_first),
     }
     return {
         "apiVersion": GROUP_VERSION,

@@ -11,7 +11,7 @@ long.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -44,6 +44,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """The reservation that the job names."""
     bound_pod: wire.PodObject | None = None
     """The pod that took the reservation."""
+    others: Literal["", "wait", "lost"] = ""
+    """Of the pods that must have a place before this one goes: some have none yet, or will get none."""
     limited: str = ""
     """Why no pod of its workload or namespace may go yet; empty when one may."""
     turn_seconds: float = 0.0
@@ -185,11 +187,13 @@ def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     if _under_way(job, seen):
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     place = seen.reservation
-    if place is not None and place.status.phase == objects.SUCCEEDED:
-        return _failed(job, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
+    bound = place is not None and place.status.phase == objects.SUCCEEDED
+    if bound or seen.others == "lost":
+        why = "Reservation is already bound by another Pod" if bound else "A Pod that it would go together with stays"
+        return _failed(job, "ForbiddenMigratePod", why)
     # While another pod is on its way to the place, nobody knows whose it will be.
-    coming = place is not None and hand_over.under_way(place) is not None
-    pause = max(seen.turn_seconds, AGAIN_SECONDS if coming else 0.0)
+    waits = seen.others == "wait" or (place is not None and hand_over.under_way(place) is not None)
+    pause = max(seen.turn_seconds, AGAIN_SECONDS if waits else 0.0)
     if pause > 0:
         return Step(job=job, again_seconds=pause)
     text = f'Pod "{job.pod.key}" evicted from node "{seen.pod.spec.node_name}" by the reason "{job.reason}"'

@@ -146,8 +146,11 @@ def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
         yield from text.outcome(answer, f"{answer.verdict.upper()}  ")
         yield from text.nodes(answer.search) if answer.search else ()
         return
+    if not pod.node:
+        yield f"WAITS  {pod.key}  for a node"
+        return
     unjudged = _unjudged(plan.view, pod) or _unsure(plan, pod)
-    yield f"{'NOT JUDGED' if unjudged else 'NO FINDINGS'}  {pod.key}  on {pod.node or 'no node'}"
+    yield f"{'NOT JUDGED' if unjudged else 'NO FINDINGS'}  {pod.key}  on {pod.node}"
     yield from [f"    {unjudged}"] if unjudged else ()
     yield from _known(plan, pod) if pod.node in plan.view.nodes else ()
 

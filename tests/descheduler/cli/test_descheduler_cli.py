@@ -152,7 +152,7 @@ def test_pods_that_nobody_judges_are_explained_so(
     for name in ("waiting", "lost", "ill", "broken", "done"):
         assert cli.main(["explain", name, "--snapshot", str(path), "--policy", str(policy)]) == 0
         said[name] = capsys.readouterr().out
-    assert "NOT JUDGED" in said["waiting"] and "waits for a node" in said["waiting"]
+    assert said["waiting"].startswith("WAITS  default/waiting  for a node\nROOM FOR IT by the rules of profile p\n")
     assert "its node gone is not in the snapshot" in said["lost"]
     assert "its node sick is not ready" in said["ill"]
     assert "PodFailed" in said["broken"]

@@ -12,7 +12,7 @@ from apiserver import Fault
 from descheduler.arguments.migration import ObjectLimiter
 from descheduler.evictors.migration_api import Cluster
 from descheduler.migration import objects
-from descheduler.migration.objects import JOBS, MigrationJob
+from descheduler.migration.objects import JOBS, RESERVATIONS, MigrationJob
 from koordlite.kube.client.answers import ApiError
 from koordlite.model.wire.reservation import ObjectReference
 
@@ -295,4 +295,68 @@ def test_a_dry_run_makes_no_job(world: World) -> None:
     world.deployment("web", 3)
     world.around()
     assert {attempt.result for attempt in world.ask(world.controller(dry_run=True))} == {"WouldEvict"}
+    assert world.jobs() == []
+
+
+def together(world: World) -> tuple[Any, list[Any]]:
+    """A plan with one pod of each of two workloads, which go only together."""
+    for app in ("web", "db"):
+        world.deployment(app, 3)
+    world.around()
+    plan = world.plan()
+    several = [next(o for o in plan.evict if o.pod.key.startswith(f"default/{app}")) for app in ("web", "db")]
+    uids = tuple(one.pod.uid for one in several)
+    return plan, [msgspec.structs.replace(one, together=uids, held_first=uids) for one in several]
+
+
+def test_pods_that_go_together_wait_until_each_has_its_place(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, several = together(world)
+    migrations = world.controller(max_migrating_per_namespace=5)
+    attempts = migrations.ask(several, plan.view, world.now)
+    assert [attempt.result for attempt in attempts] == ["JobCreated"] * 2
+    schedule = world._schedule
+
+    def only_web(place: Any) -> None:
+        if (
+            "web" in place["metadata"].get("name", "")
+            or place["spec"]["template"]["metadata"]["labels"]["app"] == "web"
+        ):
+            schedule(place)
+
+    monkeypatch.setattr(world, "_schedule", only_web)
+    world.work(migrations, 6)
+    assert set(world.places().values()) == {"old"}, "the place of the other one is not held"
+    monkeypatch.setattr(world, "_schedule", schedule)
+    world.work(migrations, 10)
+    assert phases(world) == ["Succeeded"] * 2
+    assert sorted(world.places().values()) == ["a", "b", "old", "old", "old", "old"]
+
+
+def test_where_one_finds_no_place_none_of_them_goes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, several = together(world)
+    migrations = world.controller(max_migrating_per_namespace=5)
+    migrations.ask(several, plan.view, world.now)
+    schedule = world._schedule
+
+    def refused(place: Any) -> None:
+        if place["spec"]["template"]["metadata"]["labels"]["app"] == "web":
+            schedule(place)
+        else:
+            path = f"{RESERVATIONS}/{place['metadata']['name']}"
+            condition = {"type": "Scheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+            world.status(path, {"phase": "Failed", "conditions": [condition]})
+
+    monkeypatch.setattr(world, "_schedule", refused)
+    world.work(migrations, 8)
+    assert sorted(job["status"]["reason"] for job in world.jobs()) == ["ForbiddenMigratePod", "Unschedulable"]
+    assert set(world.places().values()) == {"old"}
+    world.work(migrations, 2)
+    assert world.server.objects.all("Reservation") == [], "the place that was held is given back"
+
+
+def test_where_limits_keep_one_of_them_no_job_is_made(world: World) -> None:
+    plan, several = together(world)
+    attempts = world.controller(max_migrating_globally=1).ask(several, plan.view, world.now)
+    assert [attempt.result for attempt in attempts] == ["Deferred"] * 2
+    assert all(attempt.text.startswith("OthersStay: default/db-") for attempt in attempts)
     assert world.jobs() == []

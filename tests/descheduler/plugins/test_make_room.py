@@ -169,3 +169,17 @@ def test_the_explanation_of_a_waiting_pod_says_what_would_have_to_move(crowded: 
 def test_a_pod_that_asks_never_to_be_moved_stays(crowded: Cluster) -> None:
     crowded.objects[3]["metadata"]["annotations"][keys.EVICTION_COST] = str(2**31 - 1)
     assert crowded.plan(policy()).evict == ()
+
+
+def test_a_pod_whose_place_is_made_by_the_others_is_not_waited_for(cluster: Cluster) -> None:
+    """`large` goes where `small` was: it gets its place only when that has left."""
+    cluster.node("a", cpu="8", labels={"disk": "ssd"})
+    cluster.node("b", cpu="4")
+    cluster.node("c", cpu="2")
+    cluster.pod("large", "a", cpu="4", owner="x")
+    cluster.pod("small", "b", cpu="2", owner="y")
+    waiting(cluster, cpu="6")["spec"]["nodeSelector"] = {"disk": "ssd"}
+    plan = cluster.plan(policy())
+    assert moves(plan) == {"large": "b", "small": "c"}
+    assert {outcome.together for outcome in plan.evict} == {("uid-large", "uid-small")}
+    assert {outcome.held_first for outcome in plan.evict} == {("uid-small",)}
