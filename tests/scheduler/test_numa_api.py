@@ -157,6 +157,34 @@ def test_a_query_goes_to_prometheus_and_back_as_it_is(get: Get):
     assert get(made, "/rest/scheduling/v1/query?query=up")[0] == 500
 
 
+def used(node: str, zone: str, value: str) -> Any:
+    return {"metric": {"node": node, "numa_node": zone}, "value": [1.8e9, value]}
+
+
+def test_what_is_in_use_stands_beside_what_is_taken(get: Get):
+    def answer(request: Any) -> Reply:
+        is_cpu = "cpu" in request.query["query"]
+        values = ("1.25", "0.5") if is_cpu else (str(3 * 2**30), "NaN")
+        samples = [used("good", str(zone), value) for zone, value in enumerate(values)]
+        return Reply(
+            body={"status": "success", "data": {"resultType": "vector", "result": [*samples, used("x", "²", "1")]}}
+        )
+
+    server = TinyApi(answer)
+    made = service(numa_scene.scene(), prometheus=Prometheus(server.url))
+    _, body = get(made, "/rest/scheduling/v1/numa/nodes")
+    zones = {node["name"]: [(z["cpuUsedMilli"], z["memoryUsedBytes"]) for z in node["zones"]] for node in body["data"]}
+    assert zones["good"] == [(1250, 3 * 2**30), (500, None)]
+    assert all(pair == (None, None) for name, pairs in zones.items() if name != "good" for pair in pairs)
+    assert get(made, "/rest/scheduling/v1/numa/nodes/good")[1]["data"]["zones"][0]["cpuUsedMilli"] == 1250
+    shown = get(made, "/numa")[1]
+    assert "1.2 cores, 3.0 GiB" in shown and "what is in use" in shown
+    assert len(server.requests) == 2, "it is asked now and then"
+    server.close()
+    alone = get(service(numa_scene.scene(), prometheus=Prometheus(server.url)), "/numa")
+    assert alone[0] == 200 and "what is in use" not in alone[1], "a Prometheus that is away costs the page nothing else"
+
+
 def test_the_node_page_draws_what_prometheus_has_or_says_why_not(get: Get):
     points = [[1.8e9 - 60, "1.5"], [1.8e9, "2"]]
     series = [{"metric": {"numa_node": "1"}, "values": points}]

@@ -6,8 +6,11 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +18,7 @@ from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.client.prometheus import Prometheus, results
 
+LOG = logging.getLogger(__name__)
 NAMESPACES = ("koordlite-system", "volcano-system")
 """Only pods of these are asked: elsewhere, a tenant could start a pod with our label and make charts up."""
 LABEL = "app.kubernetes.io/name=koordlite"
@@ -41,6 +45,58 @@ class Charts(msgspec.Struct, frozen=True):
     memory: Series | None = None
     why: str = ""
     source: str = "Prometheus"
+
+
+class Use(NamedTuple):
+    """Present use of a NUMA node; None where it is not measured."""
+
+    cpu_cores: float | None = None
+    memory_bytes: float | None = None
+
+
+NOT_MEASURED = Use()
+Usage = Mapping[str, Mapping[int, Use]]
+"""Present use by node and NUMA node."""
+_CPU_OF_ALL = "sum by (node, numa_node) (rate(numa_node_cpu_used_seconds_total[5m]))"
+_MEMORY_OF_ALL = "max by (node, numa_node) (numa_node_memory_used_bytes)"
+ASK_SECONDS = 15.0
+
+
+class ClusterUse:
+    """Present use of all nodes by a Prometheus, asked now and then. May be used from many threads."""
+
+    def __init__(self, server: Prometheus, *, monotonic: Callable[[], float]) -> None:
+        self._server, self._monotonic, self._lock = server, monotonic, threading.Lock()
+        self._next, self._usage = float("-inf"), dict[str, dict[int, Use]]()
+
+    def now(self) -> Usage:
+        """Use as it was a few seconds ago; nothing where it cannot be asked. One caller asks, others do not wait."""
+        if self._monotonic() >= self._next and self._lock.acquire(blocking=False):
+            try:
+                self._usage = self._asked()
+            except (OSError, ValueError) as error:
+                self._usage = {}
+                LOG.warning("what is in use on NUMA nodes is not shown: %s", error)
+            finally:
+                self._next = self._monotonic() + ASK_SECONDS
+                self._lock.release()
+        return self._usage
+
+    def _asked(self) -> dict[str, dict[int, Use]]:
+        found: dict[str, dict[int, Use]] = {}
+        for query, field in ((_CPU_OF_ALL, "cpu_cores"), (_MEMORY_OF_ALL, "memory_bytes")):
+            for sample in results(self._server.ask("query", {"query": query}).body, "vector", _Sample):
+                node, zone = sample.metric.get("node", ""), sample.metric.get("numa_node", "")
+                if zone.isascii() and zone.isdigit() and len(zone) < 4:
+                    zones = found.setdefault(node, {})
+                    value = {field: _number(sample.value[1])}
+                    zones[int(zone)] = zones.get(int(zone), NOT_MEASURED)._replace(**value)
+        return found
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] = (0.0, "")
 
 
 class _Result(msgspec.Struct, frozen=True):

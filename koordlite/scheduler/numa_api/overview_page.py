@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from koordlite.model.slo.settings import NUMAPolicy
+from koordlite.report import units
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
+from koordlite.scheduler.numa_api.charts import NOT_MEASURED, Usage, Use
 from koordlite.scheduler.numa_api.view import NodeView, Zone
 
 REFRESH_SECONDS = 30
@@ -63,9 +65,10 @@ def document(
     *,
     problem: str = "",
     policies: NUMAPolicy | None = None,
+    usage: Usage | None = None,
 ) -> str:
     """The page at `now`, in seconds since the epoch. `problem`: why the whole may be out of date. `policies`: None
-    where they were not read."""
+    where they were not read. `usage`: None where nobody can be asked for it."""
     found = chosen(nodes, asked, now)
     return page.page(
         "NUMA nodes of the cluster",
@@ -73,7 +76,7 @@ def document(
         _tiles(nodes, now),
         _policies(policies),
         _form(asked),
-        _table(found, asked, now, empty=_empty(nodes)),
+        _table(found, asked, now, usage or {}, empty=_empty(nodes)),
         _violations(found, now),
         _more(),
         lead=[
@@ -157,17 +160,18 @@ def _empty(nodes: Collection[NodeView]) -> str:
     return "no node matches" if nodes else "the API server knows no nodes, or they were not listed yet"
 
 
-def _table(found: Sequence[NodeView], asked: Asked, now: float, *, empty: str) -> Markup:
+def _table(found: Sequence[NodeView], asked: Asked, now: float, usage: Usage, *, empty: str) -> Markup:
     rows_each = _rows_each(found)
     pages = max(1, math.ceil(len(found) / rows_each))
     number = min(asked.page, pages)
     shown = found[(number - 1) * rows_each : number * rows_each]
     ids = sorted({zone.id for node in shown for zone in node.zones})[:MOST_ZONES]
     heads = ("node", *(f"NUMA {zone}" for zone in ids), "violations#", "report")
-    table = page.table(heads, [_row(node, ids, now) for node in shown], empty=empty)
+    table = page.table(heads, [_row(node, ids, now, usage.get(node.name, {})) for node in shown], empty=empty)
     links = [el("a", text, href=asked.link(to)) for text, to in _steps(number, pages)]
     where = el("p", f"Page {number} of {pages} ", [[" ", link] for link in links], class_="note") if pages > 1 else None
-    note = f"{len(found)} nodes. In each cell: CPU taken, then memory taken."
+    note = f"{len(found)} nodes. In each cell: CPU taken, then memory taken"
+    note += "; below, where measured, what is in use." if usage else "."
     return page.section("Nodes by NUMA node", table, where, note=note)
 
 
@@ -181,17 +185,21 @@ def _steps(number: int, pages: int) -> list[tuple[str, int]]:
     return back + ([("next", number + 1), ("last", pages)] if number < pages else [])
 
 
-def _row(node: NodeView, ids: Sequence[int], now: float) -> tuple[Child, ...]:
+def _row(node: NodeView, ids: Sequence[int], now: float, use: Mapping[int, Use]) -> tuple[Child, ...]:
     zones, state = {zone.id: zone for zone in node.zones}, node.state(now)
     name = el("a", node.name, href=node_link(node.name))
     count = page.badge(str(len(node.findings)), "bad") if node.findings else "0"
-    return name, *(_cell(zones.get(number)) for number in ids), count, page.badge(state, TONES[state])
+    cells = [_cell(zones.get(number), use.get(number, NOT_MEASURED)) for number in ids]
+    return name, *cells, count, page.badge(state, TONES[state])
 
 
-def _cell(zone: Zone | None) -> Child:
+def _cell(zone: Zone | None, use: Use) -> Child:
     if zone is None:
         return None
-    return [_shaded(zone.cpu_part), " ", _shaded(zone.memory_part)]
+    parts = [] if use.cpu_cores is None else [f"{use.cpu_cores:.1f} cores"]
+    parts += [] if use.memory_bytes is None else [units.size(int(use.memory_bytes))]
+    words = el("div", ", ".join(parts), class_="tile-note") if parts else None
+    return [_shaded(zone.cpu_part), " ", _shaded(zone.memory_part), words]
 
 
 def _shaded(part: float | None) -> Markup:

@@ -19,21 +19,22 @@ from koordlite.model.nrt import ContainerPlacement
 from koordlite.report.html import page
 from koordlite.report.html.page import el
 from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.scheduler.numa_api.charts import NOT_MEASURED, Use
 from koordlite.scheduler.numa_api.view import Finding, NodeView, Zone
 
 
-def summary(node: NodeView, now: float) -> dict[str, Any]:
+def summary(node: NodeView, now: float, use: Mapping[int, Use]) -> dict[str, Any]:
     """One node in a list: its NUMA nodes with amounts, without CPUs and containers."""
-    return {**_head(node, now), "zones": [_amounts(zone) for zone in node.zones], "violations": len(node.findings)}
+    return {**_head(node, now), "zones": [_amounts(zone, use) for zone in node.zones], "violations": len(node.findings)}
 
 
-def whole(node: NodeView, now: float) -> dict[str, Any]:
+def whole(node: NodeView, now: float, use: Mapping[int, Use]) -> dict[str, Any]:
     """One node with CPUs by owner, distances, containers and violations."""
     return {
         **_head(node, now),
         "scope": node.scope,
         "cpuManagerPolicy": node.manager.policy,
-        "zones": [_zone(node, zone) for zone in node.zones],
+        "zones": [_zone(node, zone, use) for zone in node.zones],
         "containers": [container(each) for each in node.containers],
         "containersNotListed": node.more,
         "violations": [violation(node.name, each) for each in node.findings],
@@ -108,22 +109,25 @@ def _head(node: NodeView, now: float) -> dict[str, Any]:
     }
 
 
-def _amounts(zone: Zone) -> dict[str, Any]:
+def _amounts(zone: Zone, use: Mapping[int, Use]) -> dict[str, Any]:
+    cores, used = use.get(zone.id, NOT_MEASURED)
     return {
         "id": zone.id,
         "cpuTotalMilli": zone.cpu_total,
         "cpuAvailableMilli": zone.cpu_left,
         "memoryTotalBytes": zone.memory_total,
         "memoryAvailableBytes": zone.memory_left,
+        "cpuUsedMilli": None if cores is None else round(1000 * cores),
+        "memoryUsedBytes": None if used is None else int(used),
     }
 
 
-def _zone(node: NodeView, zone: Zone) -> dict[str, Any]:
+def _zone(node: NodeView, zone: Zone, use: Mapping[int, Use]) -> dict[str, Any]:
     by_owner: Mapping[str, list[int]] = {"reserved": [], "exclusive": [], "shared": []}
     for cpu in zone.cpus:
         by_owner[node.owner(cpu)].append(cpu)
     return {
-        **_amounts(zone),
+        **_amounts(zone, use),
         "cpus": str(zone.cpus),
         "reservedCPUs": by_owner["reserved"],
         "exclusiveCPUs": [{"cpu": cpu, "pod": node.exclusive[cpu]} for cpu in by_owner["exclusive"]],

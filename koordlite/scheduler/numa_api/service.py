@@ -6,6 +6,7 @@ import functools
 import json
 import pathlib
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -80,6 +81,7 @@ class NumaService(Router, Collector):
         guard lets; `levels`: so may these."""
         self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
         self._agents = agents
+        self._use = charts.ClusterUse(prometheus, monotonic=time.monotonic) if prometheus else None
         self._switches, self._may_switch = switches, may_switch
         self.metrics = CollectorRegistry()
         self.metrics.register(self)
@@ -146,7 +148,11 @@ class NumaService(Router, Collector):
     def _overview(self, request: Request) -> Answer:
         asked = overview_page.Asked.of(request.query)
         nodes, policies = self._nodes(), self._cluster.policies
-        return _page(overview_page.document(nodes, asked, self._wall(), problem=self._not_ready(), policies=policies))
+        usage = self._use.now() if self._use else None
+        shown = overview_page.document(
+            nodes, asked, self._wall(), problem=self._not_ready(), policies=policies, usage=usage
+        )
+        return _page(shown)
 
     def _node_page(self, request: Request) -> Answer:
         name, refresh = urllib.parse.unquote(request.rest.rstrip("/")), request.query.get("refresh") != "off"
@@ -188,14 +194,14 @@ class NumaService(Router, Collector):
         """Statements about nodes, pods and violations, as long as it can be believed."""
         if why := self._not_ready():
             return rest.refused(500, why)
-        now = self._wall()
+        now, usage = self._wall(), self._use.now() if self._use else {}
         match parts:
             case ["nodes"]:
                 nodes = sorted(self._nodes(), key=lambda node: node.name)
-                return rest.answer(200, [rest.summary(node, now) for node in nodes])
+                return rest.answer(200, [rest.summary(node, now, usage.get(node.name, {})) for node in nodes])
             case ["nodes", name]:
                 node = self._node(name)
-                return _found(rest.whole(node, now) if node else None, f"node {name}")
+                return _found(rest.whole(node, now, usage.get(name, {})) if node else None, f"node {name}")
             case ["pods", namespace, name]:
                 return _found(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
             case ["violations"]:
