@@ -25,7 +25,7 @@ REFUSED = 2
 INTERRUPTED = 130
 """As a shell reports a command that Ctrl-C ended."""
 _PIECES = 512
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "tcsh", "fish")
 _CHOICE = re.compile(r"(.*)invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 _UNKNOWN = "unrecognized arguments: "
@@ -159,8 +159,54 @@ def add_completion(command: argparse.ArgumentParser) -> None:
     command.add_argument("shell", choices=SHELLS, help="for which shell")
 
 
+_FISH = """function __{name}_proposals
+    set -l words (commandline -opc)
+    {program} complete -- $words[2..] (commandline -ct)
+end
+complete -c {program} -f -n 'string length -q (__{name}_proposals)' -a '(__{name}_proposals)'
+complete -c {program} -F -n 'not string length -q (__{name}_proposals)'
+"""
+_ASKING = {
+    "bash": '_{name}_proposals() {{ {program} complete -- "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null; }}',
+    "zsh": '_{name}_proposals() {{ compadd -- ${{(f)"$({program} complete -- "${{words[@]:1}}" 2>/dev/null)"}}; }}',
+}
+_ASKED = ("sandbox", "subject", "pod", "strategy")
+"""Arguments whose values the program is asked for at each press of the Tab key: they are of the node at hand."""
+
+
+def proposals(
+    parser: argparse.ArgumentParser, words: Sequence[str], values: Callable[[argparse.Action, list[str]], Iterable[str]]
+) -> list[str]:
+    """What may stand in place of the last of `words`: commands, options and values that the parser lists, and what
+    `values` knows of an argument, given the words before it."""
+    *before, last = words or [""]
+    line = list(before)
+    arguments: list[argparse.Action] = [action for action in parser._actions if not action.option_strings]
+    while (commands := subcommands(parser)) is not None:
+        name = next((word for word in before if word in commands.choices), None)
+        if name is None:
+            break
+        parser, before = commands.choices[name], before[before.index(name) + 1 :]
+        arguments = [action for action in parser._actions if not action.option_strings]
+    chosen = parser._option_string_actions.get(before[-1]) if before else None
+    if chosen is not None and chosen.nargs != 0:
+        asked: Iterable[argparse.Action] = [chosen]
+    elif last.startswith("-"):
+        return sorted(option for option in parser._option_string_actions if option.startswith(last))
+    else:
+        place = sum(not word.startswith("-") for word in before)
+        repeated = arguments[-1:] if arguments and arguments[-1].nargs in ("+", "*") else []
+        asked = arguments[place : place + 1] or repeated
+    listed = [str(choice) for action in asked for choice in action.choices or values(action, line)]
+    return [each for each in listed if each.startswith(last)]
+
+
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
-    """A script that completes the commands and options of `parser`, and the names of files and folders."""
+    """A script that completes the commands and options of `parser`, and the names of files and folders. Its command
+    `complete` proposes what is of the node at hand: shapes, subjects, pods; in fish, all."""
+    names = {"program": parser.prog, "name": parser.prog.replace("-", "_")}
+    if shell == "fish":
+        return _FISH.format(**names)
     import shtab
 
     by_metavar = {"FILE": shtab.FILE, "PATH": shtab.FILE, "SCENARIO": shtab.FILE, "DIR": shtab.DIRECTORY}
@@ -168,7 +214,10 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
         for action in each._actions:
             if action.metavar in by_metavar:
                 action.complete = by_metavar[action.metavar]  # type: ignore[attr-defined]
-    return str(shtab.complete(parser, shell))
+            elif action.dest in _ASKED and not action.choices and "complete" in subcommands(parser).choices:
+                function = f"_{names['name']}_proposals"
+                action.complete = {"bash": function, "zsh": function}  # type: ignore[attr-defined]
+    return str(shtab.complete(parser, shell, preamble=_ASKING.get(shell, "").format(**names)))
 
 
 def every_parser(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -65,6 +65,9 @@ def parser() -> argparse.ArgumentParser:
     script = commands.add_parser("completion", help="print a script that completes commands and options")
     commandline.add_completion(script)
     script.set_defaults(run=_run_completion)
+    asked = commands.add_parser("complete")  # Not listed: completion scripts ask it.
+    asked.add_argument("words", nargs="*")
+    asked.set_defaults(run=_run_complete)
     return top
 
 
@@ -205,6 +208,12 @@ def _run_default(_args: argparse.Namespace) -> int:
     from descheduler.policy import reader
 
     print(printable.lines(reader.default_policy()), end="")
+    return 0
+
+
+def _run_complete(args: argparse.Namespace) -> int:
+    for each in commandline.proposals(parser(), args.words, lambda action, words: ()):
+        print(each)
     return 0
 
 

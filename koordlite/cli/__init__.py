@@ -251,10 +251,13 @@ def parser() -> argparse.ArgumentParser:
     for heading, group in COMMANDS.items():
         for each in group:
             each.options(commandline.add_command(commands, each.name, each.help, heading, each.examples))
+    # Not listed: completion scripts ask it.
+    commands.add_parser("complete").add_argument("words", nargs="*")
     return top
 
 
 def _command(args: argparse.Namespace) -> int:
-    place = next(each.place for group in COMMANDS.values() for each in group if each.name == args.command)
+    places = {each.name: each.place for group in COMMANDS.values() for each in group}
+    place = {"complete": "complete:complete", **places}[args.command]
     module, _, function = place.partition(":")
     return int(getattr(importlib.import_module(f"koordlite.cli.{module}"), function)(args))
