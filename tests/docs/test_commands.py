@@ -51,3 +51,8 @@ def test_command_lines_are_found_in_every_form() -> None:
     unit = "```ini\nExecStart=/opt/koordlite run\n```\n"
     found = [" ".join(words(line)) for line in shown(shell + unit)]
     assert found == ["koordlite status", "descheduler plan", "koordlite run"]
+
+
+def test_what_the_tour_says_to_try_next_is_accepted() -> None:
+    (line,) = re.findall(r"To try next: \{bin\}/koordlite ([^\"]+)", (ROOT / "scripts" / "tour-end").read_text())
+    importlib.import_module("koordlite.cli").parser().parse_args(shlex.split(line))

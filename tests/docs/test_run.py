@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PROGRAMS = {"koordlite": cli.main, "descheduler": descheduler_cli.main}
 NOT_RUN = {
     r"descheduler (plan --brief|explain NAMESPACE/POD|run .*)$": "asks a cluster; tests/descheduler/cli runs them",
+    r"descheduler explain shop/big": "a pod that waits; tests/descheduler/fit/test_make_room.py",
     r"koordlite (adopt koordlet|restore) --cluster ": "this machine: root, and what koordlet left on it; tests/adopt",
     r"koordlite run --cluster ": "this machine, by root; the same is run here with --sandbox",
     r"koordlite run --quiet --cluster /etc": "a unit of systemd; as above",

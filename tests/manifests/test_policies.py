@@ -17,7 +17,7 @@ POLICIES = {name: each["spec"] for name, each in OBJECTS.items() if name.partiti
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_real_api_server_has_accepted_it_as_it_is(name: str) -> None:
-    words = "after a change run tests/e2e/test_policies.py with RECORD_ACCEPTED=1 (docs/kubernetes.md)"
+    words = "after a change run tests/e2e/test_policies.py with RECORD_ACCEPTED=1 (CONTRIBUTING.md)"
     assert ACCEPTED.get(name) == shipped.digest(OBJECTS[name]), words
 
 
