@@ -57,9 +57,8 @@ LAST = ("resume", "restore", "pause")
 
 
 def order(line: str) -> tuple[int, str]:
-    """Records first, as others read them."""
     command = line.split()[1]
-    return LAST[::-1].index(command) + 1 if command in LAST else -(command == "record"), line
+    return LAST[::-1].index(command) + 1 if command in LAST else 0, line
 
 
 # test_quick_start.py runs those of the quick start, in their order.
@@ -68,8 +67,8 @@ RUN = [line for line in SHOWN if not any(re.match(pattern, line) for pattern in 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Where the reader is: a checkout, with the files that pages speak of."""
+def folder(agent: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Where the reader is: a checkout, with the files that pages speak of, and what earlier commands wrote."""
     made = tmp_path_factory.mktemp("reader")
     for name in ("configs", "manifests"):
         (made / name).symlink_to(ROOT / name)
@@ -82,6 +81,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     (made / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, default=str))
     (made / "policy.yaml").write_text((ROOT / "configs" / "descheduler.yaml").read_text())
     (made / "koordlite.yaml").write_text((ROOT / "configs" / "koordlite.yaml").read_text())
+    emulated = ["--sandbox", "intel-2s-ht", "--cluster", "configs/tour", "--node", "tour-a"]
+    for earlier in (["record", "--last", "8h", "-o", "night.record"], ["capture", "-o", "picture", *emulated]):
+        command = [sys.executable, "-m", "koordlite", *earlier]
+        environment = {**agent, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=made, env=environment, check=True, capture_output=True, timeout=100)
     return made
 
 
@@ -114,8 +118,8 @@ def test_a_shown_command_answers(
     monkeypatch.chdir(folder)
     beside(agent, monkeypatch)
     program, *rest = as_here(line)
-    if rest[0] == "record":
-        pathlib.Path(rest[rest.index("-o") + 1]).unlink(missing_ok=True)
+    if rest[0] in ("record", "capture"):
+        rest[rest.index("-o") + 1] += f"-{len(line)}"
     if rest[0] == "run":
         command = [sys.executable, "-m", program, *rest, "--port", "0"]
         done = subprocess.run(
