@@ -67,16 +67,17 @@ class ClusterUse:
 
     def __init__(self, server: Prometheus, *, monotonic: Callable[[], float]) -> None:
         self._server, self._monotonic, self._lock = server, monotonic, threading.Lock()
-        self._next, self._usage = float("-inf"), dict[str, dict[int, Use]]()
+        self._next, self._usage, self._why = float("-inf"), dict[str, dict[int, Use]](), ""
 
     def now(self) -> Usage:
         """Use as it was a few seconds ago; nothing where it cannot be asked. One caller asks, others do not wait."""
         if self._monotonic() >= self._next and self._lock.acquire(blocking=False):
             try:
-                self._usage = self._asked()
+                self._usage, self._why = self._asked(), ""
             except (OSError, ValueError) as error:
-                self._usage = {}
-                LOG.warning("what is in use on NUMA nodes is not shown: %s", error)
+                if str(error) != self._why:
+                    LOG.warning("what is in use on NUMA nodes is not shown, Prometheus cannot be asked: %s", error)
+                self._usage, self._why = {}, str(error)
             finally:
                 self._next = self._monotonic() + ASK_SECONDS
                 self._lock.release()
