@@ -107,7 +107,7 @@ class Agent:
             wanted=wants.of(asked),
             state=folder,
             node_metric=settings.publish.node_metric != "off",
-            predictor=prediction.wanted(settings.strategies, folder),
+            predictor=prediction.predictor(settings.strategies, folder),
             crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
             metrics=settings.metrics,
             talks=wants.connections(settings.strategies),

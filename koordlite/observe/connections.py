@@ -41,7 +41,7 @@ HOST_NETWORK = "it uses the network of the node, so its connections cannot be to
 NO_PROCESS = "none of its processes could be asked for its connections"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Configuration of the strategy."""
 
     enforced: bool
@@ -73,7 +73,7 @@ def work_on(host: Host) -> Work:
 class ConnectionReader:
     """Remembers the last count. Without `wanted` nothing is read."""
 
-    def __init__(self, host: Host, wanted: Wanted | None, work: Work | None = None) -> None:
+    def __init__(self, host: Host, wanted: Options | None, work: Work | None = None) -> None:
         """`work` is that on `host` unless given."""
         self._host, self._wanted, self._work = host, wanted, work
         self._began: float | None = None

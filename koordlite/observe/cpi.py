@@ -127,7 +127,7 @@ def sums(readings: Iterable[Reading]) -> HardwareCounts | None:
     return HardwareCounts(cycles=round(totals[0]), instructions=round(totals[1]))
 
 
-def wanted(settings: MetricsSettings, host: Host) -> CPIReader | None:
+def reader(settings: MetricsSettings, host: Host) -> CPIReader | None:
     """The counter, if it is wanted."""
     if not settings.container_cpi:
         return None

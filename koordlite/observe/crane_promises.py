@@ -31,7 +31,7 @@ _BY_KOORDINATOR = "Koordinator's scheduler assigned CPUs to it"
 _SYSTEM = "pods of class SYSTEM have CPUs of their own"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class CraneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Configuration of the strategy; `placed_by_others` as in `CraneState`."""
 
     enforced: bool
@@ -64,7 +64,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
 class CranePromises:
     """Remembers what was given. Without `wanted` the strategy is off: nothing is given, and nothing is read."""
 
-    def __init__(self, wanted: Wanted | None, folder: Path | None, host: Host | None) -> None:
+    def __init__(self, wanted: CraneOptions | None, folder: Path | None, host: Host | None) -> None:
         """`folder` is the state folder; `host` is this machine, whose top group says which CPUs pods may have."""
         self._wanted, self._folder, self._host = wanted, folder, host
         self._entries: Entries | None = None

@@ -37,7 +37,7 @@ from koordlite.unchanged import Unchanged
 T = TypeVar("T")
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that comes from the cluster, ready for the picture."""
 
     node: nodes.Node | None
@@ -75,7 +75,7 @@ class Inputs:
         self._notes = node_notes.NodeNotes()
         self._promises, self._pool_floor_percent = promises or kept_file.cpu_promises(None), pool_floor_percent
 
-    def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> Known:
+    def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> ClusterPicture:
         """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339.
 
         InputError when an earlier run promised CPUs to pods and what it kept of that cannot be read.
@@ -119,7 +119,7 @@ class Inputs:
         problems += self._unchanged.of(
             "refused", (pods,), lambda: [_not_honoured(p) for p in pods if p.resource_status.why]
         )
-        return Known(
+        return ClusterPicture(
             node=this_node,
             notes=self._notes,
             pods=pods,

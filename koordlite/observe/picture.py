@@ -43,11 +43,11 @@ from koordlite.observe import (
     wants,
 )
 from koordlite.observe.cpu_waits import Counters, CPUWaitReader
-from koordlite.observe.inputs import Inputs, Known
+from koordlite.observe.inputs import ClusterPicture, Inputs
 from koordlite.observe.places import Places
 from koordlite.observe.prediction import Predictor
 from koordlite.observe.usage import Sampler, Spans, Subjects
-from koordlite.observe.wants import Held
+from koordlite.observe.wants import OwnPlaces
 from koordlite.observe.windows import NodeWindows
 from koordlite.ports import Cluster, ClusterView
 from koordlite.resctrl.values import Resctrl
@@ -81,9 +81,9 @@ class Observer:
         state: pathlib.Path | None = None,
         node_metric: bool = False,
         predictor: Predictor | None = None,
-        crane: crane_promises.Wanted | None = None,
+        crane: crane_promises.CraneOptions | None = None,
         metrics: MetricsSettings | None = None,
-        talks: connections.Wanted | None = None,
+        talks: connections.Options | None = None,
         off: Collection[str] = without_effect.OFF,
         pool_floor_percent: float = 0.0,
         reacts: bool = False,
@@ -113,7 +113,7 @@ class Observer:
         self._memory_places = numa.MemoryPlaceReader(host.cgroups)
         self._node_metric, self._predictor = node_metric, predictor
         self._metrics = metrics or MetricsSettings()
-        self._cpi, self._connections = cpi.wanted(self._metrics, host), connections.ConnectionReader(host, talks)
+        self._cpi, self._connections = cpi.reader(self._metrics, host), connections.ConnectionReader(host, talks)
         self._node_windows, self._numa_use = NodeWindows(), numa.NumaUseReader(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
@@ -127,44 +127,44 @@ class Observer:
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
         view, topology = self._cluster.view(), self._look_at_topology()
-        known = self._inputs.read(view, topology, taken_at=rfc3339(self._clock.wall()))
+        cluster = self._inputs.read(view, topology, taken_at=rfc3339(self._clock.wall()))
         if view.config is not None:
-            self._good.keep(known.slo.good)
+            self._good.keep(cluster.slo.good)
         now, unchanged, give_way = self._clock.monotonic(), self._unchanged.same, self.give_way
 
         def same(name: str, value: T) -> T:
             give_way()
             return unchanged(name, value)
 
-        run = recall(now, {pod.uid for pod in known.pods})
+        run = recall(now, {pod.uid for pod in cluster.pods})
         self._places.begin(now)
-        pods = same("places", self._places.find(known.pods))
-        hosts = same("hosts", self._host_groups(known.slo))
-        wanted = self._wanted(known.slo, known.pods)
-        held = self._unchanged.of("held", (run.found,), lambda: Held.of(run.found))
-        fields_of = self._unchanged.of("fields", (wanted, pods, held), lambda: wanted.fields_of(pods, held.fields))
-        others = (*hosts.values(), *held.groups)
+        pods = same("places", self._places.find(cluster.pods))
+        hosts = same("hosts", self._host_groups(cluster.slo))
+        wanted = self._wanted(cluster.slo, cluster.pods)
+        own = self._unchanged.of("own places", (run.found,), lambda: OwnPlaces.of(run.found))
+        fields_of = self._unchanged.of("fields", (wanted, pods, own), lambda: wanted.fields_of(pods, own.fields))
+        others = (*hosts.values(), *own.groups)
         cgroups = self._places.states(others, fields=wanted.fields, fields_of=fields_of)
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
-        self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
-        subjects = resctrl_groups.Subjects(known.slo, known.pods, pods, hosts, run.ours)
+        self._sample(cluster, pods, hosts, wanted=wanted, best_effort_limit=limit)
+        subjects = resctrl_groups.Subjects(cluster.slo, cluster.pods, pods, hosts, run.ours)
         resctrl = same("resctrl", self._resctrl.read(subjects))
-        sees_cookies = system.CORE_SCHED in wanted.reads or held.cookies
+        sees_cookies = system.CORE_SCHED in wanted.reads or own.cookies
         waiting_containers = _containers(pods.values()) if self._metrics.container_psi else ()
         snapshot = Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
-            node=known.node,
-            notes=same("notes", known.notes),
-            slo=known.slo,
+            node=cluster.node,
+            notes=same("notes", cluster.notes),
+            slo=cluster.slo,
             topology=topology,
-            reserved=known.reserved,
-            system_qos=same("system QoS", known.system_qos),
-            kubelet=same("kubelet", known.kubelet),
-            crane=same("crane", known.crane),
+            reserved=cluster.reserved,
+            system_qos=same("system QoS", cluster.system_qos),
+            kubelet=same("kubelet", cluster.kubelet),
+            crane=same("crane", cluster.crane),
             affinity=self._connections.read(now, view, pods),
             layout=self._cgroups.layout,
-            pods=known.pods,
+            pods=cluster.pods,
             places=pods,
             cgroups=same("cgroups", cgroups),
             usage=self._sampler.last(),
@@ -175,19 +175,19 @@ class Observer:
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values()), waiting_containers),
             numa_memory=self._numa.read(now, topology),
-            memory_places=same("memory places", self._memory_places.read(now, _promised(known, pods))),
+            memory_places=same("memory places", self._memory_places.read(now, _promised(cluster, pods))),
             resctrl=resctrl,
-            system=same("system", system.settings(self._files, wanted.reads, held=held.settings)),
+            system=same("system", system.settings(self._files, wanted.reads, held=own.settings)),
             oom_scores=same(
-                "oom scores", system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, held=held.scores)
+                "oom scores", system.oom_scores(self._host, cluster.pods, pods, reads=wanted.reads, held=own.scores)
             ),
             core_sched=same("core scheduling", self._cookies.read(now, pods.values(), wanted=sees_cookies)),
-            blocks=same("blocks", system.disks(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
+            blocks=same("blocks", system.disks(self._host, cluster.slo, cluster.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
-            published=same("published", self._published(view, known, run.last_sync)),
+            published=same("published", self._published(view, cluster, run.last_sync)),
             host_groups=hosts,
         )
-        snapshot = self._with_run(snapshot, run, view, known)
+        snapshot = self._with_run(snapshot, run, view, cluster)
         if self._predictor is not None:
             snapshot = self._predictor.into(snapshot, view.pods, wall=self._clock.wall())
         return self._with_asked(self._with_hardware_counts(self._with_node_metric(snapshot)), wanted)
@@ -216,7 +216,7 @@ class Observer:
         groups = ((app.name, host_place.group(app, layout)) for app in settings.host_applications)
         return {name: group for name, group in groups if host_place.is_own(group, layout)}
 
-    def _with_run(self, snapshot: Snapshot, run: RunState, view: ClusterView, known: Known) -> Snapshot:
+    def _with_run(self, snapshot: Snapshot, run: RunState, view: ClusterView, cluster: ClusterPicture) -> Snapshot:
         """The same picture with what the run knows, how old the inputs are, and what is wrong with them."""
         same = self._unchanged.same
         return dataclasses.replace(
@@ -232,7 +232,7 @@ class Observer:
             ages=self._ages(view),
             watches=view.watches,
             problems=(
-                *known.problems,
+                *cluster.problems,
                 *self._too_deep(),
                 *_without_group(snapshot),
                 *self._sampler.problems,
@@ -304,25 +304,25 @@ class Observer:
         above that of a group higher up, and the round that saw `snapshot` may have lowered it.
         """
         view = self._cluster.view()
-        known = self._inputs.read(view, snapshot.topology, taken_at=snapshot.taken_at)
-        run = recall(snapshot.time, {pod.uid for pod in known.pods})
+        cluster = self._inputs.read(view, snapshot.topology, taken_at=snapshot.taken_at)
+        run = recall(snapshot.time, {pod.uid for pod in cluster.pods})
         folders = {*groups, *(group.rpartition("/")[0] for group in groups)}
-        pods = self._places.look_again(folders, known.pods)
-        named = places.container_names(self._host, known.pods, pods, groups, told=self.names())
+        pods = self._places.look_again(folders, cluster.pods)
+        named = places.container_names(self._host, cluster.pods, pods, groups, told=self.names())
         if named:
             self._places.recognize(named)
-            pods = self._places.look_again((), known.pods)
+            pods = self._places.look_again((), cluster.pods)
         others = (place for uid, place in pods.items() if place is not snapshot.places.get(uid))
         fresh = {*groups, *(group for place in others for group in place.all if group not in snapshot.cgroups)}
-        wanted = self._wanted(snapshot.slo, known.pods)
+        wanted = self._wanted(snapshot.slo, cluster.pods)
         fields = wanted.fields_of({uid: p for uid, p in pods.items() if not fresh.isdisjoint(p.all)}, {})
         found = self._places.present({group: wanted.fields | fields.get(group, frozenset()) for group in fresh})
         whole = dataclasses.replace(
             snapshot,
-            pods=known.pods,
+            pods=cluster.pods,
             places=pods,
             cgroups={**snapshot.cgroups, **fast_snapshot.fresh_quotas(snapshot, self._cgroups, fresh), **found},
-            kubelet=known.kubelet,
+            kubelet=cluster.kubelet,
             core_sched=self._cookies.with_new(snapshot.core_sched, pods.values(), fresh),
             ours=run.ours,
             found=run.found,
@@ -333,7 +333,7 @@ class Observer:
 
     def _sample(
         self,
-        known: Known,
+        cluster: ClusterPicture,
         pods: Mapping[str, PodGroups],
         hosts: Mapping[str, str],
         *,
@@ -341,7 +341,7 @@ class Observer:
         best_effort_limit: int | None,
     ) -> None:
         # Pods that say they are BE and are not over; source: Koordinator `getBECPURequestMilliCores`.
-        batch = (pod for pod in known.pods if pod.raw_qos is QoSClass.BE and pod.active)
+        batch = (pod for pod in cluster.pods if pod.raw_qos is QoSClass.BE and pod.active)
         self._sampler.sample(
             Subjects(
                 pods={uid: place.group for uid, place in pods.items()},
@@ -350,7 +350,7 @@ class Observer:
                 best_effort_request=sum(pod.request_value(keys.BATCH_CPU) for pod in batch),
                 best_effort_limit=best_effort_limit,
             ),
-            Spans(main=_main_seconds(known.slo), windows=wanted.windows, percentiles=wanted.percentiles),
+            Spans(main=_main_seconds(cluster.slo), windows=wanted.windows, percentiles=wanted.percentiles),
         )
 
     def _look_at_topology(self) -> Topology:
@@ -376,8 +376,8 @@ class Observer:
             vendor=self._processor.vendor,
         )
 
-    def _published(self, view: ClusterView, known: Known, last_sync: Mapping[Place, float]) -> Published:
-        allocatable = known.node.allocatable if known.node else {}
+    def _published(self, view: ClusterView, cluster: ClusterPicture, last_sync: Mapping[Place, float]) -> Published:
+        allocatable = cluster.node.allocatable if cluster.node else {}
         amounts = {name: allocatable[name].value if name in allocatable else None for name in keys.PROMISED_RESOURCES}
         topology = view.topology
         return Published(
@@ -427,10 +427,10 @@ def _without_group(snapshot: Snapshot) -> Iterator[Problem]:
             yield Problem("configmap/slo-controller-config", "host-application-config", app.name, why, do)
 
 
-def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
+def _promised(cluster: ClusterPicture, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
     """Groups of the pods to which CPUs or NUMA nodes were promised."""
-    promised = with_promise(known.pods, known.kubelet)
-    return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
+    promised = with_promise(cluster.pods, cluster.kubelet)
+    return (places[pod.uid] for pod in cluster.pods if pod.uid in places and pod.uid in promised)
 
 
 def _main_seconds(settings: slo.SLO) -> int:

@@ -304,7 +304,7 @@ class Predictor:
             self._error = ""
 
 
-def wanted(settings: Mapping[str, StrategySettings], folder: Path | None) -> Predictor | None:
+def predictor(settings: Mapping[str, StrategySettings], folder: Path | None) -> Predictor | None:
     """The learner, as `midAllocatable` is configured; None where nothing is predicted."""
     section = settings["midAllocatable"]
     if not isinstance(section, mid_allocatable.Config) or section.mode == "off" or not section.predict:

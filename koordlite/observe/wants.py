@@ -18,7 +18,7 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import connections as connection_counts
-from koordlite.observe.crane_promises import Wanted
+from koordlite.observe.crane_promises import CraneOptions
 from koordlite.strategies import (
     OfPicture,
     Strategy,
@@ -78,13 +78,13 @@ def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, Strat
     return min((seconds for seconds in asked if seconds > 0), default=0.0)
 
 
-def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> Wanted | None:
+def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> CraneOptions | None:
     """Handling of Crane's promises with these settings; None when their strategy is off. Crane-agent's checkpoint is
     in kubelet's folder."""
     config = settings.get(crane_cpu_manager.NAME)
     if not isinstance(config, crane_cpu_manager.Config) or config.mode == "off":
         return None
-    return Wanted(
+    return CraneOptions(
         enforced=config.mode == "enforce",
         default_policy=config.default_cpu_policy,
         checkpoint=f"{kubelet_folder}/crane_cpu_manager_state",
@@ -92,12 +92,12 @@ def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> Want
     )
 
 
-def connections(settings: Mapping[str, StrategySettings]) -> connection_counts.Wanted | None:
+def connections(settings: Mapping[str, StrategySettings]) -> connection_counts.Options | None:
     """Counting of connections between pods with these settings; None when their strategy is off."""
     config = settings.get(numa_affinity.NAME)
     if not isinstance(config, numa_affinity.Config) or config.mode == "off":
         return None
-    return connection_counts.Wanted(enforced=config.mode == "enforce", sample_seconds=config.sample_seconds)
+    return connection_counts.Options(enforced=config.mode == "enforce", sample_seconds=config.sample_seconds)
 
 
 def pool_floor_percent(settings: Mapping[str, StrategySettings]) -> float:
@@ -174,7 +174,7 @@ def of_picture(snapshot: Snapshot, hooks: Iterable[OfPicture]) -> tuple[str, ...
     return tuple(names)
 
 
-class Held(msgspec.Struct, frozen=True):
+class OwnPlaces(msgspec.Struct, frozen=True):
     """By what is read of the machine."""
 
     groups: frozenset[str]
@@ -188,7 +188,7 @@ class Held(msgspec.Struct, frozen=True):
     """Cookies of core scheduling."""
 
     @classmethod
-    def of(cls, found: Collection[Place]) -> Held:
+    def of(cls, found: Collection[Place]) -> OwnPlaces:
         """From the places of the undo journal."""
         files = [place for place in found if place.kind is cgroup.PLACE]
         by_group = itertools.groupby(sorted(files, key=_group), _group)

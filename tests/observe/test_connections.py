@@ -13,7 +13,7 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects
 from koordlite.observe import connections
-from koordlite.observe.connections import ConnectionReader, Wanted, Work
+from koordlite.observe.connections import ConnectionReader, Options, Work
 from koordlite.ports import ClusterView
 
 HEAD = "  sl  local_address rem_address   st\n"
@@ -55,7 +55,7 @@ class Node:
         work = Work(
             files=files, begin=begin or (lambda count: count()), wait=self.rests.append, spent=lambda: self.spent
         )
-        return ConnectionReader(host, Wanted(enforced=True, sample_seconds=seconds), work)
+        return ConnectionReader(host, Options(enforced=True, sample_seconds=seconds), work)
 
     def read_at(self, reader: Any, now: float) -> Any:
         return reader.read(now, self.view, self.places).connections
