@@ -11,6 +11,7 @@ import sys
 
 import cyaml
 import pytest
+import slices
 
 from descheduler import cli as descheduler_cli
 from koordlite import cli
@@ -57,8 +58,9 @@ LAST = ("resume", "restore", "pause")
 
 
 def order(line: str) -> tuple[int, str]:
+    """Replays first, while the record is short."""
     command = line.split()[1]
-    return LAST[::-1].index(command) + 1 if command in LAST else 0, line
+    return LAST[::-1].index(command) + 1 if command in LAST else -(command == "replay"), line
 
 
 # test_quick_start.py runs those of the quick start, in their order.
@@ -107,7 +109,11 @@ def test_every_reason_is_of_a_line_that_a_page_shows() -> None:
     assert len(RUN) > 50
 
 
-@pytest.mark.parametrize("line", RUN)
+SLOW = re.compile(r"koordlite (replay |record .*--mask|run )")
+"""Some seconds each; `make test` runs the like of them in test_questions.py and test_quick_start.py."""
+
+
+@pytest.mark.parametrize("line", [slices.long(line) if SLOW.match(line) else line for line in RUN])
 def test_a_shown_command_answers(
     agent: dict[str, str],
     folder: pathlib.Path,
