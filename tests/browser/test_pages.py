@@ -28,7 +28,7 @@ from koordlite.report.past import Past
 from koordlite.report.web.endpoints import Endpoints
 
 pytestmark = pytest.mark.xdist_group("browser")
-WIDTHS = [pytest.param(390, id="phone"), pytest.param(1280, id="desktop")]
+WIDTHS = [pytest.param(390, id="phone"), pytest.param(1280, id="desktop"), pytest.param(1920, id="wide")]
 Serve = Callable[[Ask], str]
 
 
@@ -137,6 +137,12 @@ def test_links_lead_to_explanations(chromium: Browser, agent_page: str, link: st
     chromium.open(f"{agent_page}/?refresh=off", width=390)
     chromium.open(chromium.value(f"document.querySelector('{link}').href"), width=390)
     assert said in chromium.value("document.body.innerText")
+    assert chromium.value("document.querySelector('header a').href") == f"{agent_page}/", "the way back"
+
+
+def test_a_wide_screen_is_used(chromium: Browser, agent_page: str) -> None:
+    chromium.open(f"{agent_page}/?refresh=off", width=1920)
+    assert chromium.value("document.querySelector('main').clientWidth") > 1700
 
 
 def test_what_is_only_observed_is_dashed(chromium: Browser, agent_page: str) -> None:

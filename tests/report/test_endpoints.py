@@ -114,7 +114,7 @@ def test_state_status_and_explain_are_the_last_tick(agent: Agent, ticks: tuple[T
     assert agent.ask("/status")[2].startswith("node-a: enforcing")
     found = agent.ask("/explain?subject=besteffort")[2]
     assert "BE may use 16.1 cores" in found
-    assert "last change at 3:56" in found
+    assert "last change at 2026-09-21 14:17:16 UTC" in found
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,14 @@ def test_bad_requests(agent: Agent, ticks: tuple[Tick, ...], path: str, status: 
     found, kind, body = agent.ask(path)
     assert (found, kind) == (status, "text/plain; charset=utf-8"), "text/plain, so that nothing in it is obeyed"
     assert part in body
+
+
+def test_a_browser_gets_an_explanation_as_a_page(agent: Agent, ticks: tuple[Tick, ...]) -> None:
+    agent.tell(ticks[-1])
+    status, kind, body = agent.ask("/explain/besteffort", Accept="text/html,*/*")
+    assert (status, kind) == (200, "text/html; charset=utf-8")
+    assert '<a href="../">node-a</a>' in body and "BE may use" in body
+    assert agent.ask("/explain/besteffort")[1].startswith("text/plain"), "a command gets it as text"
 
 
 def test_front_page_links_what_there_is(agent: Agent) -> None:

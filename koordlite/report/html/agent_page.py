@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from koordlite.report import pods, units, view
@@ -23,6 +24,18 @@ MAX_PLACES = 40
 def served(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> Strict:
     """The page with its policy. `links` are the other paths of the server; with `refresh` it reloads itself."""
     return page.strict(document(tick, past, links=links, refresh=refresh))
+
+
+def explained(subject: str, text: str, tick: Tick, *, up: str) -> Strict:
+    """An explanation as a page: a section for each part of its text; `up` leads to the front page."""
+    parts = [part.strip("\n").splitlines() for part in text.split("\n\n") if part.strip()]
+    sections = [
+        page.section(first.rstrip(":"), el("p", textwrap.dedent("\n".join(rest)), class_="words") if rest else None)
+        for first, *rest in parts
+        if rest or first != subject
+    ]
+    lead = [el("a", view.node(tick), href=up or "."), f" · {units.moment(tick.wall)}"]
+    return page.strict(page.page(f"explain {subject}", *sections, lead=lead, foot="Made by koordlite on the node."))
 
 
 def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> str:

@@ -59,14 +59,14 @@ def render(
     """The frame for the newest of `ticks`; two columns from 120 characters on. The state is shown where it fits, then
     `busiest`, then decisions; the chart gets the height that is left."""
     tick = ticks[-1]
-    trouble, table = list(_trouble(tick)), _pods(busiest, width, height)
-    left = height - 1 - len(trouble) - (0 if table is None else table.row_count + 2)
+    trouble, table = list(_trouble(tick)), list(_pods(busiest, width, height))
+    left = height - 1 - len(trouble) - sum(part.row_count + 1 if isinstance(part, Table) else 1 for part in table)
     state = [*_cpu_map(tick), *_programmed(tick)]
     body = _wide if width >= _WIDE else _narrow
     return Group(
         _header(title, tick),
         *body(ticks, state, events, width, left),
-        *(() if table is None else (Text(), table)),
+        *table,
         *trouble,
     )
 
@@ -109,10 +109,15 @@ def _many(events: Sequence[DecisionEvent], lines: int, *, at_most: int) -> int:
     return max(0, min(len(_shown(events)), _EVENTS, lines - 1, max(1, at_most)))
 
 
-def _pods(rows: Sequence[PodRow], width: int, height: int) -> Table | None:
-    """The busiest pods, where the frame is high enough for them."""
-    if not rows or height < _HIGH:
-        return None
+def _pods(rows: Sequence[PodRow], width: int, height: int) -> Iterator[Text | Table]:
+    """The busiest pods, where the frame is high enough for them, and how many are not shown."""
+    if not rows:
+        return
+    if height < _HIGH:
+        count = "1 pod" if len(rows) == 1 else f"{len(rows)} pods"
+        yield Text(f"{count}: koordlite top lists them", "dim", no_wrap=True, overflow="ellipsis")
+        return
+    yield Text()
     grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width, header_style="dim")
     for column in pod_rows.COLUMNS:
         justify: Literal["left", "right"] = "right" if column.is_number else "left"
@@ -122,7 +127,9 @@ def _pods(rows: Sequence[PodRow], width: int, height: int) -> Table | None:
         )
     for row in rows[: height // 5]:
         grid.add_row(*(Text(column.show(row)) for column in pod_rows.COLUMNS))
-    return grid
+    yield grid
+    if rows[height // 5 :]:
+        yield Text(f"and {len(rows) - height // 5} more: koordlite top", "dim", no_wrap=True, overflow="ellipsis")
 
 
 def _columns(left: RenderableType, right: RenderableType, width: int) -> Table:

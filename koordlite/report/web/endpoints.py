@@ -210,6 +210,10 @@ def _explain(request: Request, tick: Tick, past: Remembered) -> Answer:
         text = explain.explain(subject, tick, past, output=output, who=query.get("who") == "true")
     except ValueError as error:
         return plain(404, str(error))
+    if "text/html" in request.accept and "output" not in query:
+        from koordlite.report.html import agent_page
+
+        return answers.page(agent_page.explained(subject, text, tick, up="../" * (request.path.count("/") - 1)))
     return Answer(200, JSON if output == "json" else TEXT, text.encode(errors="replace"))
 
 

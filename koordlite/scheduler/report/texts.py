@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from koordlite.report.html.page import Strict, el, page, section, strict, tile, tiles
+from koordlite.report.html.page import Strict, details, el, facts, page, section, strict, table, tile, tiles
 
 SHOWN_NODES = 30
 
@@ -114,20 +114,30 @@ def front_page(state: Mapping[str, Any]) -> Strict:
         tile("reservations", state["reservations"], f"ended: {ended}"),
         tile("predicted wrong", state["predictedWrong"], "refused by kubelet after the binding"),
     )
-    dirty = el(
-        "ul",
-        [el("li", el("a", each["node"], href=f"/state/{each['node']}"), f": {each['why']}") for each in state["dirty"]],
-    )
-    refused = el("ul", [el("li", f"{count} × {reason}") for reason, count in state["refusals"].items()])
+    dirty = [(el("a", each["node"], href=f"/state/{each['node']}"), each["why"]) for each in state["dirty"]]
+    refusals = sorted(state["refusals"].items(), key=lambda each: -each[1])
+    watches = [
+        (each["name"], each["objects"], _age(each), each["error"] or ("not served" if each["absent"] else "–"))
+        for each in state["watches"]
+    ]
     body = [
         numbers,
-        section("Dirty nodes", el("ul", dirty)),
-        section("Refusals", refused),
-        section("All of it", el("pre", json.dumps(state, indent=2))),
+        section("Dirty nodes", table(("node", "why"), dirty, stacked=True)),
+        section("Refusals", table(("pods#", "reason"), [(count, reason) for reason, count in refusals])),
+        section("Watches", table(("of", "objects#", "confirmed#", "error"), watches)),
+        section("Settings", facts((name, str(value)) for name, value in state["settings"].items())),
+        details("All of it, as JSON", el("p", json.dumps(state, indent=2), class_="words")),
     ]
     return strict(page("koordlite scheduler-extender", *body, refresh_seconds=10))
 
 
+def _age(watch: Mapping[str, Any]) -> str:
+    return "never read" if watch["ageSeconds"] is None else f"{watch['ageSeconds']:.0f} s ago"
+
+
 def text_page(title: str, text: Iterable[str]) -> Strict:
     """One pod or one node."""
-    return strict(page(title, el("pre", "\n".join(text)), refresh_seconds=10))
+    first, *lines = text
+    lead = el("a", "koordlite scheduler-extender", href="/")
+    body = section(first, el("p", "\n".join(lines), class_="words"))
+    return strict(page(title, body, lead=lead, refresh_seconds=10))

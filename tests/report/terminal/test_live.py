@@ -11,6 +11,7 @@ from rich.console import Console
 from koordlite import changes
 from koordlite.model.status import AppliedStep
 from koordlite.report.history import History
+from koordlite.report.pod_rows import PodRow
 from koordlite.report.terminal import screen
 from koordlite.report.terminal.live import LiveView
 from koordlite.report.tick import Tick
@@ -82,3 +83,11 @@ def test_on_a_terminal_the_frame_is_drawn_over(ticks: tuple[Tick, ...]) -> None:
     view.close()
     assert "\x1b[" in out.getvalue()[first:]
     assert "node-a small" in out.getvalue()
+
+
+def test_no_pod_is_dropped_without_a_word() -> None:
+    rows = [PodRow(name=f"lab/p{number}", qos="BE") for number in range(20)]
+    for height, said in ((30, "20 pods: koordlite top lists them"), (50, "and 10 more: koordlite top")):
+        console = Console(file=io.StringIO(), width=100, height=height)
+        console.print(screen.render("", (Tick(time=0.0),), (), rows, width=100, height=height))
+        assert said in console.file.getvalue()  # type: ignore[attr-defined]
