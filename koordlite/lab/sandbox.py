@@ -11,7 +11,7 @@ from koordlite.lab.cgroups.trees import Group
 from koordlite.lab.load import cache_traffic, workloads
 from koordlite.lab.load.memory import MemoryLoad
 from koordlite.lab.load.workloads import Stats, Workload, Workloads
-from koordlite.lab.machine import kernel_settings, shapes
+from koordlite.lab.machine import irqs, kernel_settings, shapes
 from koordlite.lab.machine.clock import LONGEST_STEP, SandboxClock
 from koordlite.lab.machine.core_scheduling import EmulatedCoreScheduling
 from koordlite.lab.machine.machine import Machine
@@ -62,6 +62,7 @@ class Sandbox:
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
         self.cgroups.on_kill = self._kill_group
         settings = kernel_settings.plant(self.files, self.machine)
+        irqs.plant(self.files, self.machine)
         self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)
         self.each_second: Callable[[], None] | None = None
         """Called once a simulated second. `sandbox.chaos` disturbs the node from here."""

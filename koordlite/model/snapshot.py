@@ -18,6 +18,7 @@ from koordlite.model.picture.affinity import AffinityState
 from koordlite.model.picture.blocks import Blocks
 from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.groups import Cgroup, CoreSched, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
+from koordlite.model.picture.irqs import IRQ
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.published import Published
@@ -134,6 +135,8 @@ class Snapshot:
     """Which pods talk to each other."""
     oom_scores: Mapping[str, tuple[Process, ...]] = dataclasses.field(default_factory=dict)
     """Processes of containers by group, while a strategy asks for `oom_score_adj`."""
+    irqs: Mapping[str, IRQ] = dataclasses.field(default_factory=dict)
+    """Interrupts by number, and the default of new ones, while a strategy asks for `irqs`."""
     core_sched: CoreSched = dataclasses.field(default_factory=CoreSched)
     """Cookies of processes in containers, while a strategy asks for `core_sched`."""
     blocks: Blocks = dataclasses.field(default_factory=Blocks)

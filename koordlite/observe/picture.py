@@ -109,6 +109,7 @@ class Observer:
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._cpu_waits, self._reacts = CPUWaitReader(host.files, host.cgroups), reacts
         self._cookies = system.CoreCookieReader(host.cookies)
+        self._irqs = system.IRQReader(host.files)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = numa.MemoryPlaceReader(host.cgroups)
         self._node_metric, self._predictor = node_metric, predictor
@@ -181,6 +182,7 @@ class Observer:
             oom_scores=same(
                 "oom scores", system.oom_scores(self._host, cluster.pods, pods, reads=wanted.reads, held=own.scores)
             ),
+            irqs=same("interrupts", self._irqs.read(now, run.ours, wanted=system.IRQS in wanted.reads)),
             core_sched=same("core scheduling", self._cookies.read(now, pods.values(), wanted=sees_cookies)),
             blocks=same("blocks", system.disks(self._host, cluster.slo, cluster.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),

@@ -5,15 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
+
+from koordlite.changes.irq import PLACE
 from koordlite.formulas import system_settings
 from koordlite.formulas.blkio import UNSET
 from koordlite.host import block as block_devices
-from koordlite.host import system_files
+from koordlite.host import irqs, system_files
 from koordlite.host.bundle import Host
 from koordlite.host.core_scheduling import Cookies
 from koordlite.model import keys
 from koordlite.model.picture.blocks import ROOT, Asker, BlockField, Blocks, askers
 from koordlite.model.picture.groups import CoreSched, PodGroups, Process, TaskCookie
+from koordlite.model.picture.irqs import IRQ
+from koordlite.model.place import Place
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.qos import Block
 from koordlite.model.slo.settings import SLO
@@ -87,6 +92,55 @@ def _numbers(files: Files, asker: Asker, block: Block) -> tuple[str, ...]:
 def _values(host: Host, group: str) -> dict[BlockField, Mapping[str, str]]:
     found = ((field, block_devices.read(host.files, host.cgroups, group, field)) for field in UNSET)
     return {field: lines for field, lines in found if lines is not None}
+
+
+IRQS = "irqs"
+IRQ_SECONDS = 10.0
+"""How old the picture of an interrupt may be that is not ours."""
+
+
+class IRQReader:
+    """Remembers interrupts and their counts. Those that hold a value of ours are read in every tick: what others write
+    there is seen at once."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._read_at: float | None = None
+        self._irqs: dict[str, IRQ] = {}
+        self._counts: Mapping[str, Mapping[int, int]] = {}
+
+    def read(self, now: float, ours: Collection[Place], *, wanted: bool) -> Mapping[str, IRQ]:
+        """Interrupts by number; none while nobody wants them."""
+        if not wanted:
+            self._read_at, self._irqs = None, {}
+            return self._irqs
+        if self._read_at is None or not 0 <= now - self._read_at < IRQ_SECONDS:
+            counts = irqs.counts(self._files)
+            seconds = now - self._read_at if self._read_at is not None and now > self._read_at else 0.0
+            listed = {number: irqs.read(self._files, number) for number in irqs.numbers(self._files)}
+            self._irqs = {
+                number: msgspec.structs.replace(irq, rates=self._rates(number, counts, seconds))
+                for number, irq in listed.items()
+                if irq is not None
+            }
+            self._read_at, self._counts = now, counts
+            return self._irqs
+        fresh = {place.part("number") for place in ours if place.kind is PLACE} & self._irqs.keys()
+        for number in fresh:
+            present = irqs.read(self._files, number)
+            known = self._irqs[number]
+            if present is None:
+                self._irqs = {name: each for name, each in self._irqs.items() if name != number}
+            elif (present.cpus, present.effective, present.device) != (known.cpus, known.effective, known.device):
+                self._irqs = {**self._irqs, number: msgspec.structs.replace(present, rates=known.rates)}
+        return self._irqs
+
+    def _rates(self, number: str, counts: Mapping[str, Mapping[int, int]], seconds: float) -> dict[int, float]:
+        before = self._counts.get(number)
+        if before is None or not seconds:
+            return {}
+        came = {cpu: count - before.get(cpu, 0) for cpu, count in counts.get(number, {}).items()}
+        return {cpu: round(count / seconds, 2) for cpu, count in came.items() if count > 0}
 
 
 CORE_SCHED = "core_sched"

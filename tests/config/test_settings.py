@@ -49,6 +49,7 @@ def test_an_empty_file_only_observes() -> None:
         "coreSched",
         "cpuContention",
         "craneCPUManager",
+        "irqAffinity",
         "numaAffinity",
     }
     assert settings.strategies["craneCPUManager"].mode == settings.strategies["coreSched"].mode == "off"

@@ -1,0 +1,151 @@
+"""Keep interrupts of devices off the CPUs that pods have alone.
+
+A pod with CPUs of its own (LSE and LSR by Koordinator, kubelet's static policy, a DRA driver, Crane) still loses them
+for the time that the kernel handles interrupts there. The CPUs of each interrupt are those that were found, less the
+exclusive ones; what cannot be moved stays, and is named. The rule is ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from koordlite.changes.irq import PLACE, IRQChange
+from koordlite.formulas.cpu import irq as formula
+from koordlite.model import cpuset, keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import Decision
+from koordlite.model.memory import Memory
+from koordlite.model.picture.irqs import DEFAULT
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Mode, StrategySettings
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot, recalled
+
+NAME = "irqAffinity"
+NEW_CONTAINERS = "none"
+RETRY_SECONDS = 600.0
+"""After so long an interrupt is tried again whose move the kernel refused: vectors of a CPU may have become free."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `irqAffinity`."""
+
+    mode: Mode = "off"
+    """off: not judged at all. observe: judged and reported, nothing is written. enforce: judged, reported, written."""
+    keep: str = ""
+    """Devices whose interrupts stay where they are, as patterns with blanks between them (`*mlx5* *nvme*`): by chip
+    and name as in /proc/interrupts."""
+    default_mask: bool = True
+    """Whether interrupts that are set up later are kept off exclusive CPUs as well (`default_smp_affinity`)."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A move that the kernel refused."""
+
+    device: str
+    why: str
+    at: float
+    """By `Snapshot.time`."""
+
+
+class IRQMemory(Memory, frozen=True):
+    """State that one round leaves for the next."""
+
+    refused: Mapping[str, Refusal] = msgspec.field(default_factory=dict)
+    """By number of the interrupt."""
+
+
+def reads(_slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
+    """The interrupts."""
+    return ("irqs",)
+
+
+def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for the node, and one for each interrupt that is moved, cannot be, or goes back."""
+    if not snapshot.irqs:
+        yield Decision("node", "skip", "NoIRQFiles")
+        return
+    exclusive = _exclusive(snapshot) & snapshot.topology.cpuset
+    refused = dict(_refused(snapshot))
+    decisions = [
+        decision
+        for number in snapshot.irqs
+        for decision in _irq(snapshot, config, number, exclusive=exclusive, refusal=refused.get(number))
+    ]
+    on_exclusive = sum(irq.rate(exclusive) for irq in snapshot.irqs.values())
+    evidence: dict[str, int | float | str] = {"irqs": len(snapshot.irqs), "per_second": round(on_exclusive, 1)}
+    if exclusive:
+        evidence["cpuset"] = str(exclusive)
+    reason = "IRQsKeptOff" if exclusive else "NoExclusiveCPUs"
+    yield Decision("node", "hold", reason, evidence, remember=IRQMemory(refused))
+    yield from decisions
+
+
+def _refused(snapshot: Snapshot) -> Iterator[tuple[str, Refusal]]:
+    """Interrupts whose move was refused a moment ago, or not long ago."""
+    before = recalled(snapshot, NAME, IRQMemory).refused
+    for number, irq in snapshot.irqs.items():
+        known, why = before.get(number), snapshot.refused_writes.get(PLACE.place(number))
+        if known and known.device == irq.device and snapshot.time - known.at < RETRY_SECONDS:
+            yield number, known
+        elif why:
+            yield number, Refusal(irq.device, why, snapshot.time)
+
+
+def _exclusive(snapshot: Snapshot) -> CPUSet:
+    """CPUs that pods have alone, but for pods that want their interrupts there."""
+    wanting = {pod.uid for pod in snapshot.pods if pod.annotations.get(keys.KEEP_IRQS) == "true"}
+    pinned = (
+        pod.resource_status.cpuset
+        for pod in snapshot.pods
+        if pod.active and pod.raw_qos in (QoSClass.LSE, QoSClass.LSR) and pod.uid not in wanting
+    )
+    held = (each.cpus for each in snapshot.kubelet.pod_cpus if each.uid not in wanting)
+    own = cpuset.union(pod.resource_status.cpuset for pod in snapshot.pods if pod.uid in wanting)
+    return cpuset.union([*pinned, *held, snapshot.crane.owned - own])
+
+
+def _irq(
+    snapshot: Snapshot, config: Config, number: str, *, exclusive: CPUSet, refusal: Refusal | None
+) -> Iterator[Decision]:
+    irq = snapshot.irqs[number]
+    before = snapshot.found.get(PLACE.place(number))
+    found, is_ours = irq.cpus, False
+    if before is not None and before.strategy == NAME and isinstance(before.value, CPUSet):
+        found, is_ours = before.value, True
+    target = found
+    if config.default_mask if number == DEFAULT else not _matches(config.keep, irq.device):
+        near = cpuset.union(node.cpus for node in snapshot.topology.nodes if node.cpus & found)
+        target = formula.target(found, exclusive=exclusive, near=near, online=snapshot.topology.cpuset)
+    subject, evidence = f"irq/{number}", {"device": irq.device, "found": str(found), "cpuset": str(target)}
+    numbers = {**evidence, "per_second": round(irq.rate(exclusive), 1)}
+    if target == found:
+        if is_ours:
+            change = IRQChange(number, irq.device, found, gives_back=True)
+            yield Decision(subject, "release", "IRQGivenBack", evidence, (change,))
+    elif refusal:
+        yield Decision(subject, "skip", "IRQNotMovable", {**numbers, "why": refusal.why})
+    elif is_ours or irq.effective & exclusive:
+        # What the kernel has placed elsewhere anyhow is left alone.
+        changes = () if irq.cpus == target else (IRQChange(number, irq.device, target),)
+        yield Decision(subject, "set" if changes else "hold", "IRQMoved", numbers, changes)
+
+
+def _matches(patterns: str, device: str) -> bool:
+    return any(fnmatch.fnmatchcase(device, pattern) for pattern in patterns.split())
+
+
+SENTENCES = {
+    "NoIRQFiles": "the machine shows no interrupts whose CPUs can be chosen",
+    "NoExclusiveCPUs": "no pod has CPUs alone, so interrupts stay where they are",
+    "IRQsKeptOff": "interrupts are kept off {cpuset}, which pods have alone; {per_second} a second came there",
+    "IRQMoved": "{device} may interrupt {cpuset}, of the {found} that were found[; {per_second} a second came before]",
+    "IRQNotMovable": "{device} cannot be moved: {why}[; {per_second} interrupts a second come to exclusive CPUs]",
+    "IRQGivenBack": "{device} may interrupt {found} again",
+}
