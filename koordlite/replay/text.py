@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.replay.compare import Comparison, Side, Turn
-from koordlite.replay.verify import Check, Mismatch
+from koordlite.replay.compare import Comparison, Side
+from koordlite.replay.verify import Check
 from koordlite.report import threshold, units
 from koordlite.report.sentence import sentence
 from koordlite.strategies import limiting
@@ -20,12 +20,16 @@ _WIDTH = 34
 
 def check(found: Check, problems: Iterable[Problem] = ()) -> str:
     """Tell whether the record can be judged again to the letter."""
-    return "".join(f"{line}\n" for line in (*_check(found), *_problems(problems)))
+    return _lines(_check(found), problems)
 
 
 def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> str:
     """List what would have differed."""
-    return "".join(f"{line}\n" for line in (*_comparison(found), *_problems(problems)))
+    return _lines(_comparison(found), problems)
+
+
+def _lines(lines: Iterable[str], problems: Iterable[Problem]) -> str:
+    return "".join(f"{line}\n" for line in (*lines, *(f"not read: {problem}" for problem in problems)))
 
 
 def decided(decision: Decision | None) -> str:
@@ -83,14 +87,10 @@ def _check(found: Check) -> Iterator[str]:
         yield "every decision is the same as recorded"
         return
     yield f"{found.wrong} decisions differ from the record:"
-    for mismatch in found.mismatches:
-        yield from _mismatch(mismatch)
-
-
-def _mismatch(found: Mismatch) -> Iterator[str]:
-    yield f"  {units.moment(found.wall)} {found.strategy} {found.subject}"
-    yield f"    recorded: {decided(found.recorded)}"
-    yield f"    again:    {decided(found.again)}"
+    for each in found.mismatches:
+        yield f"  {units.moment(each.wall)} {each.strategy} {each.subject}"
+        yield f"    recorded: {decided(each.recorded)}"
+        yield f"    again:    {decided(each.again)}"
 
 
 def _comparison(found: Comparison) -> Iterator[str]:
@@ -130,15 +130,6 @@ def _turns(found: Comparison) -> Iterator[str]:
         return
     yield f"{len(shown)} of {found.turns_seen} times a subject's reason began or ceased to differ:"
     for turn in shown:
-        yield from _turn(turn)
-
-
-def _turn(turn: Turn) -> Iterator[str]:
-    yield f"  {units.moment(turn.wall)} {turn.strategy} {turn.subject}"
-    yield f"    recorded:  {decided(turn.recorded)}"
-    yield f"    changed:   {decided(turn.other)}"
-
-
-def _problems(problems: Iterable[Problem]) -> Iterator[str]:
-    for problem in problems:
-        yield f"not read: {problem}"
+        yield f"  {units.moment(turn.wall)} {turn.strategy} {turn.subject}"
+        yield f"    recorded:  {decided(turn.recorded)}"
+        yield f"    changed:   {decided(turn.other)}"

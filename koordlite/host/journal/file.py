@@ -161,17 +161,27 @@ def _content(path: Path) -> Content | None:
     return Content(whole.boot_id, (*whole.entries, *fresh), (*whole.damaged, *added.damaged))
 
 
-def _ahead(path: Path) -> Content | None:
-    """The entries of the newest boot in the file; None when there are none. A last line without its end was cut off
-    before anybody was answered, and so means nothing."""
+def _read(path: Path) -> bytes | None:
+    """The content of a file of the journal; None when it is not there."""
     try:
-        *lines, _cut = state_folder.read(path).split(b"\n")
+        return state_folder.read(path)
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise JournalDenied(f"{path} cannot be read: {error}; ask as its owner, most often root") from error
+        raise JournalDenied(
+            f"the undo journal {path} cannot be read: {error}; ask as its owner, most often root"
+        ) from error
     except OSError as error:
-        raise JournalError(f"{path}, which belongs to the undo journal, cannot be read: {error}; {_HELP}") from error
+        raise JournalError(f"the undo journal {path} cannot be read: {error}; {_HELP}") from error
+
+
+def _ahead(path: Path) -> Content | None:
+    """The entries of the newest boot in the file; None when there are none. A last line without its end was cut off
+    before anybody was answered, and so means nothing."""
+    raw = _read(path)
+    if raw is None:
+        return None
+    *lines, _cut = raw.split(b"\n")
     boot, entries, damaged = "", dict[Place, Entry](), list[Damage]()
     for number, line in enumerate(lines, 1):
         of, _, rest = line.partition(b" ")
@@ -188,15 +198,12 @@ def _ahead(path: Path) -> Content | None:
 
 
 def _whole(path: Path) -> Content | None:
-    try:
-        head, lines = _lines(state_folder.read(path))
-    except FileNotFoundError:
+    raw = _read(path)
+    if raw is None:
         return None
-    except PermissionError as error:
-        raise JournalDenied(
-            f"the undo journal {path} cannot be read: {error}; ask as its owner, most often root"
-        ) from error
-    except (OSError, *UNREADABLE) as error:
+    try:
+        head, lines = _lines(raw)
+    except UNREADABLE as error:
         raise JournalError(f"the undo journal {path} cannot be read: {error}; {_HELP}") from error
     if head.version != _VERSION:
         why = f"it has version {head.version}, this program knows {_VERSION}"

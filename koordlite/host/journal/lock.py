@@ -28,7 +28,7 @@ class Lock:
             fd = state_folder.open_or_make(folder / _NAME)
         except OSError as error:
             if error.errno in _FULL:
-                do = "make room and start again, or name another folder with --state-dir"
+                do = "make room, it is tried again each minute; or name another folder with --state-dir"
                 raise JournalFull(f"the state folder {folder} cannot be used: {error}; {do}") from error
             do = "enforce as root, or name a folder of your own with --state-dir"
             raise JournalError(f"the state folder {folder} cannot be used: {error}; {do}") from error
