@@ -42,7 +42,7 @@ def test_a_fresh_install_observes_and_pages_say_so() -> None:
     assert {section.mode for section in held.values()} <= {"observe", "off"}
     off = {name for name, section in held.items() if section.mode == "off"}
     (named,) = re.findall(r"Off until they are named: (.+?)\.", text("CHANGELOG.md"))
-    assert set(re.findall(r"`(\w+)`", named)) == off
+    assert set(re.findall(r"`(\w+)`", named)) == off, "CHANGELOG.md lists them"
 
 
 def test_the_order_of_enforcing_names_strategies_that_there_are() -> None:
