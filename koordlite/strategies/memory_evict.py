@@ -41,6 +41,9 @@ class Config(EvictionSettings):
     cool_down_seconds: float = bounded(4.0, ge=0, le=3600)
     """No pod is evicted for this long after an eviction. Memory can run out within seconds, so it is short."""
 
+    overuse_first: bool = False
+    """BEMemoryEvict takes pods first that use more memory than they request, whatever their priority: who keeps to the
+    request goes last. Koordinator goes by priority, then by use."""
     be_memory_last_resort_seconds: float = bounded(0.0, ge=0, le=3600)
     """Where evictions of BEMemoryEvict have been refused or not answered for so long and memory is still over the
     threshold, containers of BE pods are killed (`cgroup.kill`, cgroup v2), at most `maxEvictionsPerRound` pods a round.
@@ -52,9 +55,9 @@ class Config(EvictionSettings):
 def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
     """The rules that are switched on, in the order in which they are served."""
     rules: tuple[tuple[bool, str, Callable[[NodeSnapshot, Past], Rule]], ...] = (
-        (config.be_memory_evict, evict_config.BE_MEMORY, functools.partial(_use, evict_config.BE_MEMORY)),
+        (config.be_memory_evict, evict_config.BE_MEMORY, functools.partial(_use, evict_config.BE_MEMORY, config)),
         (config.memory_allocatable_evict, evict_config.ALLOCATABLE_MEMORY, functools.partial(_requests, config)),
-        (config.memory_evict, evict_config.USED_MEMORY, functools.partial(_use, evict_config.USED_MEMORY)),
+        (config.memory_evict, evict_config.USED_MEMORY, functools.partial(_use, evict_config.USED_MEMORY, config)),
     )
     return {feature: measure for is_on, feature, measure in rules if is_on}
 
@@ -91,7 +94,7 @@ def _requests(config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
     )
 
 
-def _use(feature: str, snapshot: NodeSnapshot, _past: Past) -> Rule:
+def _use(feature: str, config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
     """The node's memory is used beyond the threshold, by the last sample: memory does not wait for a mean."""
     assert snapshot.usage.node is not None
     upper = snapshot.slo.threshold.memory_evict_threshold_percent
@@ -106,7 +109,9 @@ def _use(feature: str, snapshot: NodeSnapshot, _past: Past) -> Rule:
     least = evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)
     excess = Excess("memory", {uid: use.memory for uid, use in snapshot.usage.pods.items()}, release)
     if feature == evict_config.BE_MEMORY:
-        candidates = evict_order.best_effort_by_memory(snapshot.pods, feature=feature, excess=excess)
+        candidates = evict_order.best_effort_by_memory(
+            snapshot.pods, feature=feature, excess=excess, overuse_first=config.overuse_first
+        )
     else:
         candidates = evict.users(snapshot, feature, excess)
     return evict.by_use(snapshot, feature, excess=excess, least=least, terms=terms, candidates=candidates)

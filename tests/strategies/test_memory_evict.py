@@ -21,6 +21,7 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
+from koordlite.report.sentence import sentence
 from koordlite.strategies import memory_evict
 from koordlite.strategies.shared.evict import EvictionMemory
 
@@ -247,3 +248,21 @@ def test_a_pod_that_leaves_starts_the_wait_again(build: Any) -> None:
     found = decide(seen, "be_memory_evict", mode="enforce", be_memory_last_resort_seconds=10)
     assert _killed(found) == []
     assert not any(d.remember.stuck for d in found if isinstance(d.remember, EvictionMemory))
+
+
+@pytest.mark.parametrize(
+    ("overuse_first", "gone"),
+    [
+        pytest.param(False, ["low"], id="by priority: who keeps to its request goes"),
+        pytest.param(True, ["over"], id="who uses more than it requests goes first"),
+    ],
+)
+def test_who_uses_more_than_it_requests_may_go_first(build: Any, overuse_first: bool, gone: list[str]) -> None:
+    pods = (batch("low", 5000, request=12 * GIB), batch("over", 5900, request=11 * GIB))
+    seen = picture(build, pods, 81, {"low": 12, "over": 12})
+    decisions = decide(seen, "be_memory_evict", overuse_first=overuse_first)
+    assert evicted(decisions) == gone
+    if overuse_first:
+        chosen = next(d for d in decisions if d.subject == "pod/ns/over")
+        assert chosen.evidence["over_request_memory_bytes"] == GIB
+        assert "1.0 GiB of its memory are beyond its request" in sentence(chosen)

@@ -111,14 +111,18 @@ def best_effort_by_cpu(pods: Iterable[Pod], *, feature: str, excess: Excess) -> 
     return _best_effort(pods, feature, excess, rank)
 
 
-def best_effort_by_memory(pods: Iterable[Pod], *, feature: str, excess: Excess) -> Candidates:
+def best_effort_by_memory(
+    pods: Iterable[Pod], *, feature: str, excess: Excess, overuse_first: bool = False
+) -> Candidates:
     """BE pods: the lowest priority first, of one priority the largest user; of equals the last name first.
 
-    Source: Koordinator `getSortedBEPodInfos`.
+    `overuse_first`: before them those that use more than they request, in the same order but by what they exceed it.
+    Source: Koordinator `getSortedBEPodInfos`, which knows no such order.
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:
-        return pod.priority or 0, -excess.used.get(pod.uid, 0)
+        over = excess.of(pod) if overuse_first else 0
+        return not over, pod.priority or 0, -over, -excess.used.get(pod.uid, 0)
 
     last_name_first = sorted(pods, key=lambda pod: (pod.name, pod.namespace, pod.uid), reverse=True)
     return _best_effort(last_name_first, feature, excess, rank)

@@ -103,6 +103,8 @@ class Rule(msgspec.Struct, frozen=True):
     candidates: Candidates = evict_order.NOBODY
     cause: str = ""
     """Why pods have to go, for the people who own them."""
+    excess: Excess | None = None
+    """By how much pods use more than they request, where the rule goes by use."""
 
 
 Measure = Callable[[NodeSnapshot, Past], Rule]
@@ -260,7 +262,9 @@ def _evidence(pod: Pod, rule: Rule, snapshot: Snapshot) -> Evidence:
     releases = amounts("releases", rule.task.contributions.get(pod.uid, {}))
     own = rule.candidates.unprotected.get(pod.uid)
     ignored: Evidence = {"ignored": own} if own else {}
-    return {"feature": rule.task.feature, **rank, "priority": pod.priority_value, **releases, **ignored, **refusal}
+    over = amounts("over_request", {rule.excess.resource: rule.excess.of(pod)}) if rule.excess else {}
+    known = {**rank, "priority": pod.priority_value, **releases, **over, **ignored, **refusal}
+    return {"feature": rule.task.feature, **known}
 
 
 def by_use(
@@ -287,7 +291,7 @@ def by_use(
     )
     name = "CPU" if resource == "cpu" else resource
     cause = f"the node uses {terms['used_percent']} % of its {name}, {terms['threshold_percent']} % are allowed"
-    return Rule(Decision(f"evict/{feature}", "hold", "UseOverThreshold", evidence), task, candidates, cause)
+    return Rule(Decision(f"evict/{feature}", "hold", "UseOverThreshold", evidence), task, candidates, cause, excess)
 
 
 def by_requests(
@@ -414,6 +418,8 @@ SENTENCES = {
     ),
     "ChosenForEviction": (
         "evicted by {feature}: number {rank} of {candidates} candidates, priority {priority}"
+        "[; {over_request_memory_bytes} of its memory are beyond its request]"
+        "[; {over_request_cpu_milli} cores of its use are beyond its request]"
         "[; it uses more than it requests, so its {ignored} does not protect it]"
     ),
     "AlreadyLeaving": "already terminating; counted as released",
