@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apibench import until
 
 from koordlite.cli import kubectl_plugin
 
@@ -47,7 +48,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pods = {"items": [agent("koordlite-a", "n1"), agent("koordlite-b", "n2"), old]}
     bound = {"metadata": {"name": "web"}, "spec": {"nodeName": "n1"}}
     paths = {name: str(tmp_path / f"{name}.json") for name in ("objects", "urls", "log")}
-    objects = {"pods": pods, "pod/web": bound, "pod/waiting": {"metadata": {}, "spec": {}}}
+    nodes = {"items": [{"metadata": {"name": "n2"}}, {"metadata": {"name": "n3"}}]}
+    objects = {"pods": pods, "nodes": nodes, "pod/web": bound, "pod/waiting": {"metadata": {}, "spec": {}}}
     Path(paths["objects"]).write_text(json.dumps(objects))
     Path(paths["urls"]).write_text("{}")
     kubectl = tmp_path / "kubectl"
@@ -110,3 +112,62 @@ def test_without_kubectl_it_says_so(monkeypatch: pytest.MonkeyPatch, capfd: pyte
     monkeypatch.setenv("KUBECTL", "/nowhere/kubectl")
     assert kubectl_plugin.main(["fleet"]) == 2
     assert "kubectl is not on the PATH" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "get", "asked"),
+    [
+        pytest.param(("explain", "pod", "web", "-n", "shop"), ["-n", "shop"], "shop/web", id="-n is the pod's"),
+        pytest.param(("-n", "shop", "explain", "pod", "web"), ["-n", "shop"], "shop/web", id="before the command too"),
+        pytest.param(("explain", "pod", "web"), [], "default/web", id="else the context's"),
+    ],
+)
+def test_a_namespace_is_that_of_the_pod(cluster: Path, words: tuple[str, ...], get: list[str], asked: str) -> None:
+    kubectl_plugin.main([*words, "--at", "1h", "--who"])
+    first, *_, last = questions(cluster)
+    assert first == ["get", "pod/web", *get, "-o", "json"]
+    assert last[last.index("--") + 1 :] == ["koordlite", "explain", "pod", asked, "--at", "1h", "--who", "-o", "text"]
+    assert last[last.index("-n") + 1] == "koordlite-system"
+
+
+def test_the_night_of_many_nodes_is_a_table_and_says_which_do_not_answer(
+    cluster: Path, running: tuple[subprocess.Popen[str], str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (cluster / "urls.json").write_text(json.dumps({"koordlite-a": running[1]}))
+
+    def is_told() -> bool:
+        code = kubectl_plugin.main(["explain", "n1", "besteffort", "--since", "1h"])
+        return code == 0 and "held back" in capfd.readouterr().out
+
+    until(is_told)
+    assert kubectl_plugin.main(["explain", "besteffort", "--since", "1h", "--all"]) == 1, "one does not answer"
+    head, *rows = capfd.readouterr().out.splitlines()
+    assert head.split()[:3] == ["NODE", "HELD", "BACK"]
+    assert [row.split()[0] for row in rows] == ["n1", "n2"]
+    assert rows[0].split()[2] == "min" and "unable to upgrade connection" in rows[1]
+    assert kubectl_plugin.main(["explain", "besteffort", "--since", "1h", "-l", "pool=batch"]) == 1
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == ["NODE", "n2"], "n3 has no agent"
+
+
+def test_to_act_on_more_than_one_node_it_has_to_be_said(cluster: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["pause", "2h", "--because", "kernel upgrade", "--all"]
+    assert kubectl_plugin.main(words) == 2
+    said = capfd.readouterr()
+    assert said.out == "pause on 2 nodes: n1, n2\n" and "add --yes to act on all of them" in said.err
+    assert not [question for question in questions(cluster) if "exec" in question]
+    kubectl_plugin.main([*words, "--yes"])
+    asked = [question[question.index("--") + 1 :] for question in questions(cluster) if "exec" in question]
+    assert asked == [["koordlite", "pause", "2h", "--because", "kernel upgrade"]] * 2
+    capfd.readouterr()
+    assert kubectl_plugin.main(["resume"]) == 2
+    assert "name nodes, or choose them with -l SELECTOR or --all" in capfd.readouterr().err
+    assert kubectl_plugin.main(["restore", "n1"]) == 2
+    assert "pause DURATION --release" in capfd.readouterr().err
+
+
+def test_the_records_of_many_nodes_are_judged_again(cluster: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert kubectl_plugin.main(["replay", "n1", "n2", "--since", "12h", "--set", "cpuSuppressThresholdPercent=70"]) == 1
+    assert capfd.readouterr().out == "== n1, exit code 1\n== n2, exit code 1\n"
+    asked = questions(cluster)[-1]
+    expected = ["replay", "--since", "12h", "--set", "cpuSuppressThresholdPercent=70", "-o", "text"]
+    assert asked[asked.index("--") + 2 :] == expected
