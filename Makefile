@@ -78,7 +78,7 @@ man: $(READY)
 site: $(VENV)-site/.ready
 	@echo "building the documentation"
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-site/bin/mkdocs build --strict --quiet
-	@echo "wrote out/site/index.html: open it, or serve it with: python3 -m http.server -d out/site"
+	@echo "wrote out/site; with search in it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site 8000, then http://127.0.0.1:8000/"
 
 $(VENV)-site/.ready: docs/requirements.txt
 	@$(SET_UP) $(VENV)-site docs/requirements.txt
