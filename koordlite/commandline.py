@@ -105,7 +105,25 @@ def subcommands(parser: argparse.ArgumentParser) -> Any:
 
 def add_output(command: argparse.ArgumentParser) -> None:
     """The option that chooses between an answer for people and one for programs."""
-    command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of standard output")
+    forms = ("text", "json", "yaml")
+    command.add_argument("-o", "--output", choices=forms, default="text", help="form of standard output")
+
+
+def in_form(args: argparse.Namespace, carry_out: Callable[[], int]) -> int:
+    """Carry out a command; where YAML was asked for it answers in JSON, which is written as YAML."""
+    if getattr(args, "output", "") != "yaml":
+        return carry_out()
+    import json
+
+    import yaml  # For this form only.
+
+    args.output = "json"
+    held = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(held):
+        code = carry_out()
+    text = held.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    print(yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True) if text else "", end="")
+    return code
 
 
 def print_json(kind: str, **parts: object) -> None:

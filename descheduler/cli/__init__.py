@@ -32,8 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(run.as_run(sys.argv[1:] if argv is None else argv))
-    code: int = args.run(args)
-    return code
+    return commandline.in_form(args, lambda: int(args.run(args)))
 
 
 def parser() -> argparse.ArgumentParser:

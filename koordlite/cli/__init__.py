@@ -260,4 +260,5 @@ def _command(args: argparse.Namespace) -> int:
     places = {each.name: each.place for group in COMMANDS.values() for each in group}
     place = {"complete": "complete:complete", **places}[args.command]
     module, _, function = place.partition(":")
-    return int(getattr(importlib.import_module(f"koordlite.cli.{module}"), function)(args))
+    carry_out = getattr(importlib.import_module(f"koordlite.cli.{module}"), function)
+    return commandline.in_form(args, lambda: int(carry_out(args)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import stat
@@ -48,10 +49,10 @@ class Finding(msgspec.Struct, frozen=True):
 def findings(args: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
     """Every answer about the machine that the options name, also where one of them is NO. Reads only."""
     if args.sandbox:
-        machine = machines.machine(args, settings)
-        yield from _answers(machine.host.files, settings)
-        yield _cores(machine.host.cookies.missing())
-        yield from _of_cluster(lambda: machine.cluster, machine.host.files, settings)
+        with contextlib.closing(machines.machine(args, settings)) as machine:
+            yield from _answers(machine.host.files, settings)
+            yield _cores(machine.host.cookies.missing())
+            yield from _of_cluster(lambda: machine.cluster, machine.host.files, settings)
         return
     files = machines.files(args)
     yield from _answers(files, settings, own=not args.recorded)

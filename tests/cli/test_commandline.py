@@ -15,6 +15,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import descheduler.cli
 import koordlite.cli
@@ -226,9 +227,10 @@ def test_the_installed_commands_begin_there() -> None:
     assert set(scripts.values()) == set(ENTRIES.values())
 
 
-@pytest.mark.parametrize(
-    "example", [e for group in koordlite.cli.COMMANDS.values() for each in group for e in each.examples]
-)
+EXAMPLES = [example for group in koordlite.cli.COMMANDS.values() for each in group for example in each.examples]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_of_help_is_a_command(example: str) -> None:
     words = shlex.split(example)
     args = koordlite.cli.parser().parse_args(words)
@@ -282,3 +284,36 @@ def test_fish_completes(tmp_path: Path) -> None:
     here = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     made = subprocess.run(["fish", "-c", ask], capture_output=True, text=True, check=True, timeout=60, env=here)
     assert made.stdout.split() == ["enforce", "show"]
+
+
+@pytest.mark.parametrize("command", [f"{words} --sandbox small" for words in ("check-node", "status", "explain node")])
+def test_yaml_is_the_same_document_as_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for form, read in (("yaml", yaml.safe_load), ("json", json.loads)):
+        code = koordlite.cli.main([*command.split(), "-o", form])
+        found.append((code, list(read(capsys.readouterr().out))))
+    assert found[0] == found[1] and found[0][1]
+
+
+RUN = (
+    "status --sandbox small",
+    "resctrl show --sandbox intel-2s-ht",
+    "check-node --sandbox amd-ccd",
+    "check-config configs/koordlite.yaml --cluster configs/tour --node tour-a",
+    "default-config",
+    "kubelet plan --sandbox small --policy static --reserved-cpus 0",
+    "profile apply --profile configs/colocated.yaml configs/colocated.yaml",
+    "scheduler try configs/tour-scheduling shop/solver",
+    "completion bash",
+    "run --sandbox small --once",
+)
+"""Examples that need neither a cluster nor root nor a running agent."""
+
+
+@pytest.mark.parametrize("example", RUN)
+def test_examples_that_need_nothing_answer(example: str) -> None:
+    assert example in EXAMPLES
+    command = [sys.executable, "-m", "koordlite", *shlex.split(example)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode in (0, 1) and done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
