@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from koordlite.host import state_folder
+from koordlite.host import kept_file, state_folder
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.numa.crane.assignments import Entry
@@ -39,11 +39,11 @@ def read(folder: Path) -> tuple[Entries, tuple[Problem, ...]]:
     InputError when neither can be read: then nobody knows which CPUs are given away.
     """
     try:
-        return _read(folder / NAME), ()
+        return kept_file.read(folder / NAME, parse, do=_REMOVE) or {}, ()
     except InputError as error:
         first = error
     try:
-        found = _read(folder / COPY)
+        found = kept_file.read(folder / COPY, parse, do=_REMOVE) or {}
     except InputError as error:
         raise InputError((*first.problems, *error.problems)) from error
     (problem,) = first.problems
@@ -62,18 +62,6 @@ def write(folder: Path, entries: Entries) -> None:
 def _pod(theirs: Mapping[str, Entry]) -> _Pod:
     first = next(iter(theirs.values()))
     return _Pod(first.policy, first.zones, {name: str(entry.cpus) for name, entry in theirs.items()})
-
-
-def _read(path: Path) -> Entries:
-    raw = b""
-    try:
-        raw = state_folder.read(path)
-        return parse(raw)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        text = raw[:80].decode(errors="replace")
-        raise InputError(Problem(str(path), "file", text, str(error), _REMOVE)) from error
 
 
 def parse(raw: bytes) -> Entries:

@@ -22,12 +22,15 @@ CPU_PROMISES, GOOD_SETTINGS, PREDICTIONS = "cpu-promises.json", "good-settings.j
 
 def read(path: Path, decode: Callable[[bytes], T], *, do: str) -> T | None:
     """The value; None when nothing was kept yet. InputError says what to `do` when the file cannot be read."""
+    raw = b""
     try:
-        return decode(state_folder.read(path))
+        raw = state_folder.read(path)
+        return decode(raw)
     except FileNotFoundError:
         return None
     except (OSError, *UNREADABLE) as error:
-        raise InputError(Problem(str(path), "file", "", str(error), do)) from error
+        text = raw[:80].decode(errors="replace")
+        raise InputError(Problem(str(path), "file", text, str(error), do)) from error
 
 
 class KeptFile(Generic[T]):
