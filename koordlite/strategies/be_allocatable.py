@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from koordlite.changes.published import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
+from koordlite.changes.published import NodeAnnotationChange, ZoneResourceChange
 from koordlite.formulas.allocatable import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable.allocatable import Terms
 from koordlite.formulas.allocatable.numa_shares import MILLI, ZoneTerms
 from koordlite.model import keys
-from koordlite.model.change import Change
 from koordlite.model.decision import Decision
 from koordlite.model.picture import node_notes
 from koordlite.model.picture.usage import Use
@@ -86,18 +85,23 @@ def _node(snapshot: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decisio
         ratio=_ratio(snapshot),
         taken={name: amount.value for name, amount in snapshot.notes.third_party.items()},
     )
-    settling = offer.settling_node(snapshot, RESOURCES)
-    why = "" if settling else offer.why_due(snapshot, left)
-    origin = _origin(snapshot, offered) if why else ()
-    for resource, terms, more in ((keys.BATCH_CPU, cpu, origin), (keys.BATCH_MEMORY, memory, ())):
-        changes: tuple[Change, ...] = (NodeResourceChange(resource, left[resource]), *more) if why else ()
-        evidence = {"result": terms.result, **_terms(terms), "policy": terms.policy}
-        evidence |= _on_the_way(snapshot, resource, offered[resource] or 0, left[resource] or 0)
-        evidence |= {"sync": why} if why else {}
-        if settling:
-            evidence |= {"published": snapshot.published.node_resources.get(resource) or 0, **settling}
-        reason = "UseWindowFilling" if settling else "BatchAllocatable"
-        yield Decision(f"node/{resource}", "set" if changes else "hold", reason, evidence, changes)
+    amounts: dict[str, tuple[int | None, Evidence]] = {
+        resource: (
+            left[resource],
+            {
+                "result": terms.result,
+                **_terms(terms),
+                "policy": terms.policy,
+                **_on_the_way(snapshot, resource, offered[resource] or 0, left[resource] or 0),
+            },
+        )
+        for resource, terms in ((keys.BATCH_CPU, cpu), (keys.BATCH_MEMORY, memory))
+    }
+    # Third parties are told how much there is before their own share is taken off.
+    origin = {keys.ORIGIN_ALLOCATABLE: node_notes.encode_origin(offered)}
+    texts = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=origin)
+    besides = {keys.BATCH_CPU: [NodeAnnotationChange(key, text) for key, text in texts.items()]}
+    yield from offer.published(snapshot, "BatchAllocatable", amounts, besides)
 
 
 def _on_the_way(snapshot: Snapshot, resource: str, offered: int, left: int) -> Evidence:
@@ -109,13 +113,6 @@ def _on_the_way(snapshot: Snapshot, resource: str, offered: int, left: int) -> E
 def _ratio(snapshot: Snapshot) -> float:
     """Worth of a CPU, as the Node says."""
     return snapshot.notes.cpu_normalization or 1.0
-
-
-def _origin(snapshot: NodeSnapshot, offered: Mapping[str, int | None]) -> tuple[NodeAnnotationChange, ...]:
-    """Tells third parties how much there is before their own share is taken off."""
-    wanted = {keys.ORIGIN_ALLOCATABLE: node_notes.encode_origin(offered)}
-    changes = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=wanted)
-    return tuple(NodeAnnotationChange(key, text) for key, text in changes.items())
 
 
 def _terms(terms: Terms, unit: str = "", *, parts: int = 1) -> Evidence:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from koordlite.changes.published import NodeResourceChange
 from koordlite.formulas.allocatable import allocatable, mid, prediction
 from koordlite.formulas.allocatable.mid import Terms
 from koordlite.formulas.allocatable.prediction import Reclaimable
@@ -55,15 +54,11 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         return
     spare = reclaimable(snapshot) if config.predict else None
     found = dict(zip(RESOURCES, _terms(snapshot, snapshot.average.node, spare), strict=True))
-    settling = offer.settling_node(snapshot, RESOURCES)
-    why = "" if settling else offer.why_due(snapshot, {resource: terms.result for resource, terms in found.items()})
-    for resource, terms in found.items():
-        changes = (NodeResourceChange(resource, terms.result),) if why else ()
-        evidence = _evidence(terms) | _predicted(snapshot, config, spare, resource) | ({"sync": why} if why else {})
-        if settling:
-            evidence |= {"published": snapshot.published.node_resources.get(resource) or 0, **settling}
-        reason = "UseWindowFilling" if settling else "MidAllocatable"
-        yield Decision(f"node/{resource}", "set" if changes else "hold", reason, evidence, changes)
+    amounts: dict[str, tuple[int | None, Evidence]] = {
+        resource: (terms.result, _evidence(terms) | _predicted(snapshot, config, spare, resource))
+        for resource, terms in found.items()
+    }
+    yield from offer.published(snapshot, "MidAllocatable", amounts)
 
 
 def reclaimable(snapshot: NodeSnapshot) -> Reclaimable | None:
@@ -106,24 +101,11 @@ def _terms(snapshot: NodeSnapshot, used: Use, spare: Reclaimable | None) -> tupl
 
 
 def _evidence(terms: Terms) -> Evidence:
+    numbers = {"node_capacity": terms.node_capacity, "threshold_percent": terms.threshold_percent}
     if terms.static:
-        return {
-            "result": terms.result,
-            "mode": "static",
-            "node_capacity": terms.node_capacity,
-            "static_percent": terms.static_percent,
-            "threshold_percent": terms.threshold_percent,
-        }
-    return {
-        "result": terms.result,
-        "mode": "dynamic",
-        "node_capacity": terms.node_capacity,
-        "prod_reclaimable": terms.prod_reclaimable,
-        "node_unused": terms.node_unused,
-        "unallocated": terms.unallocated,
-        "unallocated_percent": terms.unallocated_percent,
-        "threshold_percent": terms.threshold_percent,
-    }
+        return {"result": terms.result, "mode": "static", "static_percent": terms.static_percent, **numbers}
+    names = ("prod_reclaimable", "node_unused", "unallocated", "unallocated_percent")
+    return {"result": terms.result, "mode": "dynamic", **numbers, **{name: getattr(terms, name) for name in names}}
 
 
 SENTENCES = {

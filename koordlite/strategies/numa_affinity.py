@@ -7,7 +7,6 @@ pool to the part of it on one NUMA node. Which pods talk is counted when the pic
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.changes.cgroup import CgroupChange
@@ -18,48 +17,16 @@ from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.memory import Memory
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import Mode, StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import affinity, affinity_placing
 from koordlite.strategies.shared import affinity_files as files
-from koordlite.strategies.shared.affinity import AffinityMemory
-from koordlite.strategies.shared.affinity_placing import ENDED, RENAMED, Placing, Rule, Thresholds
+from koordlite.strategies.shared.affinity import AffinityMemory, Config
+from koordlite.strategies.shared.affinity_placing import ENDED, RENAMED, Placing
 
 NAME = affinity.NAME
 SUBJECT = "affinity"
 Numbers = dict[str, int | float | str]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Config(StrategySettings):
-    """Section `numaAffinity`."""
-
-    mode: Mode = "off"
-    """off: not judged at all. observe: judged and reported, nothing is written. enforce: judged, reported, written."""
-    sample_seconds: float = bounded(60.0, ge=0, le=3600)
-    """Time from one count of all pods' TCP connections to the next; longer where counts would take over 1 % of a core.
-    0: nothing is measured, only what is declared counts."""
-    join_percent: float = bounded(60.0, ge=1, le=100)
-    """Two pods belong together when at least so much of the connections of one of them are with the other."""
-    stay_percent: float = bounded(30.0, ge=0, le=100)
-    """A pod stays on its NUMA node while so much of its connections, or of a partner's, are between them."""
-    min_connections: int = bounded(8, ge=1, le=1_000_000)
-    """And when there are at least so many: of three connections, two say nothing."""
-    rounds: int = bounded(3, ge=1, le=100)
-    """And when that was so in so many counts in a row. In so many without a partner a placed pod is released."""
-    rest_rounds: int = bounded(10, ge=0, le=10_000)
-    """For so many counts after it was released a pod is not placed again."""
-    across_namespaces: bool = False
-    """Also pods of different namespaces by their connections. Anyone who may connect to a pod could then move it."""
-    fill_percent: float = bounded(80.0, ge=1, le=100)
-    """A pod is placed only where its NUMA node's shared CPUs are then used or requested up to so much. Above all of
-    them, pods are released."""
-    memory_nodes: bool = True
-    """Whether the memory of containers follows, where every container has a limit and that much is free there. The
-    kernel then moves what they have (cgroup v2, and v1 with cpuset.memory_migrate)."""
-    memory_reserve_percent: float = bounded(10.0, ge=0, le=90)
-    """How much of a NUMA node's memory stays free besides that."""
 
 
 def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
@@ -104,10 +71,9 @@ class _Answer:
 
     def __init__(self, snapshot: Snapshot, config: Config) -> None:
         self.snapshot, self.config = snapshot, config
-        self.placing = Placing(snapshot, _rule(config))
+        self.placing = Placing(snapshot, config)
         self.pods = self.placing.pods
-        rule = files.MemoryRule(follows=config.memory_nodes, reserve_percent=config.memory_reserve_percent)
-        self.memory = files.memory_stays(snapshot, self.pods, self.placing.after, rule)
+        self.memory = files.memory_stays(snapshot, self.pods, self.placing.after, config)
         """Why the memory of a placed pod does not follow it, by uid; empty for those whose memory does."""
 
     def decisions(self) -> Iterator[Decision]:
@@ -219,22 +185,6 @@ class _Answer:
         if other in fixed and other not in self.placing.tied:
             return _SPREAD, {"why": fixed[other]}
         return None
-
-
-def _rule(config: Config) -> Rule:
-    thresholds = Thresholds(
-        join_percent=config.join_percent,
-        stay_percent=config.stay_percent,
-        min_connections=config.min_connections,
-        rounds=config.rounds,
-        across_namespaces=config.across_namespaces,
-    )
-    return Rule(
-        thresholds=thresholds,
-        measures=config.sample_seconds > 0,
-        rest_rounds=config.rest_rounds,
-        fill_percent=config.fill_percent,
-    )
 
 
 def _refusal(outcome: Outcome) -> tuple[str, Numbers]:

@@ -6,7 +6,7 @@ Koordinator midresource plugin, `calculate`, `CalculateMidResourceByPolicy`, `Ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -63,28 +63,27 @@ def mid(
     the whole node, None when unknown.
     """
     unused = Use(capacity.cpu - used.cpu, capacity.memory - used.memory) if used else allocatable.NOTHING
-    static = colocation.mid_reclaim_mode == "static"
-    cpu = Terms(
-        static=static,
-        node_capacity=capacity.cpu,
-        prod_reclaimable=reclaimable.cpu,
-        node_unused=unused.cpu,
-        unallocated=max(capacity.cpu - kept.cpu - requested.cpu, 0),
-        unallocated_percent=colocation.mid_unallocated_percent,
-        static_percent=colocation.mid_static_cpu_reserved_percent,
-        threshold_percent=colocation.mid_cpu_threshold_percent,
+
+    def terms(of: Callable[[Use], int], static_percent: int, threshold_percent: int) -> Terms:
+        return Terms(
+            static=colocation.mid_reclaim_mode == "static",
+            node_capacity=of(capacity),
+            prod_reclaimable=of(reclaimable),
+            node_unused=of(unused),
+            unallocated=max(of(capacity) - of(kept) - of(requested), 0),
+            unallocated_percent=colocation.mid_unallocated_percent,
+            static_percent=static_percent,
+            threshold_percent=threshold_percent,
+        )
+
+    return (
+        terms(lambda use: use.cpu, colocation.mid_static_cpu_reserved_percent, colocation.mid_cpu_threshold_percent),
+        terms(
+            lambda use: use.memory,
+            colocation.mid_static_memory_reserved_percent,
+            colocation.mid_memory_threshold_percent,
+        ),
     )
-    memory = Terms(
-        static=static,
-        node_capacity=capacity.memory,
-        prod_reclaimable=reclaimable.memory,
-        node_unused=unused.memory,
-        unallocated=max(capacity.memory - kept.memory - requested.memory, 0),
-        unallocated_percent=colocation.mid_unallocated_percent,
-        static_percent=colocation.mid_static_memory_reserved_percent,
-        threshold_percent=colocation.mid_memory_threshold_percent,
-    )
-    return cpu, memory
 
 
 def prod_requests(pods: Iterable[Pod]) -> Use:

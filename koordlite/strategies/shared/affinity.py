@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import msgspec
@@ -14,9 +15,41 @@ from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Mode, StrategySettings, bounded
 from koordlite.model.snapshot import Snapshot
 
 NAME = "numaAffinity"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `numaAffinity`."""
+
+    mode: Mode = "off"
+    """off: not judged at all. observe: judged and reported, nothing is written. enforce: judged, reported, written."""
+    sample_seconds: float = bounded(60.0, ge=0, le=3600)
+    """Time from one count of all pods' TCP connections to the next; longer where counts would take over 1 % of a core.
+    0: nothing is measured, only what is declared counts."""
+    join_percent: float = bounded(60.0, ge=1, le=100)
+    """Two pods belong together when at least so much of the connections of one of them are with the other."""
+    stay_percent: float = bounded(30.0, ge=0, le=100)
+    """A pod stays on its NUMA node while so much of its connections, or of a partner's, are between them."""
+    min_connections: int = bounded(8, ge=1, le=1_000_000)
+    """And when there are at least so many: of three connections, two say nothing."""
+    rounds: int = bounded(3, ge=1, le=100)
+    """And when that was so in so many counts in a row. In so many without a partner a placed pod is released."""
+    rest_rounds: int = bounded(10, ge=0, le=10_000)
+    """For so many counts after it was released a pod is not placed again."""
+    across_namespaces: bool = False
+    """Also pods of different namespaces by their connections. Anyone who may connect to a pod could then move it."""
+    fill_percent: float = bounded(80.0, ge=1, le=100)
+    """A pod is placed only where its NUMA node's shared CPUs are then used or requested up to so much. Above all of
+    them, pods are released."""
+    memory_nodes: bool = True
+    """Whether the memory of containers follows, where every container has a limit and that much is free there. The
+    kernel then moves what they have (cgroup v2, and v1 with cpuset.memory_migrate)."""
+    memory_reserve_percent: float = bounded(10.0, ge=0, le=90)
+    """How much of a NUMA node's memory stays free besides that."""
 
 
 class AffinityMemory(Memory, frozen=True, kw_only=True):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import msgspec
-
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas.topology import affinity as rules
@@ -15,7 +13,7 @@ from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies.shared.affinity import NAME
+from koordlite.strategies.shared.affinity import NAME, Config
 
 CPUS: CgroupField = "cpuset.cpus"
 MEMS: CgroupField = "cpuset.mems"
@@ -60,15 +58,8 @@ def given_back(
     return {uid: tuple(changes) for uid, changes in back.items()}
 
 
-class MemoryRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether memory follows."""
-
-    follows: bool
-    reserve_percent: float
-
-
 def memory_stays(
-    snapshot: Snapshot, pods: Mapping[str, Pod], placed: Mapping[str, int], rule: MemoryRule
+    snapshot: Snapshot, pods: Mapping[str, Pod], placed: Mapping[str, int], config: Config
 ) -> dict[str, str]:
     """Reason why the memory of a placed pod does not follow it, by uid; empty for those whose memory does.
 
@@ -81,10 +72,12 @@ def memory_stays(
         limits: dict[str, int] = {}
         for uid in (uid for uid, at in placed.items() if at == node.id):
             allowance = limit(pods[uid], "memory")
-            stays[uid] = _why(snapshot, pods[uid], node.id, rule, limited=allowance is not None, known=node.id in used)
+            stays[uid] = _why(
+                snapshot, pods[uid], node.id, config, limited=allowance is not None, known=node.id in used
+            )
             if not stays[uid] and allowance is not None:
                 limits[uid] = allowance
-        free, reserve = node.memory - used.get(node.id, 0), int(node.memory * rule.reserve_percent / 100)
+        free, reserve = node.memory - used.get(node.id, 0), int(node.memory * config.memory_reserve_percent / 100)
         # What they have is part of what they may have: while all of it would fit once more, nobody has to look.
         if sum(limits.values()) > free - reserve:
             fits = rules.memory_fits(_growth(snapshot, limits), free=free, reserve=reserve)
@@ -114,8 +107,8 @@ def limit(pod: Pod, resource: str) -> int | None:
     return None if None in found or not found else sum(each for each in found if each is not None)
 
 
-def _why(snapshot: Snapshot, pod: Pod, node: int, rule: MemoryRule, *, limited: bool, known: bool) -> str:
-    if not rule.follows:
+def _why(snapshot: Snapshot, pod: Pod, node: int, config: Config, *, limited: bool, known: bool) -> str:
+    if not config.memory_nodes:
         return "memoryNodes is false"
     if not limited:
         return "a container has no memory limit"

@@ -15,22 +15,12 @@ from koordlite.model import cpuset, keys
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot, recalled
 from koordlite.strategies.shared import affinity, affinity_files, usable_cpus
-from koordlite.strategies.shared.affinity import AffinityMemory
+from koordlite.strategies.shared.affinity import AffinityMemory, Config
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _NAMED = "Oenuma/"
 """Stands for the NUMA node that the resource Oenuma names, where a tie wants a partner."""
 ENDED, RENAMED = "ended", "renamed"
-
-
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions under which pods belong together."""
-
-    join_percent: float
-    stay_percent: float
-    min_connections: int
-    rounds: int
-    across_namespaces: bool
 
 
 class Ties(msgspec.Struct, frozen=True):
@@ -50,20 +40,11 @@ class Ties(msgspec.Struct, frozen=True):
     """There was a count since the last look."""
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of the strategy that say who is placed."""
-
-    thresholds: Thresholds
-    measures: bool
-    rest_rounds: int
-    fill_percent: float
-
-
 class Placing:
     """One look at one picture."""
 
-    def __init__(self, snapshot: Snapshot, rule: Rule) -> None:
-        self.snapshot, self._rule = snapshot, rule
+    def __init__(self, snapshot: Snapshot, config: Config) -> None:
+        self.snapshot, self._config = snapshot, config
         self._memory = recalled(snapshot, affinity.NAME, AffinityMemory)
         self.pods = {pod.uid: pod for pod in snapshot.pods if pod.active and pod.uid in snapshot.places}
         """Those that live in a group, by uid."""
@@ -72,7 +53,7 @@ class Placing:
         before = affinity.placed(snapshot).items()
         self.before = {uid: node for uid, node in before if uid in self.pods and uid not in self.fixed}
         """NUMA node by uid, as it was when the picture was taken."""
-        self.ties = ties_of(snapshot, self.pods, self._memory, rule.thresholds)
+        self.ties = ties_of(snapshot, self.pods, self._memory, config)
         wanted = snapshot.affinity.numa_nodes
         self.named = {uid: wanted[p.key] for uid, p in self.pods.items() if p.key in wanted and uid not in self.fixed}
         """NUMA node by uid, of pods that Oenuma names."""
@@ -92,7 +73,7 @@ class Placing:
             *self.named,
             *(uid for tie in self.ties.lasting for uid in (tie.first, tie.second)),
         } - self.before.keys()
-        self._weighs = self.ties.new_round or not rule.measures or bool(waiting - self.fixed.keys())
+        self._weighs = self.ties.new_round or not config.sample_seconds or bool(waiting - self.fixed.keys())
         """Whether it matters how much CPU is in use: while nobody waits, once a count is enough."""
         if self.before or self.ties.lasting or self.named:
             self._place()
@@ -100,7 +81,7 @@ class Placing:
     def rests(self, uid: str) -> bool:
         """Tell whether it was released a short while ago."""
         left = self._memory.left.get(uid)
-        return left is not None and self._rounds - left < self._rule.rest_rounds
+        return left is not None and self._rounds - left < self._config.rest_rounds
 
     def remember(self) -> AffinityMemory:
         """State for the next look."""
@@ -137,10 +118,10 @@ class Placing:
             if self.named[uid] != node:
                 self.leaving[uid] = RENAMED
             return self.named[uid] == node
-        counted, most = self.snapshot.affinity.connections, self._rule.thresholds.rounds
+        counted, most = self.snapshot.affinity.connections, self._config.rounds
         if any(where.get(other) == node for other in self.ties.partners.get(uid, ())):
             self.alone[uid] = 0
-        elif not self._rule.measures:
+        elif not self._config.sample_seconds:
             self.alone[uid] = most
         else:
             looked = self.ties.new_round and counted is not None and uid in counted.totals
@@ -196,10 +177,10 @@ class Placing:
             else:
                 spread += self._demand(pod)
         sizes = {node: len(cpus) for node, cpus in self.pools.items()}
-        return Room(sizes, confined=confined, spread_milli=spread, fill_percent=self._rule.fill_percent)
+        return Room(sizes, confined=confined, spread_milli=spread, fill_percent=self._config.fill_percent)
 
 
-def ties_of(snapshot: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory, limits: Thresholds) -> Ties:
+def ties_of(snapshot: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory, limits: Config) -> Ties:
     """The ties between `pods`, given what the last look left."""
     rounds = snapshot.affinity.connections.rounds if snapshot.affinity.connections else 0
     new_round = rounds != memory.round

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from koordlite.changes.published import NodeResourceChange, ZoneResourceChange
 from koordlite.formulas.allocatable import node_sync
 from koordlite.model.change import Change
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, Verdict
 from koordlite.model.place import Place
 from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
@@ -64,10 +64,22 @@ def settling(snapshot: Snapshot, standing: Mapping[Place, object]) -> Evidence:
     return {"atLeastSeconds": round(window - left), "windowLeftSeconds": math.ceil(left)}
 
 
-def settling_node(snapshot: Snapshot, resources: Sequence[str]) -> Evidence:
-    """`settling`, of resources of the Node."""
-    published = snapshot.published.node_resources
-    return settling(snapshot, {NodeResourceChange(each, None).place: published.get(each) for each in resources})
+def published(
+    snapshot: Snapshot,
+    reason: str,
+    amounts: Mapping[str, tuple[int | None, Evidence]],
+    besides: Mapping[str, Sequence[Change]] = {},
+) -> Iterator[Decision]:
+    """One decision for each resource: its amount onto the Node when that is due, or what stands there while the first
+    samples of a run say little. Evidence comes with each amount, `besides` are changes that go with it."""
+    standing = {name: snapshot.published.node_resources.get(name) for name in amounts}
+    left = settling(snapshot, {NodeResourceChange(name, None).place: amount for name, amount in standing.items()})
+    why = "" if left else why_due(snapshot, {name: amount for name, (amount, _) in amounts.items()})
+    for name, (amount, evidence) in amounts.items():
+        changes: tuple[Change, ...] = (NodeResourceChange(name, amount), *besides.get(name, ())) if why else ()
+        state: Evidence = {"published": standing[name] or 0, **left} if left else {"sync": why} if why else {}
+        verdict: Verdict = "set" if changes else "hold"
+        yield Decision(f"node/{name}", verdict, SETTLING if left else reason, evidence | state, changes)
 
 
 def _taken_back(snapshot: Snapshot, resources: Sequence[str], reason: str, evidence: Evidence) -> Iterator[Decision]:
