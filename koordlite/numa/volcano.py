@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def predicate(policy: str, containers: Sequence[ContainerAsk], node: Reported | None, *, guaranteed: bool) -> Answer:
-    """May a pod with annotation `volcano.sh/numa-topology-policy: policy` (empty: without) go to the node?
+    """Judge whether a pod with annotation `volcano.sh/numa-topology-policy` of `policy` (or empty) may go to the node.
 
     `containers` are its app containers in order. A node without a Numatopology is None.
     """
@@ -80,7 +80,7 @@ def policy_mismatch(policy: str, node: Reported | None) -> str:
 
 
 def applies(policy: str, node: Reported) -> bool:
-    """Does the plugin look at the node? A pod that asks for nothing is checked where kubelet aligns."""
+    """Tell whether the plugin looks at the node. A pod that asks for nothing is checked where kubelet aligns."""
     return policy not in _NOTHING_ASKED or (node.cpu_policy == "static" and node.topology_policy not in _NOTHING_ASKED)
 
 

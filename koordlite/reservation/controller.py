@@ -68,13 +68,13 @@ class Judge(Protocol):
     """Whoever knows the NUMA nodes of the cluster, as far as the controller asks or tells it."""
 
     def lacks(self, obj: PodObject, name: str) -> str:
-        """Why a pod could not take the Reservation `name` even if its placeholders were gone; empty when it could."""
+        """Reason why a pod could not take the Reservation even without its placeholders; empty when it could."""
 
     def synced(self) -> None:
         """Everything was listed once."""
 
     def taker(self, source: str) -> tuple[Callable[[Any], None], Callable[[str], None]] | None:
-        """What is told of objects of a source that came, and went; None when somebody else tells it."""
+        """Takers of objects of a source that came, and of keys that went; None when somebody else tells."""
 
     def remove_pod(self, key: str) -> None:
         """The pod `namespace/name` is gone, by our own request."""

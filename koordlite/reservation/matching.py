@@ -1,4 +1,4 @@
-"""May this pod take that reservation? Its owners, the pod's affinity, and the annotations of both.
+"""Match of pods and reservations: its owners, the pod's affinity, and the annotations of both.
 
 Source: Koordinator v1.9 `checkReservationMatchedOrIgnored` (plugins/reservation/transformer.go),
 `GetRequiredReservationAffinity`, `MatchReservationOwners` (pkg/util/reservation).

@@ -73,7 +73,7 @@ class AssumedPods:
         return self._held.get(uid)
 
     def of_node(self, node: str) -> Iterator[AssumedPod]:
-        """Those on a node."""
+        """Pods assumed on a node."""
         return iter(tuple(self._by_node.get(node, {}).values()))
 
     def __len__(self) -> int:

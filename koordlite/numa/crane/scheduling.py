@@ -86,8 +86,10 @@ def verdict(
     *,
     resources: Sequence[str] = AWARE_RESOURCES,
 ) -> Verdict:
-    """May the pod go to the node with this topology, where `given` are the results of the pods that are there or on
-    their way: amounts by name of the NUMA node. `resources` are counted by NUMA node.
+    """Judge whether the pod may go to the node with this topology.
+
+    `given` are the results of the pods that are there or on their way: amounts by name of the NUMA node. `resources`
+    are counted by NUMA node.
     """
     wanted = assignments.targets(pod.policy, pod.containers) if "cpu" in resources else {}
     if pod.of_daemon_set or not wanted:

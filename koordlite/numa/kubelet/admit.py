@@ -1,4 +1,4 @@
-"""Would kubelet admit a pod, and with which CPUs, memory and devices? The one answer of the whole product.
+"""Admission of a pod by kubelet, with CPUs, memory and devices: the one answer of the whole product.
 
 Source: kubelet 1.36, `cm/topologymanager/scope*.go`: hints are merged for each container or for the pod as a whole,
 then devices, CPUs and memory are given, container by container.

@@ -165,7 +165,7 @@ def _best(found: Hints) -> Hint:
 
 
 def _breaks_group(state: MemoryState, nodes: tuple[int, ...]) -> bool:
-    """Would several nodes serve a request together, one of which is in use alone or in another group?"""
+    """Tell whether several nodes would serve a request together, one of which is in use alone or in another group."""
     parts = [state.nodes[node] for node in nodes]
     return len(nodes) > 1 and any(p.assignments > 0 and tuple(sorted(p.group)) != nodes for p in parts)
 

@@ -1,4 +1,4 @@
-"""Does a pod fit into single NUMA nodes of a node? The filter of scheduler-plugins, and kubelet's `restricted`.
+"""Fit of a pod into single NUMA nodes of a node: the filter of scheduler-plugins, and kubelet's `restricted`.
 
 Source: scheduler-plugins NodeResourceTopologyMatch, filter.go and pluginhelpers.go. Amounts are integers of nano-units,
 so that they compare exactly; a zone is what one NUMA node has available. Differences, named in docs/compatibility.md: a

@@ -21,7 +21,7 @@ class Allocator(Protocol):
         """Tell whether pod and node ask for these rules."""
 
     def verdict(self, shape: PodShape, row: Row, settings: Settings) -> Verdict:
-        """Does the pod fit, and on which NUMA nodes?"""
+        """Judge whether the pod fits, and on which NUMA nodes."""
 
     def score(self, shape: PodShape, row: Row, settings: Settings) -> Score:
         """Score of the node."""
@@ -37,7 +37,7 @@ PROMISED = Promise()
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
-    """May the pod go to the node?"""
+    """Judge whether the pod may go to the node."""
     if owners.concerns(shape, row):
         reserved = owners.verdict(shape, row)
         if not reserved.passes:
@@ -59,7 +59,7 @@ def _verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
 
 
 def _beside_reservation(shape: PodShape, row: Row) -> str:
-    """Where Reservations have a say, they count what the node keeps back as well (`owners`)."""
+    """Refusal beside what the node keeps back; empty where Reservations have a say, which count it as well."""
     if not row.limits or (row.reservations.placed and not row.reservations.ignores):
         return ""
     return beside_reservation.refusal(shape, row)

@@ -25,7 +25,7 @@ _NO_POLICY = Verdict(NAME, why="kubelet's topology manager admits every pod here
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
-    """Would kubelet's topology manager admit a pod like `shape`?"""
+    """Predict whether kubelet's topology manager admits a pod like `shape`."""
     if shape.best_effort or not shape.aligned:
         return _NOT_ALIGNED
     if row.unusable:
