@@ -389,3 +389,7 @@ def test_a_pod_that_shrinks_in_place_keeps_its_promise_and_gives_back_the_rest(t
         assert CPUSet.parse(pools(tick.decisions)["ls_pool"]) >= CPUSet.parse("3,19")
         node.pod("db", "LSR", "4", request="4", status='{"cpuset":"2-3,18-19"}')
         assert claims(node.ticks(agent, 2)[-1]) == {"db": "2-3,18-19"}
+        node.pod("db", "LSR", "6", request="6", status='{"cpuset":"2-4,18-20"}')
+        tick = node.ticks(agent, 2)[-1]
+        assert claims(tick) == {"db": "2-4,18-20"}, "what the extender adds to it"
+        assert not CPUSet.parse(pools(tick.decisions)["ls_pool"]) & CPUSet.parse("2-4,18-20")
