@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 CARRIERS = {
     "Decision": ((2, "reason"),),
+    "published": ((1, "reason"),),
     "Violation": ((1, "reason"),),
     "Refusal": ((0, "reason"),),
     "Note": ((None, "reason"),),
