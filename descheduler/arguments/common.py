@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from descheduler.picture.pods import PodView
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
@@ -100,3 +101,21 @@ class PodChoice:
     """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged; null: all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MovingPods:
+    """Nodes and pods of Koordinator's plugins; the plugin's own arguments follow."""
+
+    paused: bool = False
+    """Judge nothing."""
+    node_selector: LabelSelector | None = None
+    """Only these nodes are looked at, as sources and as places to go; null: all."""
+    pod_selectors: tuple[PodSelector, ...] = ()
+    """Only pods that one of these selects may leave; without any selector: all. The others still count as requests."""
+    evictable_namespaces: Namespaces = ANY_NAMESPACE
+    """Whose pods may leave; those of the others still count as requests."""
+
+    def may_leave(self, pod: PodView) -> bool:
+        """Tell whether the pod is chosen by selectors and namespaces."""
+        return self.evictable_namespaces.chosen(pod.pod.namespace) and selected(self.pod_selectors, pod.pod.labels)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector, selected
+from descheduler.arguments.common import LabelSelector, MovingPods
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Cordon, Finding, Handle, NodeView, Note, PodView, Verdict, View
 
@@ -39,19 +39,11 @@ class NodeLevel:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(MovingPods):
     """Arguments of `CustomPriority`."""
 
-    paused: bool = False
-    """Judge nothing."""
     dry_run: bool = False
     """Report only, no pod leaves."""
-    evictable_namespaces: Namespaces = ANY_NAMESPACE
-    """Whose pods may leave."""
-    node_selector: LabelSelector | None = None
-    """Only these nodes are looked at; null: all."""
-    pod_selectors: tuple[PodSelector, ...] = ()
-    """Only pods that one of these selects leave; without any selector: all."""
     eviction_order: tuple[NodeLevel, ...] = ()
     """Levels, the first one is given up first. Required, two at least."""
     mode: Literal["BestEffort", "DrainNode"] = "BestEffort"
@@ -118,8 +110,7 @@ class _Task(msgspec.Struct, frozen=True):
         return (yield from self._what_fits(source, pods))
 
     def _may_leave(self, pod: PodView) -> bool:
-        chosen = selected(self.config.pod_selectors, pod.pod.labels)
-        wanted = chosen and self.config.evictable_namespaces.chosen(pod.pod.namespace)
+        wanted = self.config.may_leave(pod)
         return wanted and not self.handle.going(pod) and self.handle.evictable(pod)
 
     def _what_fits(self, source: NodeView, pods: list[PodView]) -> Steps:

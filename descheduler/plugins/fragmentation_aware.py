@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 
 import msgspec
 
-from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector, selected
+from descheduler.arguments.common import MovingPods
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, Verdict, View
 from koordlite.model.settings import bounded
@@ -30,19 +30,11 @@ def _unique(names: tuple[str, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(MovingPods):
     """Arguments of `FragmentationAware`."""
 
-    paused: bool = False
-    """Judge nothing."""
     dry_run: bool = False
     """Report only, no pod leaves."""
-    node_selector: LabelSelector | None = None
-    """Only these nodes are judged, and only these count as places to go; null: all."""
-    pod_selectors: tuple[PodSelector, ...] = ()
-    """Only pods that one of these selects may leave; without any selector: all. The others still count as requests."""
-    evictable_namespaces: Namespaces = ANY_NAMESPACE
-    """Whose pods may leave; those of the others still count as requests."""
     node_fit: bool = True
     """Only a pod that fits on another of the nodes leaves."""
     resources: tuple[str, ...] = dataclasses.field(default=_USUAL, metadata={"check": _unique})
@@ -132,9 +124,7 @@ def _even_out(
 
 
 def _may_leave(pod: PodView, config: Config, handle: Handle) -> bool:
-    chosen = config.evictable_namespaces.chosen(pod.pod.namespace)
-    chosen = chosen and selected(config.pod_selectors, pod.pod.labels)
-    return chosen and not handle.going(pod) and handle.evictable(pod)
+    return config.may_leave(pod) and not handle.going(pod) and handle.evictable(pod)
 
 
 def _finding(pod: PodView, uneven: _Uneven, gain: float, config: Config) -> Finding:

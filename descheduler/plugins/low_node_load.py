@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from descheduler.arguments.common import selected
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
 from descheduler.utilization import levels, load, load_args
 from descheduler.utilization.load import Load, Pass
@@ -208,12 +207,8 @@ class _Pool(msgspec.Struct, frozen=True):
             weights=self.pool.resource_weights,
             node_fit=self.config.node_fit,
             dry_run=self.config.dry_run,
-            may_leave=self._may_leave,
+            may_leave=self.config.may_leave,
         )
-
-    def _may_leave(self, pod: PodView) -> bool:
-        chosen = selected(self.config.pod_selectors, pod.pod.labels)
-        return chosen and self.config.evictable_namespaces.chosen(pod.pod.namespace)
 
     def _run(self, one: Pass, sources: list[Load]) -> Conversation:
         """A node that has been relieved is no longer watched; of the others it is noted that something was done."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector, selected
+from descheduler.arguments.common import MovingPods, selected
 from descheduler.framework import Conversation, DeletionCost, Finding, Handle, NodeView, Note, PodView, View
 from koordlite.model import times
 from koordlite.model.settings import bounded
@@ -34,21 +34,13 @@ def _weights(given: Mapping[str, float]) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(MovingPods):
     """Arguments of `ScaleDownBinPack`."""
 
-    paused: bool = False
-    """Judge nothing."""
     strategy: Literal["CalculateOnly", "EvictDirectly"] = "CalculateOnly"
     """CalculateOnly: write the order as `controller.kubernetes.io/pod-deletion-cost`. EvictDirectly: evict."""
     max_pods_to_evict: int | None = bounded(None, ge=0)
     """With EvictDirectly: so many pods at most in one cycle; null or 0: no limit of its own."""
-    node_selector: LabelSelector | None = None
-    """Only these nodes are looked at; null: all."""
-    pod_selectors: tuple[PodSelector, ...] = ()
-    """Pods that are to be scaled down; without any selector: all."""
-    evictable_namespaces: Namespaces = ANY_NAMESPACE
-    """Whose pods may go; those of the others count as pods that stay."""
     resources: tuple[str, ...] = ()
     """Accepted and not read, as in Koordinator: `resourceWeights` says which resources count."""
     resource_weights: Mapping[str, float] = dataclasses.field(
@@ -121,8 +113,7 @@ def _node(node: NodeView, config: Config, handle: Handle) -> RankedNode:
 
 
 def _may_go(pod: PodView, config: Config, handle: Handle) -> bool:
-    chosen = selected(config.pod_selectors, pod.pod.labels) and config.evictable_namespaces.chosen(pod.pod.namespace)
-    return chosen and not handle.going(pod) and handle.evictable(pod)
+    return config.may_leave(pod) and not handle.going(pod) and handle.evictable(pod)
 
 
 def _chosen(pod: PodView, config: Config) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces, PodSelector
+from descheduler.arguments.common import LabelSelector, MovingPods
 from koordlite.model import duration
 from koordlite.model.reading import strict
 from koordlite.model.settings import bounded, duration_text
@@ -162,23 +162,15 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(MovingPods):
     """Arguments of `LowNodeLoad`."""
 
-    paused: bool = False
-    """Judge nothing."""
     dry_run: bool = False
     """Name pods, but let none go."""
     number_of_nodes: int = bounded(0, ge=0)
     """Do nothing while this many nodes or fewer are underutilized."""
     node_metric_expiration_seconds: int | None = bounded(180, ge=1)
     """A node whose NodeMetric is older is not compared; null: any age will do."""
-    evictable_namespaces: Namespaces = ANY_NAMESPACE
-    """Whose pods may leave."""
-    node_selector: LabelSelector | None = None
-    """Nodes of the thresholds on this level; null: all that no pool has taken."""
-    pod_selectors: tuple[PodSelector, ...] = ()
-    """Only pods that one of these selects may leave; without any selector: all."""
     node_fit: bool = True
     """A pod leaves only when one of the nodes that are underutilized would take it."""
     use_deviation_thresholds: bool = False
