@@ -165,6 +165,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 class Config(MovingPods):
     """Arguments of `LowNodeLoad`."""
 
+    node_selector: LabelSelector | None = None
+    """Nodes of the thresholds on this level; null: all that no pool has taken."""
     dry_run: bool = False
     """Name pods, but let none go."""
     number_of_nodes: int = bounded(0, ge=0)
