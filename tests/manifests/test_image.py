@@ -54,14 +54,24 @@ def test_the_wheel_works_by_itself(tmp_path):
     (wheel,) = tmp_path.glob("koordlite-*.whl")
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     (entries,) = (tmp_path / "site").glob("*.dist-info/entry_points.txt")
-    commands = re.findall(r"^([\w-]+) = ([\w.]+):main$", entries.read_text(encoding="utf-8"), re.MULTILINE)
-    assert [name for name, _ in commands] == ["descheduler", "koordlite", "kubectl-koordlite"]
-    start = "import sys; sys.path.insert(0, {site!r}); from {module} import main; sys.exit(main())"
-    for module, *words in [
-        *((module, "--version") for _, module in commands),
-        ("koordlite.cli", "run", "--sandbox", "small", "--once", "--no-http", "--state-dir", str(tmp_path / "state")),
+    commands = re.findall(r"^([\w-]+) = ([\w.]+):(\w+)$", entries.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name, *_ in commands] == ["descheduler", "koordlite", "kubectl-koordlite"]
+    start = "import sys; sys.path.insert(0, {site!r}); from {module} import {function}; sys.exit({function}())"
+    for module, function, *words in [
+        *((module, function, "--version") for _, module, function in commands),
+        (
+            "koordlite.cli",
+            "main",
+            "run",
+            "--sandbox",
+            "small",
+            "--once",
+            "--no-http",
+            "--state-dir",
+            str(tmp_path / "state"),
+        ),
     ]:
-        code = start.format(site=str(tmp_path / "site"), module=module)
+        code = start.format(site=str(tmp_path / "site"), module=module, function=function)
         command = [sys.executable, "-c", code, *words]
         done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
