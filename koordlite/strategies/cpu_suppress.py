@@ -513,26 +513,18 @@ def _usable(cgroup: Cgroup) -> CPUSet:
     return cgroup.effective or cgroup.cpuset or cpuset.EMPTY
 
 
-def _wanted_quota(snapshot: NodeSnapshot, budget: Budget) -> int | None:
-    """The quota that follows the budget, in µs per period; None where the group has no quota file."""
-    present = snapshot.cgroups[snapshot.layout.besteffort].quota_us
+def _by_quota(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget, reason: str = "BECPUBudget") -> Decision:
+    root = snapshot.layout.besteffort
+    present = snapshot.cgroups[root].quota_us
     if present is None:
-        return None
-    capacity = snapshot.node.capacity_milli
+        return Decision("besteffort", "skip", "NoQuotaFile", evidence)
     target = suppress.quota_target(
         budget_milli=budget.limit_milli,
         current_us=present,
-        capacity_milli=capacity,
+        capacity_milli=snapshot.node.capacity_milli,
         owed_milli_seconds=budget.owed_milli_seconds,
     )
-    return present if target is None else target
-
-
-def _by_quota(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget, reason: str = "BECPUBudget") -> Decision:
-    root = snapshot.layout.besteffort
-    present, target = snapshot.cgroups[root].quota_us, _wanted_quota(snapshot, budget)
-    if present is None or target is None:
-        return Decision("besteffort", "skip", "NoQuotaFile", evidence)
+    target = present if target is None else target
     cpus = len(_usable(snapshot.cgroups[root]))
     limit = _limit(snapshot, budget, cpus=(cpus, cpus), quotas_us=(present, target), by_quota=True)
     if target == suppress.MIN_QUOTA_US:
