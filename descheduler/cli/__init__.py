@@ -212,7 +212,7 @@ def _run_default(_args: argparse.Namespace) -> int:
 
 def _run_complete(args: argparse.Namespace) -> int:
     for each in commandline.proposals(parser(), args.words, lambda action, words: ()):
-        print(each)
+        print(printable.lines(each))
     return 0
 
 

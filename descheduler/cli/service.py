@@ -35,8 +35,7 @@ from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
 from koordlite.kube.publish.events import Events
 from koordlite.model import duration
 from koordlite.model.errors import ConfigError, InputError, Problem
-from koordlite.report.log_format import LineFormatter
-from koordlite.report.log_levels import LogLevels
+from koordlite.report.log_levels import LineFormatter, LogLevels
 
 if TYPE_CHECKING:
     from descheduler.serve.endpoints import Endpoints

@@ -47,7 +47,7 @@ class Target(NamedTuple):
 
     def show(self, output: str = "text") -> None:
         """Print it, before anything is done; beside a document for programs on standard error."""
-        print(self, file=sys.stderr if output == "json" else sys.stdout, flush=True)
+        print(printable.lines(str(self)), file=sys.stderr if output == "json" else sys.stdout, flush=True)
 
 
 def target(args: argparse.Namespace, folder: Path, *, own_values: bool = False) -> Target:

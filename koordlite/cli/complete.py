@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from koordlite import cli, commandline
 from koordlite.cli import asking, options
+from koordlite.model import printable
 from koordlite.model.errors import KoordliteError
 
 SUBJECTS = ("node", "pod", "numa", "cpu", "cpus", "file", "allocatable", "config", "resctrl", "besteffort", "pools")
@@ -19,7 +20,7 @@ _OF_PODS = ("pod", "numa")
 def complete(args: argparse.Namespace) -> int:
     """Print one proposal a line; nothing where files are meant, or nothing is known."""
     for each in commandline.proposals(cli.parser(), args.words, _values):
-        print(each)
+        print(printable.lines(each))
     return 0
 
 

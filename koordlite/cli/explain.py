@@ -38,11 +38,11 @@ def explain(args: argparse.Namespace) -> int:
     if args.record or args.at or args.since:
         print(printable.lines(_of_record(subject, args)), end="")
     elif asking.of_machine(args):
-        from koordlite.cli import snapshot
+        from koordlite.cli import machine
         from koordlite.report.explain.subject import explain as explained
         from koordlite.report.past import NOTHING
 
-        tick = snapshot.tick(args)
+        tick = machine.tick(args)
         found = _answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output, who=args.who))
         print(printable.lines(found), end="")
     else:
@@ -68,11 +68,11 @@ def _memory(subject: str, args: argparse.Namespace) -> str:
     if not asking.of_machine(args):
         query = urllib.parse.urlencode({"pod": pod, "output": args.output})
         return asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain/numa-memory?{query}")
-    from koordlite.cli import snapshot
+    from koordlite.cli import machine
     from koordlite.observe import numa_pages
     from koordlite.report.explain import numa_memory
 
-    with snapshot.taken(args) as (machine, tick):
+    with machine.taken(args) as (machine, tick):
         assert tick.picture is not None
         picture = tick.picture
         return _answer(

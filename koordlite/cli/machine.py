@@ -32,6 +32,9 @@ from koordlite.report import units
 
 if TYPE_CHECKING:
     from koordlite.lab import Sandbox
+import contextlib
+
+from koordlite.report.tick import Tick
 
 LOG = logging.getLogger(__name__)
 CAPACITY_TOLERANCE = 0.1
@@ -254,3 +257,30 @@ def with_modes(chosen: Settings, args: argparse.Namespace) -> Settings:
             raise ConfigError(Problem("command line", "--strategy", text, "no such strategy or mode", do))
         chosen = config.with_modes(chosen, mode, frozenset({name}))
     return chosen
+
+
+def tick(args: argparse.Namespace) -> Tick:
+    """Two ticks a second apart, since usage is a rate. InputError when there is no Node object to judge."""
+    with taken(args) as (_, tick):
+        return tick
+
+
+@contextlib.contextmanager
+def taken(args: argparse.Namespace) -> Iterator[tuple[Machine, Tick]]:
+    """Same as `tick`, and the machine while the block lasts."""
+    from koordlite.agent import Agent as Rounds
+
+    chosen = config.with_modes(settings(args), "observe")
+    named = machine(args, chosen)
+    with contextlib.closing(named):
+        agent = Rounds(named.host, named.cluster, chosen)
+        agent.tick()
+        named.host.clock.wait(1.0)
+        tick = agent.tick()
+        if not tick.node:
+            raise InputError(tick.problems or _no_node(args))
+        yield named, tick
+
+
+def _no_node(args: argparse.Namespace) -> Problem:
+    return Problem(str(args.cluster), "Node", "", "there is no Node object", "write its manifest, or name it by --node")

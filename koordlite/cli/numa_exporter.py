@@ -44,7 +44,7 @@ _JOIN_SECONDS = 5.0
 
 def numa_exporter(args: argparse.Namespace) -> int:
     """Serve until stopped. Nothing is decided and nothing is written."""
-    from koordlite.report.log_format import LineFormatter
+    from koordlite.report.log_levels import LineFormatter
 
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())

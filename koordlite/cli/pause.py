@@ -70,7 +70,7 @@ def resume(args: argparse.Namespace) -> int:
 
 def _unconfirmed() -> int:
     why = f"not confirmed: the agent has not read it within {acting.CONFIRMATION_SECONDS:.0f} s"
-    print(f"{why}; `koordlite status` shows whether it holds", file=sys.stderr)
+    print(printable.lines(f"{why}; `koordlite status` shows whether it holds"), file=sys.stderr)
     return 1
 
 

@@ -40,7 +40,7 @@ from koordlite.model.errors import JournalFull, Problem
 from koordlite.model.status import Pause
 from koordlite.report import view
 from koordlite.report.history import History
-from koordlite.report.log_format import LineFormatter
+from koordlite.report.log_levels import LineFormatter
 from koordlite.report.terminal.decision_log import LineLimit
 from koordlite.report.tick import Tick
 

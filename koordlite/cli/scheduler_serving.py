@@ -64,8 +64,7 @@ def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
 
 def start_log(level: str, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")) -> LogLevels:
     """Log to standard error."""
-    from koordlite.report.log_format import LineFormatter
-    from koordlite.report.log_levels import LogLevels
+    from koordlite.report.log_levels import LineFormatter, LogLevels
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())

@@ -17,6 +17,7 @@ from koordlite.cli.machine import Machine
 from koordlite.config import Http, Settings
 from koordlite.http.answers import JSON, TEXT, Answer, Request, plain
 from koordlite.kube.cluster import KubeCluster
+from koordlite.model import printable
 from koordlite.model.errors import ConfigError
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
@@ -102,7 +103,10 @@ def _server(
                 raise
             server = listen(0)
             ask = f"export {URL_VARIABLE}={server.url}"
-            print(f"port {http.port} is taken, so this agent listens on {server.url}: {ask}", file=sys.stderr)
+            print(
+                printable.lines(f"port {http.port} is taken, so this agent listens on {server.url}: {ask}"),
+                file=sys.stderr,
+            )
         past = Past()
 
         def publish(tick: Tick, news: News) -> None:

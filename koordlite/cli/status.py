@@ -23,9 +23,9 @@ EXIT_CODES = {"degraded": 1, "paused": 3}
 def status(args: argparse.Namespace) -> int:
     """Print the answer. 0 while all is well, 1 when the agent is degraded, 3 while it is paused."""
     if asking.of_machine(args):
-        from koordlite.cli import snapshot
+        from koordlite.cli import machine
 
-        return _show(snapshot.tick(args), args.output)
+        return _show(machine.tick(args), args.output)
     url = args.url or asking.default_url()
     if args.output == "json":
         found = asking.get(f"{url.rstrip('/')}/state")

@@ -39,13 +39,14 @@ def top(args: argparse.Namespace) -> int:
 
 def _live(agent: _Agent, seconds: float, first: list[str]) -> int:
     """Until `q` or Ctrl-C. The lines of `first` are there while the library loads: longer than the agent takes."""
+    # Python's own handler: what is imported may be interrupted here, since the terminal has to be given back, and
+    # asyncio looks after Ctrl-C only where it finds that one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         sys.stdout.write(_ENTER + printable.lines("\n".join(first), colors=True))
         sys.stdout.flush()
         from koordlite.report.terminal.top_app import TopApp
 
-        # asyncio looks after Ctrl-C itself where Python's own handler is in place, and only there.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         TopApp(agent, seconds).run()
     except KeyboardInterrupt:
         sys.stdout.write(_LEAVE)

@@ -96,7 +96,7 @@ def _of_ended(target: acting.Target, left: int, output: str) -> int:
     why = f"{target.folder} is the journal of an emulated node: this machine has nothing to restore"
     print(printable.lines(why))
     if left:
-        print(f"{left} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
+        print(printable.lines(f"{left} values of its Node are left: name its cluster, with --cluster or --kubeconfig"))
     return 1 if left else 0
 
 

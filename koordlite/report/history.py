@@ -3,18 +3,106 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from koordlite.model.decision import Decision
+from koordlite.model.change import Change
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import Decision, Evidence
 from koordlite.model.errors import Problem
+from koordlite.model.place import Place
 from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.explain import who_changed
 from koordlite.report.explain.who_changed import Mark
-from koordlite.report.news import News
 from koordlite.report.summary import Summary, Totals
 from koordlite.report.tick import Tick
+
+MAX_SUBJECTS = 500
+"""Number of subjects that are gone whose last decision is kept."""
+NOTICEABLE = 0.1
+"""In observe mode a number that would be written is news once it differs by this part from the one last reported:
+nothing is written, so nothing settles, and a mean that drifts would be news each second."""
+_JUDGED = ("set", "shrink", "grow", "hold")
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The last statement about one subject for one reason."""
+
+    asked: Mapping[Place, Change] = msgspec.field(default_factory=dict)
+    evidence: Evidence = msgspec.field(default_factory=dict)
+
+
+class News:
+    """Compares each tick's decisions with what was said before about the same subjects."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], dict[str, _Said]] = {}
+        """By strategy and subject what was said about it last, by reason."""
+
+    def of(self, tick: Tick) -> tuple[Decision, ...]:
+        """The decisions of `tick` that are news."""
+        found = tuple(self._news(tick))
+        self._forget_gone(tick)
+        return found
+
+    def _news(self, tick: Tick) -> Iterator[Decision]:
+        """Coming to rest after a change is not news, nor is a change that is repeated because it was not applied, nor
+        one of several things that are said about a subject each tick."""
+        said: dict[tuple[str, str], dict[str, _Said]] = {}
+        for decision in tick.decisions:
+            key = decision.strategy, decision.subject
+            observed = tick.modes.get(decision.strategy) == "observe"
+            reason = _reason(decision, observed=observed)
+            reasons = self._last.get(key, {})
+            before = reasons[reason] if reason in reasons else next(iter(reasons.values()), _Said())
+            wanted = {change.place: change for change in decision.changes}
+            fresh = _noticeable(decision, before) if observed else bool(wanted) and wanted != before.asked
+            is_new = reason not in reasons or fresh
+            if observed and wanted:
+                # What is wanted now and then (tasks are read every few seconds) is said once.
+                wanted = {**before.asked, **wanted} if is_new else dict(before.asked)
+            evidence = decision.explained if is_new else before.evidence
+            said.setdefault(key, {})[reason] = _Said(wanted or before.asked, evidence)
+            if is_new:
+                yield decision
+        self._last |= said
+
+    def _forget_gone(self, tick: Tick) -> None:
+        """Pods come and go: the last decisions about those that are gone are dropped when there are many."""
+        if tick.decisions and len(self._last) > MAX_SUBJECTS + 2 * len(tick.decisions):
+            present = {(decision.strategy, decision.subject) for decision in tick.decisions}
+            self._last = {key: reason for key, reason in self._last.items() if key in present}
+
+
+def _reason(decision: Decision, *, observed: bool) -> str:
+    """The words compared first. A change that is made leads to `hold`; one that is only observed does so when it is no
+    longer wanted, which is news."""
+    if not observed and decision.verdict in _JUDGED:
+        return decision.reason
+    quiet = decision.verdict == "hold" and not decision.changes
+    verdict = "hold" if quiet else "change" if decision.verdict in _JUDGED else decision.verdict
+    return f"{verdict} {decision.reason}"
+
+
+def _noticeable(decision: Decision, before: _Said) -> bool:
+    """Tell whether a change is about another place, or asks for a number that differs noticeably. Where it is about
+    texts alone, which have times in them, the evidence says whether it differs."""
+    amounts = [(_amount(before.asked.get(change.place)), _amount(change)) for change in decision.changes]
+    if any(change.place not in before.asked for change in decision.changes):
+        return True
+    if decision.changes and all(new is None for _, new in amounts):
+        return decision.explained != before.evidence
+    return any(old is not None and new is not None and abs(new - old) > NOTICEABLE * abs(old) for old, new in amounts)
+
+
+def _amount(change: Change | None) -> float | None:
+    """The number of a change: of CPUs for a set."""
+    value = getattr(change, "value", None)
+    if isinstance(value, CPUSet):
+        return len(value)
+    return value if isinstance(value, int) else None
+
 
 MAX_ROWS = 2000
 MAX_EVENTS = 2000

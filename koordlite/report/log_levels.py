@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from koordlite.model import printable
+
 LEVELS = {"off": logging.CRITICAL + 1, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 EXTENDER = "koordlite.scheduler"
 EXTENDER_FLOWS = ("filter", "prioritize", "preempt", "bind")
@@ -112,3 +114,22 @@ class LogLevels(logging.Filter):
         """Records below the loudest level are not even made."""
         levels = [self._default, *(lv for lv, _ in self._flows.values()), *(lv for lv, _ in self._pods.values())]
         logging.getLogger(self._logger).setLevel(min(LEVELS[level] for level in levels))
+
+
+class LineFormatter(logging.Formatter):
+    """Time, level, message. Line ends in a message are shown by their code; a traceback is indented below it.
+
+    So no text of a pod's owner or of a server begins a line that looks like a record of ours.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The record without its traceback, in one line."""
+        return printable.one_line(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:
+        """The traceback, every line of it indented."""
+        found = super().formatException(ei)  # type: ignore[arg-type]
+        return "\n".join(f"    {printable.one_line(line)}" for line in found.splitlines())

@@ -30,7 +30,7 @@ from koordlite.report.explain import subject
 from koordlite.report.history import DecisionEvent, History
 from koordlite.report.html import run_report as run_page
 from koordlite.report.json import run_report
-from koordlite.report.log_format import LineFormatter
+from koordlite.report.log_levels import LineFormatter
 from koordlite.report.past import Past
 from koordlite.report.terminal import screen, status
 from koordlite.report.terminal.live import LiveView

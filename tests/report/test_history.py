@@ -13,7 +13,6 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.report import history
-from koordlite.report import news as said
 from koordlite.report.history import History
 from koordlite.report.tick import Tick
 
@@ -89,7 +88,7 @@ def test_subjects_and_strategies_do_not_hide_each_other() -> None:
 
 
 def test_pods_that_came_and_went_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "MAX_SUBJECTS", 8)
+    monkeypatch.setattr(history, "MAX_SUBJECTS", 8)
     run = History({}, {})
     for number in range(100):
         gone = msgspec.structs.replace(say("hold"), subject=f"pod/ns/job-{number}")

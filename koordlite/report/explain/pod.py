@@ -8,7 +8,7 @@ from typing import Any
 from koordlite.changes import eviction
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
-from koordlite.report.explain import file, pieces, places
+from koordlite.report.explain import file, pieces
 from koordlite.report.history import DecisionEvent
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
@@ -81,10 +81,10 @@ def _best_effort(found: Sequence[Decision]) -> list[Decision]:
 
 def _written(name: str, tick: Tick, past: Remembered) -> list[Place]:
     """Files of the pod that were written in this run, or fought over; by its cgroup, or by whose decision it was."""
-    groups = places.groups(tick.picture)
+    groups = file.pod_groups(tick.picture)
     mine = {pod for pod in groups if f"/{pod}".endswith(f"/{name}")}
     wrote = {place for place, write in past.writes.items() if write.cause and _names(name, write.cause)}
-    theirs = {place for place in file.known(tick, past) if places.pod_of(place, groups) in mine}
+    theirs = {place for place in file.known(tick, past) if file.pod_of(place, groups) in mine}
     return sorted(wrote | {place for place in theirs if place in past.writes or place in past.foreign})
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from koordlite.report import pods, units, view
 from koordlite.report.explain import pieces
 from koordlite.report.history import DecisionEvent
-from koordlite.report.html import chart, decisions, node_parts, page
+from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html import filter as filters
 from koordlite.report.html.page import Child, Markup, Strict, el
 from koordlite.report.past import Remembered
@@ -143,7 +143,7 @@ def _decisions(events: Sequence[DecisionEvent]) -> Markup:
     newest, recent = events[-NEWEST:][::-1], events[-MAX_EVENTS:]
     table = page.table(node_parts.DECISION_HEADS, map(node_parts.decision_row, newest), stacked=True)
     note = f"Newest first; below, the last {len(recent)} of {len(events)} remembered, by subject."
-    return page.section("Recent decisions", table, *decisions.by_subject(recent), note=note)
+    return page.section("Recent decisions", table, *node_parts.by_subject(recent), note=note)
 
 
 def _strategies(tick: Tick) -> Iterator[Markup]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.report import pods, threshold, units, view
 from koordlite.report.history import History, Row
-from koordlite.report.html import chart, decisions, node_parts, page
+from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html import filter as filters
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
@@ -32,7 +32,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
         _problems_section(history),
         node_parts.pods_section(pods.of(tick, history.decisions), shown=PODS_SHOWN, longest=70),
         _machine_section(tick),
-        decisions.section(history),
+        node_parts.section(history),
         _record_section(history, summary),
         lead=_lead(tick, summary),
         foot="Made by koordlite. All numbers are also in the JSON report next to this page.",
@@ -99,7 +99,7 @@ def _cpu_section(rows: Sequence[Row], tick: Tick, history: History) -> Markup:
         show=units.cores,
         top=tick.capacity_milli or None,
         height_px=300,
-        marks=decisions.marks(history.decisions, decisions.about_limit),
+        marks=node_parts.marks(history.decisions, node_parts.about_limit),
     )
     return page.section("CPU", drawing, note=node_parts.USE_NOTE)
 
@@ -134,7 +134,7 @@ def _offer(rows: Sequence[Row], lines: Sequence[Line], resource: str, history: H
         show_time=units.clock,
         show=lambda value: f"{value:.1f}",
         height_px=120,
-        marks=decisions.marks(history.decisions, lambda decision: decision.subject.endswith(resource)),
+        marks=node_parts.marks(history.decisions, lambda decision: decision.subject.endswith(resource)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordlite import changes
-from koordlite.report.explain import places
+from koordlite.report.explain import file
 
 POD = "kubepods/burstable/pod1"
 GROUPS = {"shop/web-0": POD, "shop/web-01": "kubepods/burstable/pod2"}
@@ -43,10 +43,10 @@ BE = "kubepods/besteffort/cpuset.cpus"
     ],
 )
 def test_what_a_path_means(path: str, place: str, meant: bool) -> None:
-    assert places.concerns(path, changes.parse(place), GROUPS) is meant
+    assert file.concerns(path, changes.parse(place), GROUPS) is meant
 
 
 def test_the_pod_of_a_place() -> None:
-    assert places.pod_of(changes.parse(QUOTA), GROUPS) == "shop/web-0"
-    assert places.pod_of(changes.parse(f"io:{POD}/8:0/io.weight"), GROUPS) == "shop/web-0"
-    assert places.pod_of(changes.parse(BE), GROUPS) == ""
+    assert file.pod_of(changes.parse(QUOTA), GROUPS) == "shop/web-0"
+    assert file.pod_of(changes.parse(f"io:{POD}/8:0/io.weight"), GROUPS) == "shop/web-0"
+    assert file.pod_of(changes.parse(BE), GROUPS) == ""

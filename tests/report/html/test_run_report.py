@@ -14,8 +14,8 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.history import History
-from koordlite.report.html import decisions, node_parts, page, run_report
 from koordlite.report.html import filter as filters
+from koordlite.report.html import node_parts, page, run_report
 from koordlite.report.tick import Tick
 
 EVIL = '<script>alert("1")</script>&\'"><img src=x onerror=alert(1)>'
@@ -87,16 +87,16 @@ def test_the_only_script_is_ours_and_allowed_by_its_hash(history: History) -> No
 
 def test_decisions_are_grouped_by_subject_and_the_newest_listed(history: History, read_html: Read) -> None:
     run = History({}, {})
-    for second in range(decisions.OF_ONE + 5):
+    for second in range(node_parts.OF_ONE + 5):
         reason = "BECPUBudget" if second % 2 else "NoMetrics"
         said = Decision("besteffort", "hold", reason, {"n": second}, (), "cpuSuppress")
         run.add(Tick(time=float(second), node_cpu=1, capacity_milli=4000, decisions=(said,)))
-    made = decisions.section(run)
+    made = node_parts.section(run)
     assert made.count('class="group"') == 1
-    assert f"{decisions.OF_ONE + 5} changes, the last at 0:34" in made
-    assert f"the newest {decisions.OF_ONE} are listed" in made
-    assert made.count("<tr>") == decisions.OF_ONE + 1
-    assert "nothing was decided" in decisions.section(History({}, {}))
+    assert f"{node_parts.OF_ONE + 5} changes, the last at 0:34" in made
+    assert f"the newest {node_parts.OF_ONE} are listed" in made
+    assert made.count("<tr>") == node_parts.OF_ONE + 1
+    assert "nothing was decided" in node_parts.section(History({}, {}))
 
 
 def test_what_held_before_anything_was_measured_is_no_part_of_the_scale(read_html: Read) -> None:
