@@ -46,9 +46,9 @@ OBJECTS = (
     *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("clusterroles", "clusterrolebindings")),
     *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("roles", "rolebindings")),
     *(
-        f"/apis/admissionregistration.k8s.io/{version}admissionpolicies{part}"
+        f"/apis/admissionregistration.k8s.io/{version}admission{kind}"
         for version in ("v1/validating", "v1/mutating", "v1beta1/mutating")
-        for part in ("", "bindings")
+        for kind in ("policies", "policybindings")
     ),
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs",

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from apiserver import ApiServer
 
-from koordlite.cli.verify import NAME_LABEL
+from koordlite.cli.verify import NAME_LABEL, NAMES, OBJECTS
 from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal
 from koordlite.host.procfs import boot_id
 from koordlite.model import keys
-from tests.manifests.conftest import rendered
+from tests.manifests.conftest import COMPONENTS, rendered
 
 Ask = Callable[..., Any]
 SPACE = "koordlite-system"
@@ -109,3 +109,21 @@ def test_the_journal_and_the_folders_of_the_agent_are_left(verify: Ask, tmp_path
 def test_a_node_that_nothing_has_touched_has_nothing_left(verify: Ask) -> None:
     answer = verify("--sandbox", "intel-2s-ht", "--cluster", "configs/tour", "--node", "tour-a")
     assert (answer.code, answer.out) == (0, "nothing left on this machine\n")
+
+
+def test_every_object_of_the_manifests_is_looked_for() -> None:
+    """By its label, in a collection that is asked; but for what goes with the namespace, and for Koordinator's classes."""
+    names = [name for name in COMPONENTS if name not in ("enforce", "tenant-guard", "colocation-profile-v1beta1")]
+    kinds = {path.rpartition("/")[2] for path in OBJECTS}
+    rest = [
+        (item["kind"], item["metadata"]["name"])
+        for item in (*rendered("overlays/enforce", *names), *rendered("restore"))
+        if item["metadata"].get("namespace") != SPACE
+        and not item["metadata"]["name"].startswith("koord-")
+        and item["kind"] not in ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Service", "NetworkPolicy")
+        and not (
+            f"{item['kind'].lower()}s".replace("policys", "policies").replace("classs", "classes") in kinds
+            and item["metadata"].get("labels", {}).get(NAME_LABEL) in NAMES
+        )
+    ]
+    assert rest == []
