@@ -112,7 +112,7 @@ def test_a_node_that_nothing_has_touched_has_nothing_left(verify: Ask) -> None:
 
 
 def test_every_object_of_the_manifests_is_looked_for() -> None:
-    """By its label, in a collection that is asked; but for what goes with the namespace, and for Koordinator's classes."""
+    """By its label, in a collection that is asked; not what goes with the namespace, nor Koordinator's classes."""
     names = [name for name in COMPONENTS if name not in ("enforce", "tenant-guard", "colocation-profile-v1beta1")]
     kinds = {path.rpartition("/")[2] for path in OBJECTS}
     rest = [
