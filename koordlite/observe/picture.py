@@ -9,6 +9,8 @@ import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+import msgspec
+
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
 from koordlite.formulas.topology import other_writer
@@ -221,15 +223,10 @@ class Observer:
     def _with_run(self, snapshot: Snapshot, run: RunState, view: ClusterView, cluster: ClusterPicture) -> Snapshot:
         """The same picture with what the run knows, how old the inputs are, and what is wrong with them."""
         same = self._unchanged.same
+        run = msgspec.structs.replace(run, ours=same("ours", run.ours), remembered=same("remembered", run.remembered))
         return dataclasses.replace(
-            snapshot,
+            _with_state(snapshot, run),
             page_bytes=self._page_bytes,
-            ours=same("ours", run.ours),
-            found=run.found,
-            remembered=same("remembered", run.remembered),
-            evicted=run.evicted,
-            refused_evictions=run.refused_evictions,
-            refused_writes=run.refused_writes,
             interval_seconds=self._interval,
             ages=self._ages(view),
             watches=view.watches,
@@ -287,16 +284,7 @@ class Observer:
         now = self._clock.monotonic()
         run = recall(now, {pod.uid for pod in snapshot.pods})
         snapshot = fast_snapshot.with_fresh_limits(fast_snapshot.with_fresh_use(snapshot, use), self._cgroups, now)
-        return dataclasses.replace(
-            snapshot,
-            woken=True,
-            ours=run.ours,
-            found=run.found,
-            remembered=run.remembered,
-            evicted=run.evicted,
-            refused_evictions=run.refused_evictions,
-            refused_writes=run.refused_writes,
-        )
+        return dataclasses.replace(_with_state(snapshot, run), woken=True)
 
     def observe_new(self, snapshot: Snapshot, groups: Collection[str], recall: Recall) -> Snapshot:
         """The picture of a round about new groups: `snapshot` with what is in `groups` and the groups around them now.
@@ -416,6 +404,13 @@ class Observer:
         ages = {**view.ages, "usage": self._sampler.age}
         since = self._placement[1]
         return ages if since is None else {**ages, "placement": now - since}
+
+
+def _with_state(snapshot: Snapshot, run: RunState) -> Snapshot:
+    """The same picture with what the run knows; when amounts were last written is part of `Snapshot.published`."""
+    state = msgspec.structs.asdict(run)
+    del state["last_sync"]
+    return dataclasses.replace(snapshot, **state)
 
 
 def _without_group(snapshot: Snapshot) -> Iterator[Problem]:
