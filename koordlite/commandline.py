@@ -177,16 +177,16 @@ def add_completion(command: argparse.ArgumentParser) -> None:
     command.add_argument("shell", choices=SHELLS, help="for which shell")
 
 
-_FISH = """function __{name}_proposals
+_FISH = """function __NAME_proposals
     set -l words (commandline -opc)
-    {program} complete -- $words[2..] (commandline -ct)
+    PROGRAM complete -- $words[2..] (commandline -ct)
 end
-complete -c {program} -f -n 'string length -q (__{name}_proposals)' -a '(__{name}_proposals)'
-complete -c {program} -F -n 'not string length -q (__{name}_proposals)'
+complete -c PROGRAM -f -n 'string length -q (__NAME_proposals)' -a '(__NAME_proposals)'
+complete -c PROGRAM -F -n 'not string length -q (__NAME_proposals)'
 """
 _ASKING = {
-    "bash": '_{name}_proposals() {{ {program} complete -- "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null; }}',
-    "zsh": '_{name}_proposals() {{ compadd -- ${{(f)"$({program} complete -- "${{words[@]:1}}" 2>/dev/null)"}}; }}',
+    "bash": '_NAME_proposals() { PROGRAM complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null; }',
+    "zsh": '_NAME_proposals() { compadd -- ${(f)"$(PROGRAM complete -- "${words[@]:1}" 2>/dev/null)"}; }',
 }
 _ASKED = ("sandbox", "subject", "pod", "strategy")
 """Arguments whose values the program is asked for at each press of the Tab key: they are of the node at hand."""
@@ -222,9 +222,12 @@ def proposals(
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     """A script that completes the commands and options of `parser`, and the names of files and folders. Its command
     `complete` proposes what is of the node at hand: shapes, subjects, pods; in fish, all."""
-    names = {"program": parser.prog, "name": parser.prog.replace("-", "_")}
+    name = parser.prog.replace("-", "_")
+    asking = (
+        (_FISH if shell == "fish" else _ASKING.get(shell, "")).replace("NAME", name).replace("PROGRAM", parser.prog)
+    )
     if shell == "fish":
-        return _FISH.format(**names)
+        return asking
     import shtab
 
     by_metavar = {"FILE": shtab.FILE, "PATH": shtab.FILE, "SCENARIO": shtab.FILE, "DIR": shtab.DIRECTORY}
@@ -233,9 +236,9 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
             if action.metavar in by_metavar:
                 action.complete = by_metavar[action.metavar]  # type: ignore[attr-defined]
             elif action.dest in _ASKED and not action.choices and "complete" in subcommands(parser).choices:
-                function = f"_{names['name']}_proposals"
+                function = f"_{name}_proposals"
                 action.complete = {"bash": function, "zsh": function}  # type: ignore[attr-defined]
-    return str(shtab.complete(parser, shell, preamble=_ASKING.get(shell, "").format(**names)))
+    return str(shtab.complete(parser, shell, preamble=asking))
 
 
 def every_parser(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
