@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from realnode.command import Command
+from realnode.manifests import Manifests
+from realnode.pods import Pod
+from realnode.tree import Tree
+from realnode.waiting import until
 
 from koordlite.host import irqs
 from koordlite.host.files import RealFiles
@@ -58,3 +64,47 @@ def test_counts_of_this_machine_have_each_of_its_cpus() -> None:
     counts = irqs.counts(RealFiles())
     assert counts
     assert all(len(by_cpu) >= 1 for by_cpu in counts.values())
+
+
+PINNED = Pod("pinned", "Guaranteed", "LSR")
+
+
+def affinities() -> dict[str, str]:
+    """CPUs of every interrupt, and the default, as they stand."""
+    files = RealFiles()
+    found = ((number, irqs.read(files, number)) for number in irqs.numbers(files))
+    return {number: str(irq.cpus) for number, irq in found if irq is not None}
+
+
+@pytest.fixture
+def exclusive(kubepods: Tree, manifests: Manifests) -> int:
+    """The last CPU, which kubelet has given to one pod alone."""
+    *others, last = sorted(os.sched_getaffinity(0))
+    manifests.node()
+    manifests.cpu_manager(",".join(map(str, others)), **{PINNED.uid: {"main": str(last)}})
+    manifests.pod(PINNED)
+    kubepods.add(PINNED)
+    return last
+
+
+@pytest.mark.parametrize("ends", ["stopped", "killed"])
+def test_the_agent_keeps_interrupts_off_and_restore_gives_every_one_back(
+    ends: str, exclusive: int, start: Callable[..., Command], enforce: list[str], options: list[str]
+) -> None:
+    before = affinities()
+    agent = start(*enforce, "--strategy", "irqAffinity=enforce")
+
+    def moved() -> bool:
+        now = {number: CPUSet.parse(text) for number, text in affinities().items() if before[number] != text}
+        return any(exclusive not in cpus for cpus in now.values())
+
+    try:
+        until(moved, "an interrupt left the exclusive CPU")
+        if ends == "stopped":
+            assert agent.stop() == 0
+        else:
+            agent.kill()
+    finally:
+        done = start("restore", *options)
+        assert done.wait() == 0, done.said()
+    assert affinities() == before
