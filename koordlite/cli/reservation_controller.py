@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import secrets
 import socket
 import time
@@ -45,7 +44,6 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
     """The controller at work, beside whatever else this process does; it writes while it holds the lease. `cluster`:
     what an extender in this process knows of NUMA nodes; without it the controller keeps its own."""
     from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
-    from koordlite.kube.publish.events import Events
     from koordlite.reservation.controller import Controller
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.judgement.settings import Settings
@@ -62,13 +60,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
         retry_seconds=0.5,
     )
     candidate = Candidate(api, lease, monotonic=time.monotonic, wall=time.time)
-    events = Events(
-        api,
-        controller="koordlite.io/reservation-controller",
-        instance=os.environ.get("POD_NAME", name),
-        monotonic=time.monotonic,
-        wall=time.time,
-    )
+    events = serving.events(api, "koordlite.io/reservation-controller")
     judge = ReservationJudge(cluster or Cluster(Settings(), monotonic=time.monotonic), is_fed=cluster is not None)
     controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell, judge=judge)
     election = Election(candidate, gained=controller.gained, lost=controller.lost)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from koordlite.cli import numa_api, reservation_controller
+from koordlite.cli.scheduler_serving import events as events_of
 from koordlite.cli.scheduler_serving import health, listen_address, local_token, settled, start_log
 from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem, reason
@@ -67,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     )
     binder = ApiBinder(api)
     extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age, loads=loads)
-    promises, warmth = Promises(extender, binder, follows_resizes=args.follow_resizes), Warmth(extender)
+    events = events_of(api, "koordlite.io/scheduler-extender")
+    promises = Promises(extender, binder, follows_resizes=args.follow_resizes, tell=events.tell)
+    warmth = Warmth(extender)
     with contextlib.ExitStack() as stack:
         service = Service(extender, levels, watches=lambda: _states(watches), promises=promises)
         token = stack.enter_context(local_token(args.state_dir))
@@ -82,10 +85,9 @@ def run(args: argparse.Namespace) -> int:
         watches.start()
         stack.callback(watches.stop)
         settled(watches, stop)
-        warmth.start()
-        promises.start()
-        stack.callback(promises.stop)
-        stack.callback(warmth.stop)
+        for worker in (warmth, *([events] if args.follow_resizes else ()), promises):
+            worker.start()
+            stack.callback(worker.stop)
         if not args.reservation_controller:
             stop.wait()
             return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
+import socket
 import sys
 import threading
 import time
@@ -16,6 +18,7 @@ from koordlite.model.errors import InputError, Problem
 if TYPE_CHECKING:
     from koordlite.http.server import Ask
     from koordlite.kube.client.access import Api
+    from koordlite.kube.publish.events import Events
     from koordlite.report.log_levels import LogLevels
     from koordlite.scheduler.watches import Watches
 
@@ -30,6 +33,14 @@ def settled(watches: Watches, stop: threading.Event) -> None:
         stop.wait(0.05)
     settle_memory()
     LOG.info("ready")
+
+
+def events(api: Api, program: str) -> Events:
+    """Events of a program, told apart by its pod, or its host."""
+    from koordlite.kube.publish.events import Events
+
+    instance = os.environ.get("POD_NAME", socket.gethostname())
+    return Events(api, controller=program, instance=instance, monotonic=time.monotonic, wall=time.time)
 
 
 def listen_address(text: str, option: str) -> tuple[str, int]:

@@ -16,12 +16,13 @@ from __future__ import annotations
 import collections
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from koordlite.kube.client import backoff
+from koordlite.kube.publish.events import Event, Regarding
 from koordlite.model import keys
 from koordlite.model.wire import objects
 from koordlite.scheduler.cluster import Cluster
@@ -55,10 +56,12 @@ class Promises:
         writer: Writer,
         *,
         follows_resizes: bool = False,
+        tell: Callable[[Event], None] = lambda event: None,
         uniform: backoff.Uniform = backoff.uniform,
     ) -> None:
+        """`tell` writes an Event of a pod that is resized."""
         self._extender, self._writer, self._uniform = extender, writer, uniform
-        self._follows_resizes = follows_resizes
+        self._follows_resizes, self._tell = follows_resizes, tell
         self._stop = threading.Event()
         self._thread = Worker("promises", self._run)
         self._not_before: dict[str, float] = {}
@@ -128,7 +131,10 @@ class Promises:
             return
         self._cannot_grow[uid] = cluster.now() + RETRY_SECONDS
         if promise.refusal:
-            self._said_of(pod, "cannot_grow", f"its CPUs on {pod.node} cannot follow its resize: {promise.refusal}")
+            text = f"its CPUs on {pod.node} cannot follow its resize: {promise.refusal}"
+            self._said_of(pod, "cannot_grow", text)
+            about = Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+            self._tell(Event(regarding=about, reason="CannotGrow", note=text, action="Resize", type="Warning"))
             return
         try:
             obj = self._writer.pod(pod.namespace, pod.name)

@@ -53,6 +53,7 @@ def test_promised_cpus_follow_the_resize_subresource(tmp_path: pathlib.Path) -> 
             resize(api, "cache", "12")
             until(lambda: "cannot follow its resize" in json.dumps(explained(port, "cache")), 30.0)
             assert cpus(api, "cache") == other
+            until(lambda: any(each["reason"] == "CannotGrow" for each in events(api)), 30.0)
 
 
 def _is_made(api: Api) -> bool:
@@ -114,6 +115,10 @@ def cpus(api: Api, name: str) -> CPUSet:
     meta = json.loads(api.request("GET", f"{PODS}/{name}").body)["metadata"]
     text = (meta.get("annotations") or {}).get(STATUS)
     return CPUSet.parse(json.loads(text)["cpuset"]) if text else CPUSet()
+
+
+def events(api: Api) -> Any:
+    return json.loads(api.request("GET", "/apis/events.k8s.io/v1/namespaces/shop/events").body)["items"]
 
 
 def explained(port: int, name: str) -> Any:

@@ -82,7 +82,17 @@ def test_load_aware_scheduling_comes_with_its_file_its_option_and_its_right(rend
     assert (ACCOUNTS[component], SYSTEM) in {(each["name"], each["namespace"]) for each in binding["subjects"]}
 
 
-LOAD = "koordlite-scheduler-load-aware"
+@pytest.mark.parametrize("component", [BESIDE, ALONE])
+def test_following_resizes_comes_with_its_option_and_the_right_to_say_what_cannot_grow(render, find, component):
+    held = render("namespace", component, "scheduler-follow-resizes")
+    command = containers(find, held, ACCOUNTS[component])["extender"]["command"]
+    assert cli.parser().parse_args(command[1:]).follow_resizes
+    (role,), binding = find(held, "ClusterRole", RESIZES)["rules"], find(held, "ClusterRoleBinding", RESIZES)
+    assert set(rights(role)) == {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
+    assert (ACCOUNTS[component], SYSTEM) in {(each["name"], each["namespace"]) for each in binding["subjects"]}
+
+
+LOAD, RESIZES = "koordlite-scheduler-load-aware", "koordlite-scheduler-follow-resizes"
 FILES = {"ca_file": "ca.crt", "client_cert_file": "tls.crt", "client_key_file": "tls.key"}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from koordlite.kube.publish.events import Event
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.wire import objects
@@ -179,7 +180,9 @@ def test_a_promise_follows_a_pod_that_is_resized_in_place(cpu: str, cpus: str) -
 
 
 def test_a_pod_that_cannot_grow_keeps_what_it_has_is_told_and_grows_once_it_can() -> None:
-    scene, server, promises = resizing()
+    scene, server, _ = resizing()
+    events: list[Event] = []
+    promises = Promises(scene.extender, server, follows_resizes=True, tell=events.append)
     scene.filter(lsr("p"), "a")
     server.put(scene, promised("other", "4", "4-7"))
     server.put(scene, promised("p", "6", "0-3"))
@@ -190,6 +193,13 @@ def test_a_pod_that_cannot_grow_keeps_what_it_has_is_told_and_grows_once_it_can(
         "its CPUs on a cannot follow its resize: its NUMA nodes (0) have 0 free CPUs, and it needs 2 more there"
     )
     assert (str(server.cpus("p")), dict(promises.results)) == ("0-3", {"cannot_grow": 1})
+    (event,) = events
+    assert (event.reason, event.type, event.regarding.uid, event.note) == (
+        "CannotGrow",
+        "Warning",
+        "uid-p",
+        attempt.events[-1],
+    )
     scene.cluster.remove_pod("ns/other")
     promises.look()
     assert str(server.cpus("p")) == "0-3", "it is not looked at every time"
