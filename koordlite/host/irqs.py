@@ -32,19 +32,22 @@ def numbers(files: Files) -> tuple[str, ...]:
 
 
 def read(files: Files, number: str) -> IRQ | None:
-    """One interrupt, without its counts; None where there is none, or it has no CPUs to choose."""
+    """One interrupt, without its counts; None where there is none, it has no CPUs to choose, or they cannot be read."""
     try:
         if number == DEFAULT:
             cpus = _of_mask(files.read(_DEFAULT).decode())
             return IRQ(cpus, cpus, DEFAULT)
         cpus = CPUSet.parse(files.read(f"{_IRQS}/{number}/smp_affinity_list").decode().strip())
         effective = _text(files, f"{_IRQS}/{number}/effective_affinity_list")
+        chosen = CPUSet.parse(effective) if effective else cpus
+    except ValueError:
+        return None
     except OSError as error:
         if vanished(error) or error.errno == errno.EIO:
             return None
         raise
     device = " ".join(filter(None, (_text(files, f"{_ABOUT}/{number}/{name}") for name in ("chip_name", "actions"))))
-    return IRQ(cpus, CPUSet.parse(effective) if effective else cpus, device)
+    return IRQ(cpus, chosen, device)
 
 
 def write(files: Files, number: str, cpus: CPUSet) -> None:
@@ -56,8 +59,8 @@ def write(files: Files, number: str, cpus: CPUSet) -> None:
 
 
 def counts(files: Files) -> dict[str, Mapping[int, int]]:
-    """How often each interrupt has come, by CPU."""
-    lines = files.read("/proc/interrupts").decode("utf-8", "replace").splitlines()
+    """How often each interrupt has come, by CPU; empty where the machine does not count."""
+    lines = _text(files, "/proc/interrupts").splitlines()
     cpus = [int(word[3:]) for word in lines[0].split() if word.startswith("CPU")] if lines else []
     found = {}
     for line in lines[1:]:

@@ -132,6 +132,31 @@ def test_counts_are_read_by_interrupt_and_cpu(emulate: Make) -> None:
     assert irqs.counts(node.host().files) == {"30": {0: 7, 2: 9}}
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/proc/irq/30/smp_affinity_list", "all of them\n"),
+        ("/proc/irq/30/effective_affinity_list", "0-\n"),
+        ("/proc/irq/default_smp_affinity", "xyz\n"),
+    ],
+)
+def test_what_makes_no_sense_costs_one_interrupt(emulate: Make, path: str, text: str) -> None:
+    node = emulate("small")
+    node.sandbox.files.place(path, constant(text))
+    with node.journal() as journal:
+        seen = observe(node, Applier(node.host(), node.cluster, journal)).irqs
+    lost = "default" if "default" in path else "30"
+    assert seen.keys() == {"default", "24", "30", "31", "40"} - {lost}
+
+
+def test_a_machine_without_counts_has_no_rates(emulate: Make) -> None:
+    class Files:
+        def read(self, path: str) -> bytes:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+    assert irqs.counts(Files()) == {}  # type: ignore[arg-type]
+
+
 def test_an_interrupt_that_cannot_be_read_is_left_out(emulate: Make) -> None:
     node = emulate("small")
 

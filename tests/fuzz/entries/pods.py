@@ -93,6 +93,7 @@ def read(raw: bytes) -> str:
         pod_overrides.cpu_qos(found, qos.CPUQOS())[1],
         pod_overrides.memory_qos(found, qos.MemoryQOS())[1],
         pod_overrides.blkio_qos(found)[1],
+        pod_overrides.wait_percent(found)[1],
     ]
     try:
         pod_overrides.oom_score_adj(found, "main")
