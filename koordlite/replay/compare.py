@@ -14,40 +14,20 @@ from koordlite.record.round_record import RoundRecord
 from koordlite.replay.verify import Judge
 from koordlite.replay.what_if import Course, Other, landed
 from koordlite.report import present, threshold
+from koordlite.report.present import Figures
 
 
-class Gauge(msgspec.Struct, frozen=True, kw_only=True):
-    """CPU in millicores; None is unknown."""
+class Gauge(Figures, frozen=True, kw_only=True):
+    """The figures of one round."""
 
     wall: float
-    node_cpu: int | None
-    prod_cpu: int | None
-    """Use of all that is not best effort."""
-    be_cpu: int | None
-    be_limit: int | None
-    """Limit of best effort from here on."""
-    be_budget: int | None
-    """CPU that the formula leaves best effort."""
-    capacity: int
-    threshold: int | None
-    """Use of the node above which best effort is limited; None while suppression is off."""
 
 
 def gauge(moment: RoundRecord, decisions: Iterable[Decision], done: Iterable[Change]) -> Gauge:
-    """The numbers of `moment`, after `decisions` and the changes `done`."""
+    """The figures of `moment`, after `decisions` and the changes `done`."""
     snapshot, changes = moment.snapshot, list(done)
-    capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
-    settings, cpus = snapshot.slo.threshold, present.best_effort_cpus(snapshot, changes)
-    return Gauge(
-        wall=moment.wall,
-        node_cpu=snapshot.usage.node.cpu if snapshot.usage.node else None,
-        prod_cpu=present.prod_cpu(snapshot),
-        be_cpu=snapshot.usage.best_effort_cpu,
-        be_limit=present.best_effort_limit(snapshot, cpus, changes),
-        be_budget=present.best_effort_budget(decisions),
-        capacity=capacity,
-        threshold=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
-    )
+    figures = present.figures(snapshot, decisions, changes, present.best_effort_cpus(snapshot, changes))
+    return Gauge(wall=moment.wall, **msgspec.structs.asdict(figures))
 
 
 MOST_POINTS = 2000
@@ -113,10 +93,10 @@ class Side(msgspec.Struct, kw_only=True):
         if now.node_cpu is None:
             return
         low, high = now.node_cpu + least, now.node_cpu + most
-        self.seconds_above_threshold += seconds * threshold.above(low, now.threshold)
-        self.seconds_above_threshold_most += seconds * threshold.above(high, now.threshold)
-        self.seconds_well_above_threshold += seconds * threshold.well_above(low, now.threshold)
-        self.seconds_well_above_threshold_most += seconds * threshold.well_above(high, now.threshold)
+        self.seconds_above_threshold += seconds * threshold.above(low, now.threshold_milli)
+        self.seconds_above_threshold_most += seconds * threshold.above(high, now.threshold_milli)
+        self.seconds_well_above_threshold += seconds * threshold.well_above(low, now.threshold_milli)
+        self.seconds_well_above_threshold_most += seconds * threshold.well_above(high, now.threshold_milli)
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -223,7 +203,7 @@ class _Sums:
         was, would = before.recorded.be_limit or 0, before.other.be_limit or 0
         used = now.recorded.be_cpu or 0
         lost = max(0, min(used, was) - would)
-        spare = max(0, now.recorded.capacity - (now.recorded.node_cpu or 0))
+        spare = max(0, now.recorded.capacity_milli - (now.recorded.node_cpu or 0))
         is_held_down = used * 100 >= was * HELD_DOWN_PERCENT
         gained = max(0, min(would, used + spare) - max(was, used)) if is_held_down else 0
         result = self.result
@@ -238,7 +218,9 @@ class _Sums:
         other.add_above(
             msgspec.structs.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost
         )
-        result.ls_seconds_above_threshold += seconds * threshold.above(now.recorded.prod_cpu, now.recorded.threshold)
+        result.ls_seconds_above_threshold += seconds * threshold.above(
+            now.recorded.prod_cpu, now.recorded.threshold_milli
+        )
 
     def _add_turns(self, wall: float, recorded: Sequence[Decision], other: Sequence[Decision]) -> None:
         if recorded == other:

@@ -91,8 +91,10 @@ def _timeline(points: Sequence[Point]) -> Markup:
         Line("limit of BE, recorded", "var(--limit)", [p.recorded.be_limit for p in points], step=True, dashed=True),
         Line("limit of BE, changed", "var(--good)", [p.other.be_limit for p in points], step=True),
         Line("latency-sensitive (LS)", "var(--prod)", [p.recorded.prod_cpu for p in points]),
-        Line("threshold, recorded", "var(--above)", [p.recorded.threshold for p in points], step=True, dashed=True),
-        Line("threshold, changed", "var(--above)", [p.other.threshold for p in points], step=True),
+        Line(
+            "threshold, recorded", "var(--above)", [p.recorded.threshold_milli for p in points], step=True, dashed=True
+        ),
+        Line("threshold, changed", "var(--above)", [p.other.threshold_milli for p in points], step=True),
     ]
     drawing = chart.timeline(
         _times(points),

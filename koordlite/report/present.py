@@ -43,6 +43,38 @@ class CPUCell(msgspec.Struct, frozen=True):
     """Best-effort pods may run here."""
 
 
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU of the node and of best effort at one moment, in millicores; None is unknown."""
+
+    capacity_milli: int
+    threshold_milli: int | None
+    """Use of the node above which best effort is limited; None while suppression is off."""
+    node_cpu: int | None
+    prod_cpu: int | None
+    """Use of all that is not best effort."""
+    be_cpu: int | None
+    be_limit: int | None
+    """Limit of best effort from here on: the tighter of its CPUs and its quota."""
+    be_budget: int | None
+    """CPU that the formula leaves best effort."""
+
+
+def figures(snapshot: Snapshot, decisions: Iterable[Decision], done: Sequence[Change], cpus: CPUSet | None) -> Figures:
+    """The figures once the changes `done` are in force; `decisions` are those of that round, `cpus` is the answer of
+    `best_effort_cpus` for it."""
+    capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
+    settings, usage = snapshot.slo.threshold, snapshot.usage
+    return Figures(
+        capacity_milli=capacity,
+        threshold_milli=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
+        node_cpu=usage.node.cpu if usage.node else None,
+        prod_cpu=prod_cpu(snapshot),
+        be_cpu=usage.best_effort_cpu,
+        be_limit=best_effort_limit(snapshot, cpus, done),
+        be_budget=best_effort_budget(decisions),
+    )
+
+
 def landed(decisions: Iterable[Decision], outcomes: Mapping[Place, bool]) -> list[Change]:
     """Changes whose place went well in its last write; `outcomes` says so by place. The first claim of a place wins."""
     claims: dict[Place, Change] = {}

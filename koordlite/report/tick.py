@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
@@ -125,8 +127,7 @@ def build(
         wall=wall,
         status="degraded" if because else "paused" if pause else _status(modes),
         because=because,
-        be_limit=present.best_effort_limit(snapshot, cpus, done),
-        be_budget=present.best_effort_budget(decisions),
+        **msgspec.structs.asdict(present.figures(snapshot, decisions, done, cpus)),
         batch_cpu=present.node_resource(snapshot, keys.BATCH_CPU, done),
         batch_memory=present.node_resource(snapshot, keys.BATCH_MEMORY, done),
         would_limit=observed.limit,
@@ -148,18 +149,12 @@ def build(
 
 def _seen(snapshot: Snapshot) -> Tick:
     """The tick as it was before anything was decided."""
-    usage, threshold = snapshot.usage, snapshot.slo.threshold
-    capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
+    node = snapshot.usage.node
     return Tick(
         time=snapshot.time,
         node=snapshot.node.name if snapshot.node else "",
-        capacity_milli=capacity,
-        threshold_milli=capacity * threshold.cpu_suppress_threshold_percent // 100 if threshold.enable else None,
-        node_cpu=usage.node.cpu if usage.node else None,
-        node_memory=usage.node.memory if usage.node else None,
-        prod_cpu=present.prod_cpu(snapshot),
-        be_cpu=usage.best_effort_cpu,
-        be_policy="cpuset" if threshold.cpu_suppress_policy == "cpuset" else "cfsQuota",
+        node_memory=node.memory if node else None,
+        be_policy="cpuset" if snapshot.slo.threshold.cpu_suppress_policy == "cpuset" else "cfsQuota",
         cache_use=present.cache_uses(snapshot),
         pressure=present.by_subject(snapshot, snapshot.pressure),
         numa_memory=present.by_subject(snapshot, snapshot.numa_memory),
