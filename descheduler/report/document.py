@@ -194,6 +194,7 @@ class _Outcomes:
             "target": outcome.target,
             "findings": [self._finding(f) for f in outcome.findings],
             **({"sparedBecause": kept} if kept else {}),
+            **({"together": list(outcome.together)} if outcome.together else {}),
             "fit": self._search(outcome, outcome.search) if outcome.search else None,
         }
 

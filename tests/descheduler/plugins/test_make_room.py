@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
+import jsonschema
 import pytest
 
 from descheduler.cycle import planner
+from descheduler.fit.search import FitSearch, Place
 from descheduler.history import past_evictions
 from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
-from descheduler.report import explain
+from descheduler.report import document, explain
 from koordlite.model import keys
 from tests.descheduler.conftest import Cluster
+from tests.descheduler.fit.test_make_room import small_cluster
+from tests.descheduler.report.test_schema_and_diff import SCHEMA
 
 POLICY = """
 apiVersion: descheduler/v1alpha2
@@ -64,6 +70,9 @@ def test_all_of_them_go_and_each_has_its_place(crowded: Cluster) -> None:
     assert sorted(moves(plan).values()) == ["b", "c"]
     assert [(note.node, note.reason) for note in plan.notes] == [("a", "RoomCanBeMade")]
     assert "default/big would fit after: default/" in plan.notes[0].text
+    report = json.loads(document.encode(plan, ()))
+    jsonschema.validate(report, SCHEMA)
+    assert [one["together"] for one in report["evict"]] == [["uid-one", "uid-two"]] * 2
     assert {(f.reason, f.evidence["waiting"]) for o in plan.evict for f in o.findings} == {("MakesRoom", "default/big")}
 
 
@@ -183,3 +192,28 @@ def test_a_pod_whose_place_is_made_by_the_others_is_not_waited_for(cluster: Clus
     assert moves(plan) == {"large": "b", "small": "c"}
     assert {outcome.together for outcome in plan.evict} == {("uid-large", "uid-small")}
     assert {outcome.held_first for outcome in plan.evict} == {("uid-small",)}
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_sets_go_whole_within_limits_and_make_the_room_that_they_promise(seed: int) -> None:
+    cluster, _ = small_cluster(seed)
+    cluster.objects[-1]["status"]["conditions"][0]["reason"] = "Unschedulable"
+    for number in range(2):  # Two more that wait, and compete for the same places.
+        waiting(cluster, f"also-{number}", cpu="4", memory="2Gi")
+    total, per_node = 1 + seed % 4, 1 + seed % 3
+    limits = f"maxNoOfPodsToEvictTotal: {total}\nmaxNoOfPodsToEvictPerNode: {per_node}"
+    plan = cluster.plan(policy(limits=limits))
+    assert len(plan.evict) <= total
+    assert max(Counter(outcome.pod.node for outcome in plan.evict).values(), default=0) <= per_node
+    going = {outcome.pod.uid for outcome in plan.evict}
+    assert all(set(outcome.together) <= going for outcome in plan.evict)
+    fit = FitSearch(plan.view)
+    for outcome in plan.evict:
+        fit.leave(outcome.pod)
+    waits = {pod.key: pod for pod in plan.view.unbound}
+    placed = {str(f.evidence["waiting"]): str(f.evidence["node"]) for outcome in plan.evict for f in outcome.findings}
+    comes = [(waits[key], node) for key, node in placed.items()]
+    for pod, node in [*comes, *((outcome.pod, outcome.target) for outcome in plan.evict)]:
+        why, bookings = fit.answer(pod, node)
+        assert why == "", f"{pod.key} on {node}"
+        fit.move(pod, Place(node, bookings=bookings))
