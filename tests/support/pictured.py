@@ -23,7 +23,10 @@ def top(text: str) -> list[str]:
     labels = (re.match(r"(?!Script)(resctrl|[A-Za-z][A-Za-z, ]*?)(?: {2,}| \(| \d)", line) for line in lines)
     table = [" ".join(line.split()[:7]) for line in lines if line.startswith("pod ")]
     # The line that begins with the node's name is the first one.
-    return list(dict.fromkeys(label[1] for label in labels if label and label[1] != "pod")) + table
+    legend = [
+        name for line in lines if line.startswith("CPU ") for name in re.findall(r"[^\w\s] ([A-Za-z ]+) \d", line)
+    ]
+    return list(dict.fromkeys(label[1] for label in labels if label and label[1] != "pod")) + legend + table
 
 
 def plan(page: str) -> str:
