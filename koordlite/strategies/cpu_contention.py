@@ -53,9 +53,9 @@ class ContentionMemory(Memory, frozen=True, kw_only=True):
     """By uid, by `Snapshot.time`."""
 
 
-def cpu_waits(_slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
+def cpu_waits(snapshot: Snapshot) -> Iterable[str]:
     """Every pod but best effort, which waits by design."""
-    return (pod.uid for pod in pods if _is_service(pod))
+    return (pod.uid for pod in snapshot.pods if _is_service(pod))
 
 
 def throttling(_slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:

@@ -49,7 +49,7 @@ class Player:
         self._clock = ManualClock()
         controllers = any("the disruption controller" in each["title"] for each in recording)
         tokens = {**_TOKENS, **dict(map(_stand_in, filter(apiserver_scope.impersonates, recording)))}
-        self.server = ApiServer(tokens=tokens, clock=self._clock, seed=1, controllers=controllers)
+        self.server = ApiServer(tokens=tokens, clock=self._clock, seed=1, controllers=controllers, streams=False)
         self.symbols = Symbols()
         self._matcher = Matcher(self.symbols)
         self.scene = apiserver_scene.Scene(

@@ -127,5 +127,5 @@ def test_best_effort_is_not_asked_how_long_it_waits_and_only_limited_pods_are_as
         build.pod("c", "BE", "BestEffort"),
     )
     slo = build.suppression()
-    assert list(cpu_contention.cpu_waits(slo, pods)) == ["a", "b"]
+    assert list(cpu_contention.cpu_waits(build.snapshot(pods=tuple(pods)))) == ["a", "b"]
     assert list(cpu_contention.throttling(slo, pods)) == ["a"]

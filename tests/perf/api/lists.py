@@ -131,6 +131,11 @@ def serve(folder: pathlib.Path, port: Any, moves: Any) -> None:
             query = parse_qs(asked.query)
             if asked.path == CHANGE:
                 change(int(query["every"][0]))
+            if "sendInitialEvents" in query:  # As a server without WatchList.
+                self.send_response(422)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             if "watch" in query:
                 self.watch(asked.path)
                 return

@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import json
+import multiprocessing
 import os
 import pathlib
 import re
@@ -62,8 +63,12 @@ def policy() -> dict[str, Any]:
     return {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": [profile]}
 
 
-def load(api: Any, folder: pathlib.Path) -> None:
-    """Put the lists of a folder onto the server, status and all."""
+def load(plane: Any, folder: pathlib.Path, nodes: int, kind: str) -> None:
+    """Put a cluster onto the server, status and all."""
+    import varied
+
+    varied.write(folder, nodes, each=kind == "each")
+    api = plane.api()
 
     def put(item: dict[str, Any]) -> None:
         meta = item["metadata"]
@@ -131,15 +136,18 @@ def main() -> int:
     if not upstream or not os.environ.get("KUBEBUILDER_ASSETS"):
         print("skipped: GO_DESCHEDULER and KUBEBUILDER_ASSETS have to name upstream's program and a server's folder")
         return 0
-    import varied
     from control_plane import control_plane
 
     with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        varied.write(folder / "cluster", args.nodes, each=args.kind == "each")
         (folder / "plane").mkdir()
         plane = stack.enter_context(control_plane(folder / "plane"))
-        load(plane.api(), folder / "cluster")
+        # In a process of its own: what this one has in memory counts for those that it starts.
+        loading = multiprocessing.Process(target=load, args=(plane, folder / "cluster", args.nodes, args.kind))
+        loading.start()
+        loading.join()
+        if loading.exitcode:
+            return 1
         (folder / "policy.yaml").write_text(json.dumps(policy()))
         access, rules = str(plane.kubeconfig()), str(folder / "policy.yaml")
         ours = [sys.executable, "-m", "descheduler", "plan", "--kubeconfig", access, "--policy", rules, "--brief"]

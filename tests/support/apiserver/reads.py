@@ -97,8 +97,9 @@ def check_match(query: Any, *, streams: bool = True) -> None:
     elif is_watch and initial:
         return
     elif is_watch:
-        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        cause = status.forbidden_field(field, why)
+        # The words of servers with WatchList, and of those before it.
+        unless = " unless sendInitialEvents is provided" if streams else ""
+        cause = status.forbidden_field(field, f"resourceVersionMatch is forbidden for watch{unless}")
     elif not asked:
         cause = status.forbidden_field(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
     elif query.get("continue"):
