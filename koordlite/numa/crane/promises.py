@@ -6,6 +6,7 @@ as many as it requests.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.numa.crane.assignments import Assignments, Entry
 from koordlite.numa.kubelet.cpu_take import take_packed
+from koordlite.numa.resize import resized
 
 Entries = Mapping[str, Mapping[str, Entry]]
 """By pod uid and container name."""
@@ -64,6 +66,7 @@ def renewed(
     `shortage` says why not so many CPUs may be exclusive, empty when they may; what holds already stays.
     """
     refused: dict[str, str] = {}
+    held = _followed(held, claims, shortage)
     for claim in claims:
         if claim.uid in held.entries:
             continue
@@ -75,6 +78,33 @@ def renewed(
         else:
             held = after
     return held, refused
+
+
+def _followed(held: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str]) -> Assignments:
+    """`held` after containers were resized in place: each keeps as many of its CPUs as it requests.
+
+    One that grows again gets others as far as the pod's result reaches and they are free. First those that shrink: the
+    others may need what they had.
+
+    Ours: crane-agent leaves a container what it had, whatever it requests.
+    """
+    for grows, claim in itertools.product((False, True), claims):
+        theirs, promised = held.entries.get(claim.uid, {}), sum(count for _, count in claim.zones)
+        each_its_own = len(union(entry.cpus for entry in theirs.values())) == sum(len(e.cpus) for e in theirs.values())
+        if claim.policy == "numa" or not each_its_own or sum(claim.containers.values()) > promised:
+            continue
+        for name, entry in theirs.items():
+            count = claim.containers.get(name, 0)
+            if not count or count == len(entry.cpus) or (count > len(entry.cpus)) != grows:
+                continue
+            try:
+                cpus = resized(entry.cpus, count, held.machine, union(held.free(node) for node, _ in claim.zones))
+            except ValueError:
+                continue  # It keeps what it has until there is more.
+            after = held.with_entry(claim.uid, name, msgspec.structs.replace(entry, cpus=cpus))
+            if not grows or (after.default and not shortage(after.exclusive)):
+                held = after
+    return held
 
 
 def contradiction(entries: Entries) -> str:

@@ -20,9 +20,9 @@ from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
-from koordlite.numa.koordinator.resize import shrinking
 from koordlite.numa.koordinator.values import Allocation, Amounts, Zones, added
 from koordlite.numa.machine import NO_MACHINE, Machine
+from koordlite.numa.resize import shrinking
 
 NOT_ITS_CLASS = "only pods of class LSE or LSR, and Guaranteed pods without a class, have CPUs of their own"
 KEPT = "they are reserved for the system, or given to other pods by kubelet"

@@ -13,7 +13,8 @@ from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity, add_resources
-from koordlite.numa.koordinator import ask, assignments, held, node_report, resize, schedule
+from koordlite.numa import resize
+from koordlite.numa.koordinator import ask, assignments, held, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import NodeState

@@ -72,6 +72,43 @@ def test_a_promise_ends_when_the_pod_asks_for_something_else() -> None:
         assert promises.kept(held.entries, [other]) == {}
 
 
+def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_when_it_grows_again() -> None:
+    sizes = [{"main": 4, "side": 2}, {"main": 2, "side": 2}, {"main": 3, "side": 1}, {"main": 4, "side": 2}]
+    held, _ = given(claim("a", "exclusive", (0, 6), containers=sizes[0]))
+    past = [held.entries["a"]]
+    for containers in sizes[1:]:
+        claims = [claim("a", "exclusive", (0, 6), containers=containers)]
+        assert promises.kept(held.entries, claims) == held.entries, "it is no other promise"
+        held, refused = promises.renewed(held, claims)
+        assert not refused
+        assert {name: len(entry.cpus) for name, entry in held.entries["a"].items()} == containers
+        past.append(held.entries["a"])
+    for name in ("main", "side"):
+        for before, after in itertools.pairwise(past):
+            assert before[name].cpus <= after[name].cpus or after[name].cpus <= before[name].cpus
+
+
+def test_what_a_container_gave_back_it_has_again_only_if_it_is_free() -> None:
+    first = claim("a", "exclusive", (0, 4))
+    held, _ = given(first)
+    held, _ = promises.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 2})])
+    assert held.of("a", "main") == CPUSet.parse("0,8")
+    held, refused = promises.renewed(held, [first, claim("b", "exclusive", (0, 6))])
+    assert held.of("a", "main") == CPUSet.parse("0-1,8-9"), "it comes before a new pod"
+    assert "4 are free" in refused["b"]
+    less = claim("a", "exclusive", (0, 4), containers={"main": 2})
+    held, _ = promises.renewed(held, [less, claim("b", "exclusive", (0, 6))])
+    held, _ = promises.renewed(held, [first, claim("b", "exclusive", (0, 6))])
+    assert held.of("a", "main") == CPUSet.parse("0,8"), "the new pod has them"
+    assert not held.of("a", "main") & (held.of("b", "main") or EMPTY)
+
+
+def test_a_pod_that_grows_beyond_its_result_keeps_what_it_has() -> None:
+    held, _ = given(claim("a", "exclusive", (0, 4)))
+    after, refused = promises.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 6})])
+    assert (after.entries, refused) == (held.entries, {})
+
+
 def test_the_last_shared_cpu_is_not_given_away() -> None:
     held, refused = given(claim("a", "exclusive", (0, 8), (1, 7)), claim("b", "exclusive", (1, 1)))
     assert refused["b"] == "1 CPUs are asked for, and of 1 shared ones one has to stay for other pods"

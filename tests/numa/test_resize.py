@@ -8,8 +8,8 @@ from hypothesis import strategies as some
 from koordinator_nodes import machine
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.numa.koordinator.resize import resized
 from koordlite.numa.machine import NO_MACHINE
+from koordlite.numa.resize import resized
 
 TWO = machine(sockets=2)
 """Two NUMA nodes of four cores: CPUs 0 to 3 and their siblings 8 to 11, 4 to 7 and 12 to 15."""
