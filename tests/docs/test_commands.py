@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from koordlite.cli import kubectl_plugin
+
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 COMMANDS = ("koordlite", "descheduler")
@@ -24,6 +26,13 @@ def shown(text: str) -> Iterator[str]:
             command = re.sub(r"^\s*(?:\$ )?(?:ExecStart=\S*/(?=koordlite |descheduler ))?", "", line)
             if command.split(" ", 1)[0] in COMMANDS:
                 yield command
+
+
+def plugin_lines() -> Iterator[tuple[pathlib.Path, str]]:
+    """Lines of `kubectl koordlite`, in blocks of any language."""
+    for page in PAGES:
+        for line in re.findall(r"^kubectl koordlite (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            yield page, line
 
 
 def words(command: str) -> list[str]:
@@ -56,3 +65,8 @@ def test_command_lines_are_found_in_every_form() -> None:
 def test_what_the_tour_says_to_try_next_is_accepted() -> None:
     (line,) = re.findall(r"To try next: \{bin\}/koordlite ([^\"]+)", (ROOT / "scripts" / "tour-end").read_text())
     importlib.import_module("koordlite.cli").parser().parse_args(shlex.split(line))
+
+
+@pytest.mark.parametrize("line", [line for _, line in plugin_lines()])
+def test_a_shown_line_of_the_plugin_is_accepted(line: str) -> None:
+    kubectl_plugin.parser().parse_args(words(line))
