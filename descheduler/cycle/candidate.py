@@ -55,7 +55,7 @@ class Candidate(msgspec.Struct, frozen=True):
             return Refusal(finding.spare, finding.spare_text)
         if finding.spare:
             age = self.age_seconds
-            shown = "its age is unknown" if age is None else f"it started {duration.brief(age)} ago"
+            shown = "its age is unknown" if age is None else f"it started {duration.age(age)} ago"
             return Refusal(finding.spare, f"{shown}: too young for {finding.plugin} to be sure")
         seen = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
         if seen is not None and seen < finding.sightings:

@@ -239,7 +239,7 @@ def _replicas(pod: PodView, view: View, args: Args) -> str:
 def _age(pod: PodView, view: View, args: Args) -> str:
     age = view.age(pod) if pod.object.status.start_time else None
     young = age is None or age < duration.seconds(args.min_pod_age or "0")
-    shown = "at an unknown time" if age is None else f"{duration.brief(age)} ago"
+    shown = "at an unknown time" if age is None else f"{duration.age(age)} ago"
     return f"it started {shown}, minPodAge is {args.min_pod_age}" if young else ""
 
 

@@ -208,7 +208,7 @@ def _exit_code(pod: PodView, config: Config) -> int | None:
 
 def _finding(pod: PodView, age: float, now: float, config: Config) -> Finding:
     known = age != float("inf")
-    facts = [f"it was made {duration.brief(age)} ago" if known else "it is unknown when it was made"]
+    facts = [f"it was made {duration.age(age)} ago" if known else "it is unknown when it was made"]
     evidence: dict[str, int | float | str] = {"ageSeconds": int(age)} if known else {}
     if config.max_pod_life_time_seconds is not None:
         facts[0] += f", maxPodLifeTimeSeconds is {config.max_pod_life_time_seconds}"

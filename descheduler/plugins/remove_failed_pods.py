@@ -71,7 +71,7 @@ def _judge_pod(pod: PodView, now: float, config: Config) -> Finding | None:
     if config.exit_codes and not set(codes) & set(config.exit_codes):
         return None
     why = f": {', '.join(dict.fromkeys(reasons))}" if reasons else ""
-    when = "at an unknown time" if age == float("inf") else f"{duration.brief(age)} ago"
+    when = "at an unknown time" if age == float("inf") else f"{duration.age(age)} ago"
     evidence: dict[str, int | float | str] = {"reasons": ",".join(dict.fromkeys(reasons))}
     if codes:
         evidence["exitCodes"] = ",".join(map(str, dict.fromkeys(codes)))

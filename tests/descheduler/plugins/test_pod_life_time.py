@@ -157,7 +157,7 @@ def test_the_finding_says_how_old_and_in_which_state(cluster: Any, work: Callabl
     cluster.node("a")
     cluster.pod("p", "a", started="2026-01-01T10:00:00Z")["status"]["reason"] = "NodeLost"
     finding = work(NAME, {"maxPodLifeTimeSeconds": 60, "states": ["NodeLost"]}).evict[0].main
-    assert finding.fact == "it was made 2h ago, maxPodLifeTimeSeconds is 60; its state is NodeLost"
+    assert finding.fact == "it was made 120m ago, maxPodLifeTimeSeconds is 60; its state is NodeLost"
     assert finding.evidence == {"ageSeconds": 7200, "maxPodLifeTimeSeconds": 60, "state": "NodeLost"}
 
 
