@@ -27,13 +27,16 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from koordlite.model import printable
 from koordlite.model.decision import Decision
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import NRIState
 from koordlite.report import history, pods
-from koordlite.report.json import picture
 from koordlite.report.past import Remembered
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
@@ -97,7 +100,7 @@ def event(news: history.DecisionEvent) -> Object:
 
 def fields(value: Any) -> Object:
     """The fields of a Struct or a dataclass under camelCase names."""
-    return {_camel(name): getattr(value, name) for name in picture.field_names(value) or ()}
+    return {_camel(name): getattr(value, name) for name in field_names(value) or ()}
 
 
 def _machine(tick: Tick) -> Object:
@@ -151,3 +154,42 @@ def recent(past: Remembered) -> Object:
         "rows": [fields(row) for row in past.rows],
         "decisions": [{"wall": each.wall, **event(each)} for each in events],
     }
+
+
+_SAID_ELSEWHERE = frozenset({"slo"})
+"""`explain config` has the settings, with their origins."""
+
+
+def picture(snapshot: Snapshot | None) -> dict[str, Any] | None:
+    """Every part of the picture under its name; None where there was none. Keys of several parts are joined by `/`."""
+    if snapshot is None:
+        return None
+    fields = {name: getattr(snapshot, name) for name in Snapshot.__dataclass_fields__ if name not in _SAID_ELSEWHERE}
+    return {_camel(name): _plain(value) for name, value in fields.items()}
+
+
+def field_names(value: object) -> Iterable[str] | None:
+    """The fields of a Struct or a dataclass; None of anything else."""
+    names: Iterable[str] | None = getattr(value, "__struct_fields__", None)
+    return getattr(value, "__dataclass_fields__", None) if names is None else names
+
+
+def _plain(value: Any) -> Any:
+    """Mappings by text, objects by field, the rest as JSON has it or as it prints itself."""
+    if isinstance(value, msgspec.Struct) and value.__struct_encode_fields__ != value.__struct_fields__:
+        # Its fields have names of their own in JSON: it is an object of the API server.
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+    names = field_names(value)
+    if names is not None:
+        return {_camel(name): _plain(getattr(value, name)) for name in names}
+    if hasattr(value, "items"):
+        return {_key(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return sorted(map(str, value)) if isinstance(value, frozenset | set) else str(value)
+
+
+def _key(key: Any) -> str:
+    return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
