@@ -14,6 +14,7 @@ from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.changes.eviction import EvictPod, KillContainer
+from koordlite.changes.irq import IRQChange
 from koordlite.changes.published import (
     NodeAnnotationChange,
     NodeResourceChange,
@@ -33,6 +34,7 @@ from koordlite.changes.resctrl import (
 from koordlite.changes.system import OOM_SCORE_AT_CREATION, OOMScoreChange, SystemFileChange
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.change import Change
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.place import OTHER, Place
 
 GROUPS = ["", "BE", "mount", "tasks", "BE/mon_groups/koordlet-1", "/mon_groups/koordlet-1"]
@@ -61,6 +63,8 @@ EXAMPLES: list[Change] = [
     SystemFileChange(f"{FEATURES}/ID_ABSOLUTE_EXPEL", "1"),
     OOMScoreChange(77, 1234, 0),
     CoreCookieChange("kubepods/besteffort/pod1/c", "ns/db:expeller"),
+    IRQChange("30", "PCI-MSI eth0", CPUSet([1])),
+    IRQChange("default", "default", CPUSet([1])),
 ]
 AMBIGUOUS = [TopologyChange("zones", "1")]
 """An annotation must not be called so: keys of annotations have a domain before the slash."""
