@@ -139,6 +139,18 @@ def print_long(pieces: Iterable[str], *, colors: bool = False) -> None:
         print(printable.lines("".join(several), colors=colors), end="")
 
 
+def show(text: str) -> None:
+    """Print an answer. On a terminal its headings are bold, and what is longer than the screen goes to the pager."""
+    safe = printable.lines(text)
+    if colors():
+        safe = re.sub(r"(?m)^(\S.*)$", "\x1b[1m\\1\x1b[0m", safe)
+    command = pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
+    if command is None or safe.count("\n") < shutil.get_terminal_size().lines:
+        print(safe, end="")
+    else:
+        print_paged(command, [safe])
+
+
 def pager() -> list[str] | None:
     """The program that shows long answers page by page: PAGER, else less; None where there is neither or it is cat."""
     named = os.environ.get("PAGER")

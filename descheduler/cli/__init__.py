@@ -167,7 +167,7 @@ def _run_explain(args: argparse.Namespace) -> int:
         commandline.print_json("descheduler-explain", pods=explain.document(plan, args.pod))
         return 0
     with text.at_width(_columns()):
-        print(printable.lines(explain.render(plan, args.pod)), end="")
+        commandline.show(explain.render(plan, args.pod))
     return 0
 
 

@@ -12,6 +12,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from koordlite import commandline
 from koordlite.cli import asking, times
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
@@ -33,24 +34,29 @@ def explain(args: argparse.Namespace) -> int:
     """Print the answer. 2 when there is nothing of that name."""
     subject = " ".join(args.subject)
     if args.memory:
-        print(printable.lines(_memory(subject, args)), end="")
+        _show(_memory(subject, args), args)
         return 0
     if args.record or args.at or args.since:
-        print(printable.lines(_of_record(subject, args)), end="")
+        _show(_of_record(subject, args), args)
     elif asking.of_machine(args):
         from koordlite.cli import machine
         from koordlite.report.explain.subject import explain as explained
         from koordlite.report.past import NOTHING
 
         tick = machine.tick(args)
-        found = _answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output, who=args.who))
-        print(printable.lines(found), end="")
+        _show(_answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output, who=args.who)), args)
     else:
         who = {"who": "true"} if args.who else {}
         query = urllib.parse.urlencode({"subject": subject, "output": args.output, **who})
-        found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}")
-        print(printable.in_json(found) if args.output == "json" else printable.lines(found), end="")
+        _show(asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}"), args)
     return 0
+
+
+def _show(text: str, args: argparse.Namespace) -> None:
+    if args.output == "json":
+        print(printable.in_json(text), end="")
+    else:
+        commandline.show(text)
 
 
 def numa(args: argparse.Namespace) -> int:

@@ -92,3 +92,18 @@ def test_ctrl_c_ends_it_at_once(url: str) -> None:
         assert shown.process.wait(timeout=20) == 0
         shown.read(0.2)
         assert shown.left_alternate
+
+
+def test_an_explanation_has_bold_headings_and_goes_to_the_pager_where_it_is_long(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho PAGED; cat >/dev/null\n")
+    pager.chmod(0o755)
+    monkeypatch.setenv("PAGER", str(pager))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    command = [sys.executable, "-m", "koordlite", "explain", "--url", url]
+    with terminal([*command, "node"], width=80, height=10) as shown:
+        shown.until(lambda lines: "PAGED" in lines[0])
+    with terminal([*command, "cpu", "3"], width=160, height=60) as shown:
+        shown.until(lambda lines: any(line.startswith("CPU 3: NUMA node 0") for line in lines))
