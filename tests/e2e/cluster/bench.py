@@ -55,6 +55,14 @@ class Bench:
         arguments = [f"--kubeconfig={self.plane.kubeconfig}", f"--health-listen=127.0.0.1:{health}"]
         return Command(self.plane.folder / f"{name}.log", "reservation-controller", *arguments, ready=health)
 
+    def descheduler(self, policy: str) -> Command:
+        """The descheduler, which evicts by this policy, a cycle each two seconds; not started yet."""
+        path, port = self.plane.folder / "policy.yaml", free_port()
+        path.write_text(policy)
+        options = [f"--kubeconfig={self.plane.kubeconfig}", f"--policy={path}", "--dry-run=false"]
+        options += ["--descheduling-interval=2s", f"--listen=127.0.0.1:{port}"]
+        return Command(self.plane.folder / "descheduler.log", "run", *options, ready=port, program="descheduler")
+
     def configuration(self, *ports: int, **options: object) -> str:
         """What `koordlite scheduler render configuration` prints for an extender on that port; none without."""
         text = render.text(
@@ -86,6 +94,10 @@ def bench(folder: pathlib.Path, *, real: bool, add: Callable[[Nodes], None], see
         accounting, pods = Accounting(), Pods(plane.api(), SCHEDULER, seed=seed)
         nodes.listeners += [accounting, pods]
         stack.enter_context(nodes.running())
-        yield Bench(plane, api, nodes, pods, accounting)
+        made = Bench(plane, api, nodes, pods, accounting)
+        yield made
+        with contextlib.suppress(AssertionError):
+            made.until(lambda: not nodes.miscounts(accounting.pods.values()), 20.0)
+        assert not (wrong := nodes.miscounts(accounting.pods.values())), wrong
     assert not timeline.failures, timeline.failures
     assert not nodes.writes.problems, nodes.writes.problems[:5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import datetime
@@ -10,7 +11,7 @@ import logging
 import pathlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import cyaml
@@ -21,11 +22,13 @@ from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet.admit import admit
 from koordlite.numa.kubelet.requests import of_pod
 from tests.e2e.cluster.timeline import Timeline
-from tests.support.topocluster.kubelets import Delays, EmulatedKubelet, Shape
+from tests.support.topocluster.kubelets import Delays, EmulatedKubelet, Shape, exclusive_cpus, miscounted
 
 LOG = logging.getLogger(__name__)
 ROOT = pathlib.Path(__file__).parents[3]
@@ -94,6 +97,10 @@ class Writes:
         body = {"metadata": {"uid": uid}, "status": status}
         self._do(self._nodes.get(key, ""), "PATCH", f"{_path(key)}/status", body)
 
+    def forget_node(self, name: str) -> None:
+        """A node is taken out of the cluster, as its cloud does."""
+        self._do(name, "DELETE", f"/api/v1/nodes/{name}", None)
+
     def remove(self, key: str, uid: str) -> None:
         """Its containers have ended: the object goes."""
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
@@ -147,6 +154,16 @@ class AgentNode(EmulatedKubelet):
         if uid not in self._ending:
             self._running[uid] = key
             self._events.after(self._chance.uniform(*self._delays.start), self._started, key, uid)
+
+    def miscounts(self, pods: Mapping[str, objects.PodObject]) -> Iterator[str]:
+        """As promised: the agent gives the pods what their annotations say."""
+        promised = {
+            uid: pod_reader.parse_resource_status(text).cpuset
+            for uid, pod in pods.items()
+            if (text := (pod.metadata.annotations or {}).get(keys.RESOURCE_STATUS, ""))
+        }
+        amounts = {uid: exclusive_cpus(pods[uid]) for uid in promised}
+        return miscounted(promised, amounts, CPUSet(cpu.id for cpu in self._shape.topology.cpus))
 
     def _changed(self, state: Any) -> None:
         """Amounts by NUMA node are the scheduler's to count."""
@@ -214,6 +231,22 @@ class Nodes:
     def would_admit(self, node: str, pod: objects.PodObject) -> bool:
         """Whether that node's kubelet would take the pod now."""
         return admit(self.kubelets[node].state, of_pod(pod)).admitted
+
+    def lose(self, name: str) -> None:
+        """The node is away for good: nothing more comes from it, and its object is removed."""
+        self.lost.add(name)
+        self.writes.forget_node(name)
+
+    def miscounts(self, pods: Iterable[objects.PodObject]) -> list[str]:
+        """CPUs that are not with the pods that should have them: each pod that is bound and lives has as many as it
+        asks for, on its own node, and nobody else has any."""
+        found, live = [], collections.defaultdict[str, dict[str, objects.PodObject]](dict)
+        for pod in list(pods):
+            if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+                live[pod.spec.node_name][pod.metadata.uid] = pod
+        for name in self.kubelets.keys() - self.lost:
+            found += [f"{name}: {each}" for each in self.kubelets[name].miscounts(live[name])]
+        return found
 
     def _beat(self) -> None:
         for name in self.kubelets.keys() - self.lost:

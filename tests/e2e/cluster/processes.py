@@ -6,8 +6,10 @@ import contextlib
 import http.client
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -17,15 +19,15 @@ START_SECONDS = 60.0
 class Command:
     """`koordlite …` with these arguments; `kill` and `start` may alternate."""
 
-    def __init__(self, log: pathlib.Path, *arguments: str, ready: int = 0) -> None:
+    def __init__(self, log: pathlib.Path, *arguments: str, ready: int = 0, program: str = "koordlite") -> None:
         """`ready` is the port that answers /readyz; 0 for none."""
-        self._log, self._arguments, self._ready = log, arguments, ready
+        self._log, self._arguments, self._ready, self._program = log, arguments, ready, program
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, wait: bool = True) -> None:
         """Start it, and wait until it is ready."""
         with self._log.open("ab") as output:
-            command = [sys.executable, "-m", "koordlite", *self._arguments]
+            command = [sys.executable, "-m", self._program, *self._arguments]
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
         end = time.monotonic() + START_SECONDS
         while wait and self._ready and not self.is_ready():
@@ -82,6 +84,46 @@ def running(*commands: Command) -> Iterator[None]:
     finally:
         for command in commands:
             command.stop()
+
+
+@contextlib.contextmanager
+def service(ports: list[int]) -> Iterator[int]:
+    """A port of its own that passes each connection on to the first of these ports that takes it, as a Service does."""
+    stop, threads = threading.Event(), list[threading.Thread]()
+
+    def carry(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def accept() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                incoming, _ = listener.accept()
+                for port in ports:
+                    with contextlib.suppress(OSError):
+                        outgoing = socket.create_connection(("127.0.0.1", port), 1.0)
+                        break
+                else:
+                    incoming.close()
+                    continue
+                outgoing.settimeout(None)
+                for pair in ((incoming, outgoing), (outgoing, incoming)):
+                    threads.append(threading.Thread(target=carry, args=pair, daemon=True))
+                    threads[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        acceptor = threading.Thread(target=accept, daemon=True)
+        acceptor.start()
+        try:
+            yield int(listener.getsockname()[1])
+        finally:
+            stop.set()
+            acceptor.join()
 
 
 def asked(port: int, path: str) -> int:

@@ -207,8 +207,8 @@ def grace_seconds(pod: Object, asked: int | None) -> int:
 
 
 def bound(pod: Object, node: str, now: str) -> Object:
-    """The pod after a binding."""
-    old = pod["status"]
+    """The pod after a binding; its nomination is over."""
+    old = {key: value for key, value in pod["status"].items() if key != "nominatedNodeName"}
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     conditions = [each for each in old.get("conditions") or () if each["type"] != "PodScheduled"]
     return pod | {

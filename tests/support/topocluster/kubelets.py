@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
@@ -99,6 +100,26 @@ class Refusal:
         return f"{self.when:.2f} {self.node}: {self.reason} {self.pod.metadata.name} {dict(self.evidence)}"
 
 
+def exclusive_cpus(pod: objects.PodObject) -> int:
+    """CPUs that a Guaranteed pod's containers have alone: whole ones, by container."""
+    amounts = (Quantity.parse(c.resources.requests["cpu"]).milli for c in pod.spec.containers or () if c.resources)
+    return sum(milli // 1000 for milli in amounts if milli % 1000 == 0)
+
+
+def miscounted(assigned: Mapping[str, CPUSet], amounts: Mapping[str, int], whole: CPUSet) -> Iterator[str]:
+    """CPUs by uid of a pod against the number that each pod should have."""
+    taken = CPUSet()
+    for uid, cpus in assigned.items():
+        if len(cpus) != amounts.get(uid, 0):
+            yield f"pod {uid} has {cpus}, and should have {amounts.get(uid, 0)} CPUs"
+        if cpus & taken or cpus - whole:
+            yield f"pod {uid} has {cpus}, of which {cpus & taken} are another pod's and {cpus - whole} are nobody's"
+        taken |= cpus
+    yield from (
+        f"pod {uid} has no CPUs, and should have {amount}" for uid, amount in amounts.items() if uid not in assigned
+    )
+
+
 class EmulatedKubelet:
     """One node's kubelet and reporter."""
 
@@ -136,6 +157,17 @@ class EmulatedKubelet:
     def is_reported(self) -> bool:
         """Whether the latest report shows the node as it is."""
         return self._reported is self.state
+
+    def miscounts(self, pods: Mapping[str, objects.PodObject]) -> Iterator[str]:
+        """What is wrong with the CPUs that the CPU manager has given out, if these are the pods that live here."""
+        assigned = {
+            uid: CPUSet(i for cpus in own.values() for i in cpus) for uid, own in self.state.cpus.assigned.items()
+        }
+        amounts = {uid: cpus for uid, pod in pods.items() if (cpus := exclusive_cpus(pod))}
+        given = CPUSet(i for cpus in assigned.values() for i in cpus)
+        if given & self.state.cpus.shared or (given | self.state.cpus.shared) != self._empty.cpus.shared:
+            yield f"{given} are given out, and {self.state.cpus.shared} shared"
+        yield from miscounted(assigned, amounts, self._empty.cpus.shared)
 
     def start(self) -> None:
         """Register the node."""
