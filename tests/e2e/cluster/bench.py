@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import pathlib
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from control_plane import free_port
 
@@ -18,9 +20,10 @@ from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.nodes import Nodes, define_reports
 from tests.e2e.cluster.processes import Command
 from tests.e2e.cluster.timeline import Timeline
-from tests.e2e.cluster.workload import Pods
+from tests.e2e.cluster.workload import Pods, Replicas
 
 SCHEDULER = "koordlite-scheduler"
+JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 _CLASS = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "koordlite-reservation"}}
 _CONTROLLERS_NEED = (
     ("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordlite-system"}}),
@@ -54,6 +57,27 @@ class Bench:
         health = free_port()
         arguments = [f"--kubeconfig={self.plane.kubeconfig}", f"--health-listen=127.0.0.1:{health}"]
         return Command(self.plane.folder / f"{name}.log", "reservation-controller", *arguments, ready=health)
+
+    def taint(self, replicas: Replicas) -> str:
+        """Have these pods, which all run on one node, leave it; the node."""
+        self.until(
+            lambda: (
+                sum(map(replicas.owns, [p for p in self.accounting.pods.values() if p.status.phase == "Running"]))
+                >= replicas.count
+            ),
+            60.0,
+            what="the replicas run",
+        )
+        time.sleep(8.0)  # Younger pods may be successors of the first that go: the descheduler leaves them alone.
+        (node,) = {pod.spec.node_name for pod in self.accounting.pods.values() if replicas.owns(pod)}
+        body = {"spec": {"taints": [{"key": "maintenance", "effect": "NoSchedule"}]}}
+        self.api.request("PATCH", f"/api/v1/nodes/{node}", body=body, content_type="application/merge-patch+json")
+        return node
+
+    def jobs(self) -> list[Any]:
+        """All PodMigrationJobs."""
+        found: list[Any] = json.loads(self.api.request("GET", JOBS).body)["items"]
+        return found
 
     def descheduler(self, policy: str) -> Command:
         """The descheduler, which evicts by this policy, a cycle each two seconds; not started yet."""

@@ -20,6 +20,7 @@ CONTROLLERS = (
     "disruption-controller",
     "garbage-collector-controller",
     "taint-eviction-controller",
+    "pod-garbage-collector-controller",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import signal
@@ -9,12 +10,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from koordlite.model import keys
 from tests.e2e.cluster.bench import Bench
 from tests.e2e.cluster.processes import Command
-from tests.e2e.cluster.workload import NAMESPACE
+from tests.e2e.cluster.workload import NAMESPACE, Replicas, priority_class
 
 Trouble = Literal["none", "killed", "hung", "slow"]
 LSR = {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod"}
@@ -97,6 +98,128 @@ def owned(bench: Bench, count: int) -> dict[str, object]:
         "seconds until all was reserved": round(reserved, 1),
         "refused": dict(bench.accounting.refused),
     }
+
+
+def migrated(bench: Bench, replicas: Replicas, mortals: list[Command], deaths: int) -> dict[str, object]:
+    """The pods of `replicas` have to leave their node; these processes die in turn, each without a word, while jobs are
+    under way, and are started again. What became of the jobs and of the pods a minute after the last death."""
+    source = bench.taint(replicas)
+    bench.until(bench.jobs, 60.0, what="there are jobs")
+    under_way = 0
+    for number in range(deaths):
+        time.sleep(4.0)
+        under_way += bool([job for job in bench.jobs() if phase(job) not in ENDED])
+        mortals[number % len(mortals)].kill()
+        mortals[number % len(mortals)].start(wait=False)
+    with contextlib.suppress(AssertionError):
+        bench.until(lambda: moved(bench, replicas, source) >= replicas.count and settled(bench), 60.0)
+    return {
+        "jobs": dict(collections.Counter(phase(job) for job in bench.jobs())),
+        "deaths while jobs were under way": under_way,
+        "pods elsewhere": moved(bench, replicas, source),
+        "settled": settled(bench),
+        "refused": dict(bench.accounting.refused),
+    }
+
+
+def blocked_and_lost(bench: Bench, replicas: Replicas) -> dict[str, object]:
+    """A budget lets no pod of `replicas` leave its node; then a node goes on which a place is held; then the budget
+    goes. What was evicted under the budget, why jobs failed, and where the pods are in the end."""
+    source = bench.taint(replicas)
+    spec = {"minAvailable": replicas.count, "selector": {"matchLabels": {"app": replicas.name}}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "all"}, "spec": spec}
+    budgets = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
+    bench.api.request("POST", budgets, body=budget)
+
+    def held() -> list[str]:
+        """Nodes with places that are held for jobs that may not evict."""
+        waiting = [job for job in bench.jobs() if reason(job) in ("FailedEvict", "Evicting")]
+        return [job["status"]["nodeName"] for job in waiting if job["status"].get("nodeName")]
+
+    bench.until(held, 60.0, what="a place is held, and the budget refuses")
+    lost = held()[0]
+    bench.nodes.lose(lost)
+    bench.until(
+        lambda: any(reason(job) in ("ReservationExpired", "MissingReservation") for job in bench.jobs()),
+        60.0,
+        what=f"a job fails by the loss of {lost}",
+    )
+    evicted = [key for key in bench.accounting.deleted if key.startswith(f"{NAMESPACE}/{replicas.name}-")]
+    bench.api.request("DELETE", f"{budgets}/all")
+    with contextlib.suppress(AssertionError):
+        bench.until(lambda: moved(bench, replicas, source) >= replicas.count and settled(bench), 120.0)
+    on_lost = [pod for pod in bench.accounting.pods.values() if replicas.owns(pod) and pod.spec.node_name == lost]
+    return {
+        "evicted under the budget": evicted,
+        "pods elsewhere": moved(bench, replicas, source),
+        "on the lost node": len(on_lost),
+        "settled": settled(bench),
+    }
+
+
+ENDED = ("Succeeded", "Failed")
+
+
+def phase(job: Any) -> str:
+    """How far a PodMigrationJob is."""
+    return str(job.get("status", {}).get("phase", ""))
+
+
+def reason(job: Any) -> str:
+    """Why it is no further."""
+    return str(job.get("status", {}).get("reason", ""))
+
+
+def moved(bench: Bench, replicas: Replicas, source: str) -> int:
+    """Pods of the workload that run, and not on that node."""
+    pods = list(bench.accounting.pods.values())
+    return sum(replicas.owns(pod) and pod.status.phase == "Running" and pod.spec.node_name != source for pod in pods)
+
+
+def settled(bench: Bench) -> bool:
+    """Every job has ended, and no placeholder is left where a kubelet could end it."""
+    placeholders = [
+        pod
+        for pod in list(bench.accounting.pods.values())
+        if keys.RESERVATION_UID in (pod.metadata.labels or {}) and pod.spec.node_name not in bench.nodes.lost
+    ]
+    return not placeholders and all(phase(job) in ENDED for job in bench.jobs())
+
+
+def preempted(bench: Bench, count: int) -> dict[str, object]:
+    """The cluster is full of unimportant pods of two CPUs; `count` important ones of four come one after the other. How
+    many unimportant ones had to go, of the least that is possible: two each."""
+    for name, value in (("low", 1), ("high", 1000)):
+        priority_class(bench.api, name, value)
+    bench.pods.replaces = False
+    # A NUMA node has 15 CPUs for pods: seven of two each.
+    whole = len(bench.nodes.kubelets) * 14
+    for _ in range(whole):
+        bench.pods.create(("2", "1Gi"), priority="low")
+    bench.until(lambda: bench.accounting.running >= whole, 120.0, what=f"{whole} pods run")
+    for number in range(count):
+        bench.pods.create(("4", "1Gi"), name=f"important-{number}", priority="high")
+        bench.until(
+            lambda: running(bench, f"{NAMESPACE}/important-{number}"),  # noqa: B023
+            60.0,
+            what=f"important-{number} runs",
+        )
+    return {"victims": whole - len(live(bench, "pod-")), "least": 2 * count}
+
+
+def running(bench: Bench, key: str) -> bool:
+    """Tell whether the pod runs."""
+    pod = bench.accounting.pods.get(key)
+    return pod is not None and pod.status.phase == "Running"
+
+
+def live(bench: Bench, prefix: str) -> list[str]:
+    """Pods of the namespace whose names begin so, and which are not about to go."""
+    return [
+        key
+        for key, pod in list(bench.accounting.pods.items())
+        if key.startswith(f"{NAMESPACE}/{prefix}") and not pod.metadata.deletion_timestamp
+    ]
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from tests.e2e.cluster import processes, scenarios
 from tests.e2e.cluster.bench import SCHEDULER, Bench
 from tests.e2e.cluster.nodes import Nodes
 from tests.e2e.cluster.scenarios import Trouble
+from tests.e2e.cluster.workload import Replicas
 from tests.support.topocluster.kubelets import Delays, Shape
 
 SETTLE_SECONDS = 2.0
@@ -37,6 +38,23 @@ def on(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Open]
         made.__exit__(None, None, None)
 
 
+POLICY = f"""
+kind: DeschedulerConfiguration
+leaderElection: {{leaderElect: false}}
+profiles:
+- name: p
+  pluginConfig:
+  - name: MigrationController
+    args:
+      schedulerNames: [{SCHEDULER}]
+      maxMigratingPerNode: 3
+      maxMigratingPerWorkload: 3
+      maxUnavailablePerWorkload: 3
+      objectLimiters: {{workload: {{duration: 1s, maxMigrating: 3}}}}
+  plugins: {{deschedule: {{enabled: [{{name: RemovePodsViolatingNodeTaints}}]}}}}
+"""
+
+
 def kubelets(nodes: Nodes) -> None:
     """Nodes on which kubelet's managers decide, and whose reports come up to three seconds late."""
     nodes.add(24, Shape(), Delays(report=(0.5, 3.0)))
@@ -47,16 +65,17 @@ def agents(nodes: Nodes) -> None:
     nodes.add(24, Shape(), Delays(), agents=True)
 
 
-@pytest.mark.timeout(240)
-def test_a_burst_is_placed_without_a_refusal_though_reports_are_late(on: Open) -> None:
-    bench = on(kubelets)
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("nodes", "count"), [(24, 118), long(100, 500, id="500-pods")])
+def test_a_burst_is_placed_without_a_refusal_though_reports_are_late(on: Open, nodes: int, count: int) -> None:
+    bench = on(lambda known: known.add(nodes, Shape(), Delays(report=(0.5, 3.0))))
     extender, port = bench.extender()
     with processes.running(extender), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
         time.sleep(SETTLE_SECONDS)
-        outcome = scenarios.burst(bench, 118 if bench.plane.is_real else 70, 60.0)
+        outcome = scenarios.burst(bench, count if bench.plane.is_real else count * 3 // 5, 180.0)
     assert outcome["refused"] == {}
     # The extender waits 50 ms for the binding of the pod before; a machine busy with other work may take longer.
-    assert extender.log.count("taken meanwhile") <= 3
+    assert extender.log.count("taken meanwhile") <= count // 30
 
 
 @pytest.mark.timeout(240)
@@ -126,3 +145,59 @@ def test_every_owner_gets_the_room_that_was_reserved_for_it(on: Open, nodes: int
         outcome = scenarios.owned(bench, count)
     assert outcome["owners in their room"] == count, outcome
     assert outcome["refused"] == {}, outcome
+
+
+@pytest.mark.timeout(400)
+def test_every_pod_has_moved_though_descheduler_and_controller_die_eight_times(on: Open) -> None:
+    bench = on(lambda known: known.add(5, Shape(), Delays(report=(0.5, 3.0))))
+    replicas = Replicas(bench.plane.api(), "web", 12, "2", scheduler=SCHEDULER, node="node-00")
+    bench.nodes.listeners.append(replicas)
+    extender, port = bench.extender()
+    mortals = [bench.descheduler(POLICY), bench.controller("controller")]
+    with processes.running(extender, *mortals), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        outcome = scenarios.migrated(bench, replicas, mortals, 8)
+    assert outcome["pods elsewhere"] == 12, outcome
+    assert outcome["settled"], outcome
+    assert outcome["deaths while jobs were under way"] >= 4, outcome  # type: ignore[operator]
+    assert outcome["refused"] == {}, outcome
+
+
+@pytest.mark.timeout(400)
+def test_a_budget_holds_pods_where_they_are_and_a_lost_node_costs_its_job_only(on: Open) -> None:
+    bench = on(lambda known: known.add(5, Shape(), Delays(report=(0.5, 3.0))))
+    replicas = Replicas(bench.plane.api(), "web", 6, "2", scheduler=SCHEDULER, node="node-00")
+    bench.nodes.listeners.append(replicas)
+    extender, port = bench.extender()
+    others = [bench.descheduler(POLICY), bench.controller("controller")]
+    with processes.running(extender, *others), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        outcome = scenarios.blocked_and_lost(bench, replicas)
+    assert outcome == {"evicted under the budget": [], "pods elsewhere": 6, "on the lost node": 0, "settled": True}
+
+
+@pytest.mark.timeout(240)
+def test_two_fronts_behind_one_address_promise_no_cpu_twice(on: Open) -> None:
+    """The front that is asked dies, and the other one, with reservations of its own, is asked from then on."""
+    bench = on(agents)
+    fronts = [bench.extender(f"front-{number}", "--replicas=2") for number in range(2)]
+    with (
+        processes.running(*(front for front, _ in fronts)),
+        processes.service([port for _, port in fronts]) as port,
+        bench.plane.scheduler(bench.configuration(port), SCHEDULER),
+    ):
+        time.sleep(SETTLE_SECONDS)
+        count = 80 if bench.plane.is_real else 30
+        outcome = scenarios.promised(bench, count, fronts[0][0], "killed", replica=False)
+    assert outcome["bound without a promise"] == outcome["CPUs promised twice"] == 0, outcome
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("count", [4, long(20, id="20-pods")])
+def test_preemption_takes_no_more_pods_than_it_has_to(on: Open, count: int) -> None:
+    bench = on(lambda known: known.add(4, Shape(), Delays(report=(0.5, 3.0))))
+    if not bench.plane.is_real:
+        pytest.skip("the stand-in preempts nobody; tests/scheduler/test_preemption_property.py plays kube-scheduler")
+    extender, port = bench.extender()
+    with processes.running(extender), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        outcome = scenarios.preempted(bench, count)
+    assert outcome["victims"] <= outcome["least"] + count // 4, outcome  # type: ignore[operator]

@@ -25,6 +25,42 @@ MIXED = (
 """CPU and memory by container, as often as they come."""
 
 
+class Replicas:
+    """A ReplicaSet, and its controller: a listener of `Nodes` that makes a pod for each that is gone."""
+
+    def __init__(self, api: Api, name: str, count: int, cpu: str, *, scheduler: str, node: str) -> None:
+        """`node`: where the first pods are."""
+        self._api, self._cpu, self._scheduler, self.name, self.count = api, cpu, scheduler, name, count
+        self._numbers = itertools.count(1)
+        selector = {"matchLabels": {"app": name}}
+        spec = {"replicas": count, "selector": selector, "template": {"metadata": {"labels": {"app": name}}}}
+        spec["template"]["spec"] = {"containers": [{"name": "c", "image": "x"}]}  # type: ignore[index]
+        made = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
+        answer = json.loads(self._api.request("POST", "/apis/apps/v1/namespaces/default/replicasets", body=made).body)
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": answer["metadata"]["uid"]}
+        self._owner = owner | {"controller": True}
+        for _ in range(count):
+            self._make(node)
+
+    def owns(self, pod: objects.PodObject) -> bool:
+        """Tell whether it is one of these."""
+        return (pod.metadata.labels or {}).get("app") == self.name and pod.metadata.name.startswith(self.name)
+
+    def __call__(self, pod: objects.PodObject | None, key: str) -> None:
+        """Make another one for one that was deleted."""
+        if pod is None and key.startswith(f"{NAMESPACE}/{self.name}-"):
+            self._make("")
+
+    def _make(self, node: str) -> None:
+        amounts = {"cpu": self._cpu, "memory": "1Gi"}
+        container = {"name": "c", "image": "x", "resources": {"requests": amounts, "limits": amounts}}
+        spec = {"schedulerName": self._scheduler, "containers": [container], "terminationGracePeriodSeconds": 1}
+        meta = {"name": f"{self.name}-{next(self._numbers)}", "labels": {"app": self.name}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"ownerReferences": [self._owner]}}
+        body["spec"] = spec | ({"nodeName": node} if node else {})
+        self._api.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body=body)
+
+
 class Pods:
     """Creates pods; as a listener of `Nodes` it replaces each that failed, as a ReplicaSet does."""
 
