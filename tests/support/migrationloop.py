@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import json
 import pathlib
+import random
 from typing import Any
 
 import cyaml
@@ -52,33 +53,46 @@ Object = dict[str, Any]
 
 
 class Killed(BaseException):
-    """The process is gone; what it had sent has happened."""
+    """The process of that name is gone; what it had sent has happened."""
 
 
 class Death:
-    """When a process dies: before, or after, the n-th write of all processes. `at` 0: never."""
+    """When processes die: before, or after, the n-th write of all processes. `at` 0: never.
 
-    def __init__(self, at: int = 0, *, after: bool = False) -> None:
+    After the first of `count` deaths the other process dies before or after its next write, then again the first.
+    """
+
+    def __init__(
+        self, at: int = 0, *, after: bool = False, count: int = 1, chance: random.Random | None = None
+    ) -> None:
         self.at, self.after, self.writes = at, after, 0
-        self.happened = False
+        self.happened = 0
+        self._count, self._chance, self._last = count, chance or random.Random(1), ""
+
+    def due(self, who: str) -> bool:
+        """Count a write of this process, and tell whether it dies there."""
+        self.writes += 1
+        if not self.at or self.writes < self.at or self.happened >= self._count or who == self._last:
+            return False
+        self.happened, self._last = self.happened + 1, who
+        self.after = self._chance.random() < 0.3 if self._count > 1 else self.after
+        return True
 
 
 class Mortal:
     """An API client whose process may die."""
 
-    def __init__(self, api: Any, death: Death) -> None:
-        self._api, self._death = api, death
+    def __init__(self, api: Any, death: Death, name: str) -> None:
+        self._api, self._death, self._name = api, death, name
 
     def request(self, method: str, path: str, **more: Any) -> Any:
         """Ask once."""
-        death = self._death
-        death.writes += method != "GET"
-        dies = method != "GET" and death.writes == death.at
-        if dies and not death.after:
-            raise Killed
+        dies = method != "GET" and self._death.due(self._name)
+        if dies and not self._death.after:
+            raise Killed(self._name)
         found = self._api.request(method, path, **more)
         if dies:
-            raise Killed
+            raise Killed(self._name)
         return found
 
     def collect(self, path: str, query: Any = ()) -> Page:
@@ -157,10 +171,9 @@ class Loop:
 
     def begin(self) -> None:
         """Both processes start with nothing but what is at the API server."""
-        mortal = Mortal(self.api, self.death)
         (args,) = self._setup.migration.values()
-        self.descheduler = Migrations(mortal, args, creator="me")
-        self.reserver = Reserver(mortal)
+        self.descheduler = Migrations(Mortal(self.api, self.death, "descheduler"), args, creator="me")
+        self.reserver = Reserver(Mortal(self.api, self.death, "controller"))
 
     def plan(self) -> None:
         """A cycle of the descheduler that asks for jobs."""
@@ -168,7 +181,6 @@ class Loop:
         try:
             self.descheduler.ask(made.evict, made.view, self.now)
         except Killed:
-            self.death.happened = True
             self.begin()
             self.descheduler.ask(made.evict, made.view, self.now)
 
@@ -187,7 +199,6 @@ class Loop:
                     self.schedule()
                     self.changed("scheduler")
             except Killed:
-                self.death.happened = True
                 self.begin()
             self.kubelets()
             self.clock.advance(seconds)

@@ -4,6 +4,7 @@ server; every way to fail, and each process dead at each of its writes."""
 from __future__ import annotations
 
 import pathlib
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -83,6 +84,23 @@ def test_the_pod_moves_once_whichever_process_dies_before_or_after_whichever_wri
         assert death.happened
         assert loop.promised_twice() == []
         moved(loop)
+        assert left_over(loop) == []
+
+
+@pytest.mark.sliced
+@pytest.mark.parametrize("seed", slices.first(range(40), 3))
+def test_the_pod_moves_once_though_descheduler_and_controller_die_eight_times_in_turn(
+    tmp_path: pathlib.Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    clock, death = ManualClock(START), Death(chance.randint(1, 3), after=seed % 2 == 0, count=8, chance=chance)
+    with ApiServer(seed=1, clock=clock, controllers=True) as server:
+        loop = Loop(server, clock, tmp_path, death)
+        loop.plan()
+        loop.run(40)
+        assert loop.promised_twice() == []
+        moved(loop)
+        assert death.happened == 8
         assert left_over(loop) == []
 
 

@@ -47,6 +47,8 @@ profiles:
   - name: MigrationController
     args:
       schedulerNames: [{SCHEDULER}]
+      # Successors may exchange places: then the last job waits for a pod that has gone elsewhere until it times out.
+      defaultJobTTL: 1m
       maxMigratingPerNode: 3
       maxMigratingPerWorkload: 3
       maxUnavailablePerWorkload: 3
