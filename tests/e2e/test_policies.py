@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -171,6 +173,26 @@ def test_every_policy_and_crd_is_compiled_without_a_warning(plane: ControlPlane)
     if os.environ.get("RECORD_ACCEPTED"):
         shipped.ACCEPTED.write_text(json.dumps(digests, indent=1) + "\n")
     assert json.loads(shipped.ACCEPTED.read_text()) == digests, "RECORD_ACCEPTED=1 records them"
+
+
+def test_of_policies_of_which_one_is_refused_none_is_stored(plane: ControlPlane, tmp_path: pathlib.Path) -> None:
+    """By the command of docs/install.md: half of these policies would be worse than none."""
+    objects = [dict(each) for each in rendered("restore", "colocation-profile")]
+    names = [each["metadata"]["name"] for each in objects if each["kind"] == "MutatingAdmissionPolicy"]
+    for each in objects:
+        each["metadata"] = {**each["metadata"], "name": f"partly-{each['metadata']['name']}"}
+        each["spec"] = {**each.get("spec", {})}
+    last = next(each for each in objects if each["metadata"]["name"] == f"partly-{names[-1]}")
+    last["spec"] |= {"matchConditions": [{"name": "broken", "expression": "object.functionOfTomorrow()"}]}
+    chosen = [each for each in objects if each["kind"].startswith("MutatingAdmissionPolicy")]
+    (tmp_path / "all.json").write_text("\n---\n".join(json.dumps(each) for each in chosen))
+    words = ["scheduler", "deploy", str(tmp_path / "all.json"), "--kubeconfig", str(plane.kubeconfig())]
+    done = subprocess.run([sys.executable, "-m", "koordlite", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"MutatingAdmissionPolicy/partly-{names[-1]}: refused: " in done.stdout
+    assert len(names) > 1
+    kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings"
+    assert "partly-" not in plane.kubectl("get", kinds, "-o", "name").stdout
 
 
 def status_of(api: Api, path: str) -> Any:

@@ -7,6 +7,7 @@ import os
 import pathlib
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -37,6 +38,42 @@ def names(plane: ControlPlane) -> set[str]:
     return set(plane.kubectl("get", listed, "-A", "-o", f"jsonpath={path}").stdout.split())
 
 
+def the_node(plane: ControlPlane) -> dict[str, Any]:
+    """The whole Node, less what counts its changes."""
+    node: dict[str, Any] = json.loads(plane.kubectl("get", "node", "n1", "-o", "json").stdout)
+    node["metadata"] = {key: each for key, each in node["metadata"].items() if key != "resourceVersion"}
+    return node
+
+
+def enforce(plane: ControlPlane) -> None:
+    """Run an agent that enforces everything on an emulated machine, until it has written to its Node; put all back."""
+    options = [f"--kubeconfig={plane.kubeconfig()}", f"--state-dir={plane.folder / 'state'}", "--sandbox", "small"]
+    settings = plane.folder / "koordlite.yaml"
+    settings.write_text("cluster: {kubelet: 'off'}\npublish: {nodeResources: agent}\n")
+    words = [
+        *options,
+        "--node-name=n1",
+        "--no-http",
+        "--for",
+        "100",
+        "--speed",
+        "10",
+        "--mode",
+        "enforce",
+        "--on-stop",
+        "restore",
+    ]
+    command = [sys.executable, "-m", "koordlite", "run", "--quiet", *words, f"--config={settings}"]
+    before = the_node(plane)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as agent:
+        changed = False
+        while agent.poll() is None:
+            changed = changed or the_node(plane) != before
+            time.sleep(0.2)
+        assert agent.returncode == 0, agent.stderr and agent.stderr.read()
+    assert changed, "it wrote to its Node"
+
+
 def apply(plane: ControlPlane, item: dict[str, Any]) -> None:
     path = plane.folder / "item.json"
     path.write_text(json.dumps(item))
@@ -51,7 +88,7 @@ def test_after_the_uninstall_nothing_is_left(
     for plural, kind in OPERATOR:
         apply(plane, operator_kind(plural, kind))
     words = ["verify", "--kubeconfig", str(plane.kubeconfig()), "--config", str(nothing_here(tmp_path))]
-    before, seen = names(plane), set[str]()
+    before, seen, node = names(plane), set[str](), the_node(plane)
     for line in commands():
         # There is no kubelet and no controller of workloads to wait for.
         if "rollout status" in line or " wait " in line:
@@ -60,6 +97,7 @@ def test_after_the_uninstall_nothing_is_left(
         seen |= names(plane) if " apply " in line else set()
         if line == "kubectl apply -k manifests/overlays/enforce":
             leave_traces(plane)
+            enforce(plane)
             assert cli.main(words) == 1
     assert len(seen - before) > 50, "it was installed"
     end = time.monotonic() + 60.0
@@ -67,6 +105,7 @@ def test_after_the_uninstall_nothing_is_left(
         time.sleep(0.5)  # Namespaces end in their own time.
     assert left == set()
     assert before - names(plane) == set()
+    assert the_node(plane) == node
     listed = capsys.readouterr().out
     for what in ("leases descheduler: ", "configmaps descheduler-memory: ", "namespaces koordlite-system: "):
         assert what in listed

@@ -99,21 +99,27 @@ def service(ports: list[int]) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
+    def connect(incoming: socket.socket) -> None:
+        with incoming, contextlib.ExitStack() as stack:
+            for port in ports:
+                with contextlib.suppress(OSError):
+                    outgoing = stack.enter_context(socket.create_connection(("127.0.0.1", port), 1.0))
+                    break
+            else:
+                return
+            outgoing.settimeout(None)
+            back = threading.Thread(target=carry, args=(outgoing, incoming), daemon=True)
+            back.start()
+            carry(incoming, outgoing)
+            back.join()
+
     def accept() -> None:
         while not stop.is_set():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(TimeoutError):
                 incoming, _ = listener.accept()
-                for port in ports:
-                    with contextlib.suppress(OSError):
-                        outgoing = socket.create_connection(("127.0.0.1", port), 1.0)
-                        break
-                else:
-                    incoming.close()
-                    continue
-                outgoing.settimeout(None)
-                for pair in ((incoming, outgoing), (outgoing, incoming)):
-                    threads.append(threading.Thread(target=carry, args=pair, daemon=True))
-                    threads[-1].start()
+                incoming.settimeout(None)
+                threads.append(threading.Thread(target=connect, args=(incoming,), daemon=True))
+                threads[-1].start()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
@@ -124,6 +130,8 @@ def service(ports: list[int]) -> Iterator[int]:
         finally:
             stop.set()
             acceptor.join()
+            for thread in threads:
+                thread.join(5.0)
 
 
 def asked(port: int, path: str) -> int:
