@@ -118,10 +118,11 @@ def in_form(args: argparse.Namespace, carry_out: Callable[[], int]) -> int:
     import yaml  # For this form only.
 
     args.output = "json"
-    held = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    with contextlib.redirect_stdout(held):
+    written = io.BytesIO()
+    with contextlib.redirect_stdout(io.TextIOWrapper(written, encoding="utf-8", write_through=True)) as wrapper:
         code = carry_out()
-    text = held.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        text = written.getvalue().decode()
+        wrapper.detach()
     print(yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True) if text else "", end="")
     return code
 

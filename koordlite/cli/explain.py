@@ -74,11 +74,11 @@ def _memory(subject: str, args: argparse.Namespace) -> str:
     if not asking.of_machine(args):
         query = urllib.parse.urlencode({"pod": pod, "output": args.output})
         return asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain/numa-memory?{query}")
-    from koordlite.cli import machine
+    from koordlite.cli import machine as machines
     from koordlite.observe import numa_pages
     from koordlite.report.explain import numa_memory
 
-    with machine.taken(args) as (machine, tick):
+    with machines.taken(args) as (machine, tick):
         assert tick.picture is not None
         picture = tick.picture
         return _answer(

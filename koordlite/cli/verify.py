@@ -161,7 +161,7 @@ def _is_ours(kind: str, metadata: dict[str, Any]) -> bool:
         return True
     if kind in _WRITTEN:
         return any(each.get("manager") in (OURS, "descheduler") for each in metadata.get("managedFields") or ())
-    made = {
+    made: dict[str, bool] = {
         "leases": name in LEASES,
         "configmaps": name == MEMORY,
         "namespaces": name == "koordlite-system",

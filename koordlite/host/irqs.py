@@ -62,7 +62,7 @@ def counts(files: Files) -> dict[str, Mapping[int, int]]:
     """How often each interrupt has come, by CPU; empty where the machine does not count."""
     lines = _text(files, "/proc/interrupts").splitlines()
     cpus = [int(word[3:]) for word in lines[0].split() if word.startswith("CPU")] if lines else []
-    found = {}
+    found: dict[str, Mapping[int, int]] = {}
     for line in lines[1:]:
         name, _, rest = line.partition(":")
         fields = rest.split()[: len(cpus)]

@@ -28,6 +28,7 @@ from koordlite.strategies import (
     numa_affinity,
     of_subjects,
 )
+from koordlite.strategies.shared import affinity
 from koordlite.unchanged import Unchanged, with_equal_shared
 
 Pods = tuple[Pod, ...]
@@ -95,7 +96,7 @@ def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> Cran
 def connections(settings: Mapping[str, StrategySettings]) -> connection_counts.Options | None:
     """Counting of connections between pods with these settings; None when their strategy is off."""
     config = settings.get(numa_affinity.NAME)
-    if not isinstance(config, numa_affinity.Config) or config.mode == "off":
+    if not isinstance(config, affinity.Config) or config.mode == "off":
         return None
     return connection_counts.Options(enforced=config.mode == "enforce", sample_seconds=config.sample_seconds)
 

@@ -123,7 +123,8 @@ def _irq(
     if config.default_mask if number == DEFAULT else not _matches(config.keep, irq.device):
         near = cpuset.union(node.cpus for node in snapshot.topology.nodes if node.cpus & found)
         target = formula.target(found, exclusive=exclusive, near=near, online=snapshot.topology.cpuset)
-    subject, evidence = f"irq/{number}", {"device": irq.device, "found": str(found), "cpuset": str(target)}
+    subject = f"irq/{number}"
+    evidence: dict[str, int | float | str] = {"device": irq.device, "found": str(found), "cpuset": str(target)}
     numbers = {**evidence, "per_second": round(irq.rate(exclusive), 1)}
     if target == found:
         if is_ours:
