@@ -440,3 +440,108 @@ def test_the_reservation_controller(cluster: Cluster) -> None:
         cluster.admin.request("DELETE", f"{RESERVATIONS}/r")
         until(asked(cluster, of, since, "update", "leases"))
     judged(cluster, of, since=since)
+
+
+AMOUNTS = {"requests": {"cpu": "1"}}
+HOSTILE: dict[str, dict[str, Any]] = {
+    "rights": {
+        "metadata": {"namespace": "shop"},
+        "spec": {
+            "hostNetwork": True,
+            "hostPID": True,
+            "serviceAccountName": "default",
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "evil.invalid/x",
+                    "command": ["sh"],
+                    "resources": AMOUNTS,
+                    "securityContext": {"privileged": True},
+                    "volumeMounts": [{"name": "host", "mountPath": "/host"}],
+                }
+            ],
+        },
+    },
+    "system": {
+        "metadata": {"namespace": "kube-system"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": AMOUNTS}]},
+    },
+    "ours": {
+        "metadata": {"namespace": "koordlite-system"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": AMOUNTS}]},
+    },
+    "disguise": {
+        "metadata": {
+            "namespace": "shop",
+            "labels": {"app": "web", "app.kubernetes.io/name": "koordlite-agent"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "u", "controller": True}],
+            "finalizers": ["example.com/never"],
+        },
+        "spec": {
+            "nodeName": NODE,
+            "priorityClassName": "system-node-critical",
+            "containers": [{"name": "c", "image": "x", "resources": AMOUNTS}],
+        },
+    },
+    "unreadable": {
+        "metadata": {"namespace": "shop"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "many"}}}]},
+    },
+}
+
+
+def test_a_tenant_who_may_reserve_gets_room_and_nothing_else(cluster: Cluster) -> None:
+    of = case("reservation-controller")
+    objects, since = cluster.install(of), seen(cluster, of)
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "tenant"}}
+    rule = {"apiGroups": ["scheduling.koordinator.sh"], "resources": ["reservations"], "verbs": ["create", "delete"]}
+    account = {"kind": "ServiceAccount", "name": "tenant", "namespace": "shop"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tenant"}
+    cluster.put(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant", "namespace": "shop"}},
+        {**rbac, "kind": "ClusterRole", "rules": [rule]},
+        {**rbac, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [account]},
+    )
+    tenant = cluster.plane.api(cluster.plane.token("tenant", "shop"))
+    honest = {
+        "metadata": {"namespace": "shop"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": AMOUNTS}]},
+    }
+    head = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
+
+    def placeholders() -> dict[str, Any]:
+        """By name of the Reservation."""
+        uids = {each["metadata"]["uid"]: each["metadata"]["name"] for each in cluster.get(RESERVATIONS)["items"]}
+        key = "reservation.koordlite.io/uid"
+        pods = [each for each in cluster.get("/api/v1/pods")["items"] if key in each["metadata"].get("labels", {})]
+        return {uids.get(each["metadata"]["labels"][key], ""): each for each in pods}
+
+    names = [*HOSTILE, "honest"]
+    with process(cluster, command(objects, "Deployment", "koordlite-reservation-controller"), cluster.token(of)):
+        until(asked(cluster, of, since, "watch", "reservations"))
+        for name, template in {**HOSTILE, "honest": honest}.items():
+            spec = {"owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}], "template": template}
+            tenant.request("POST", RESERVATIONS, body={**head, "metadata": {"name": name}, "spec": spec})
+        with pytest.raises(ApiError, match="403"):
+            tenant.request("PATCH", f"{RESERVATIONS}/honest/status", body={"status": {}}, content_type=MERGE)
+        until(lambda: {"rights", "disguise", "honest"} <= placeholders().keys())
+        held = placeholders()
+        assert held.keys() == {"rights", "disguise", "honest"}
+        for name in ("rights", "disguise"):
+            spec, meta = held[name]["spec"], held[name]["metadata"]
+            (container,) = spec["containers"]
+            assert container["image"] == PLACEHOLDERS["PLACEHOLDER_IMAGE"]
+            assert not {"command", "args", "volumeMounts"} & container.keys()
+            assert not container.get("securityContext", {}).get("privileged")
+            assert not {"hostNetwork", "hostPID", "volumes", "nodeName"} & spec.keys()
+            assert spec["automountServiceAccountToken"] is False
+            assert spec["priorityClassName"] == PLACEHOLDERS["PLACEHOLDER_PRIORITY_CLASS"]
+            assert meta["namespace"] == "shop"
+            assert not {"app", "app.kubernetes.io/name"} & meta["labels"].keys()
+            assert "finalizers" not in meta
+            assert [each["kind"] for each in meta.get("ownerReferences", ())] in ([], ["Reservation"])
+        for name in names:
+            tenant.request("DELETE", f"{RESERVATIONS}/{name}")
+        until(lambda: not placeholders())
+    judged(cluster, of, since=since)

@@ -23,6 +23,8 @@ from control_plane import free_port
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECONDS = 30.0
+AWAY_SECONDS = slices.amount(65, 8)
+"""Of an outage: the log has one line a minute."""
 BATCH = "kubernetes.io/batch-cpu"
 
 
@@ -58,6 +60,9 @@ class Running:
             assert time.monotonic() < end, self.ask("/status")[1]
             time.sleep(0.1)
 
+    def log(self) -> list[str]:
+        return (self.kubeconfig.parent / "agent.log").read_text().splitlines()
+
     def node(self) -> Any:
         return self.server.objects.get("Node", "tour-a", api_version="v1")
 
@@ -80,13 +85,14 @@ def _agent(folder: pathlib.Path, server: ApiServer, token: str, *options: str) -
     command = [sys.executable, "-m", "koordlite", "run", "--sandbox", "intel-2s-ht", "--node-name", "tour-a", "--quiet"]
     command += ["--kubeconfig", str(kubeconfig), "--mode", "enforce", "--speed", "10", "--port", str(port)]
     command += ["--state-dir", str(state), *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    running = Running(server, process, f"http://127.0.0.1:{port}", kubeconfig, state)
-    try:
-        yield running
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
+    with (folder / "agent.log").open("w") as log:
+        process = subprocess.Popen(command, stderr=log, text=True, cwd=ROOT)
+        running = Running(server, process, f"http://127.0.0.1:{port}", kubeconfig, state)
+        try:
+            yield running
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 @pytest.fixture
@@ -108,6 +114,8 @@ def agent(server: ApiServer, tmp_path: pathlib.Path) -> Iterator[Running]:
         yield running
 
 
+@pytest.mark.sliced
+@pytest.mark.timeout(240)
 def test_while_the_server_is_away_the_last_state_holds_and_then_it_catches_up(agent: Running) -> None:
     before = agent.pods()
     agent.server.stop()
@@ -117,9 +125,14 @@ def test_while_the_server_is_away_the_last_state_holds_and_then_it_catches_up(ag
     assert agent.ask("/healthz")[0] == 200, "a restart would not bring the server back"
     words = " ".join(str(problem) for problem in agent.seen()["problems"])
     assert "what is known stays" in words
+    time.sleep(AWAY_SECONDS)
     agent.server.start()
+    back = time.monotonic()
     agent.until(lambda: "fresh" in agent.pods())
     agent.until(lambda: not any(watch["error"] for watch in agent.seen()["watches"]))
+    assert time.monotonic() - back < 7.0, "all try again within five seconds"
+    lines = [line for line in agent.log() if "cannot be reached" in line]
+    assert 1 <= len(lines) <= 1 + AWAY_SECONDS // 60 + 1, lines
 
 
 def test_a_server_that_forgot_everything_is_listed_anew(agent: Running) -> None:
