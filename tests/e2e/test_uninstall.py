@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from control_plane import ControlPlane, control_plane
 
 from koordlite import cli
-from tests.manifests.conftest import MANIFESTS
+from tests.manifests.conftest import MANIFESTS, rendered
 from tests.manifests.test_install_page import OPERATOR, commands, operator_kind
 
 CONTROLLERS = ("serviceaccount-controller", "garbage-collector-controller", "namespace-controller")
@@ -141,3 +142,37 @@ def run(plane: ControlPlane, line: str) -> None:
         env={**os.environ, "KUBECONFIG": str(plane.kubeconfig())},
     )
     assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
+def test_the_scheduler_is_validated_deployed_and_removed(plane: ControlPlane, tmp_path: pathlib.Path) -> None:
+    kinds, scheduler = tmp_path / "kinds.yaml", tmp_path / "scheduler.yaml"
+    folders = [MANIFESTS / name for name in ("crds", "crds/koordinator", "settings")]
+    kinds.write_text("\n---\n".join(plane.kubectl("kustomize", str(each)).stdout for each in folders))
+    objects = rendered("namespace", "scheduler-extender", "reservation-controller")
+    scheduler.write_text("\n---\n".join(json.dumps(each) for each in objects))
+    before = names(plane)
+
+    def ask(action: str, *words: str) -> list[str]:
+        options = [str(kinds), str(scheduler), "--kubeconfig", str(plane.kubeconfig()), *words]
+        command = [sys.executable, "-m", "koordlite", "scheduler", action, *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines()
+
+    ask("validate")
+    assert names(plane) == before
+    first = ask("deploy")
+    installed = names(plane)
+    assert len([line for line in first if line.endswith(": created")]) == len(first)
+    time.sleep(1.0)
+    again = ask("deploy")
+    assert [line for line in again if not line.endswith((": unchanged", ": configured"))] == []
+    assert names(plane) == installed
+    ask("remove", "--dry-run")
+    assert names(plane) == installed
+    ask("remove")
+    end = time.monotonic() + 30.0
+    kept = re.compile("(CustomResourceDefinition|Namespace|APIService)/|ServiceAccount/.*/default$")
+    while (left := {each for each in names(plane) - before if not kept.match(each)}) and time.monotonic() < end:
+        time.sleep(0.5)
+    assert left == set()
