@@ -231,6 +231,7 @@ def _evictor(
         tell=JobLog().job,
         rules=rules,
         stopped=stopped,
+        leads=leads,
         drop_claims=options.gates(args.feature_gates).get("DisablePVCReservation", False),
     )
     if single:

@@ -85,11 +85,12 @@ class PlanExecutor:
         tell: Callable[[Progress], None],
         rules: Rules,
         stopped: Callable[[], bool] = lambda: False,
+        leads: Callable[[], bool] = lambda: True,
         drop_claims: bool = False,
     ) -> None:
         """`rules` are those of the policy at the start: jobs of the time before wait to be worked on. `stopped` says
         that the process is to end: no further eviction is asked for. `drop_claims` is of the reservations."""
-        self._api, self._wait, self._wall, self._tell = api, wait, wall, tell
+        self._api, self._wait, self._wall, self._tell, self._leads = api, wait, wall, tell, leads
         self._stopping = stopped
         self._drop_claims = drop_claims
         self._controllers: dict[str, Migrations] = {}
@@ -153,8 +154,11 @@ class PlanExecutor:
         return {job.pod.uid: objects.standing(job) for job in jobs if not job.finished and job.pod.uid}
 
     def work(self) -> float:
-        """One round of every controller; seconds until the next one is due. What went wrong is reported."""
+        """One round of every controller; seconds until the next one is due. What went wrong is reported. Nothing is
+        asked for while another process leads."""
         pause = IDLE_SECONDS
+        if not self._leads():
+            return pause
         with self._lock:
             for name, controller in self._controllers.items():
                 try:

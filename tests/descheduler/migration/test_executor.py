@@ -94,13 +94,17 @@ def test_without_a_plan_or_jobs_nothing_is_written(world: World, told: list[Prog
     assert {asked.verb for asked in world.server.requests} <= {"list", "watch"}
 
 
-def test_who_does_not_lead_asks_nothing(world: World, told: list[Progress]) -> None:
+def test_who_does_not_lead_asks_nothing_and_complains_of_nothing(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
     world.around()
     made = plan(world)
     world.server.requests.clear()
-    idle = carrier(world, told, api=LeaderApi(world.api, lambda: False), rules=made.migration)
-    idle.work()
+
+    def leads() -> bool:
+        return False
+
+    idle = carrier(world, told, api=LeaderApi(world.api, leads), leads=leads, rules=made.migration)
+    assert (idle.work(), told) == (10.0, [])
     assert {attempt.result for attempt in idle(made)} == {"Failed"}
     assert list(world.server.requests) == []
 
