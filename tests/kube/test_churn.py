@@ -35,11 +35,15 @@ def _stored(bench: Bench) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_after_churn_and_faults_the_cache_equals_the_server(bench: Bench) -> None:
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("streams", [True, False], ids=["lists as streams", "lists"])
+def test_after_churn_and_faults_the_cache_equals_the_server(bench: Bench, streams: bool) -> None:
     chance = random.Random(7)
     bench.server.objects.load(*(pod(f"p{number}") for number in range(100)))
-    bench.server.faults.add(*FAULTS)
-    watching = Watching(bench.api(), Reflector(SOURCE, uniform=chance.uniform), monotonic=time.monotonic)
+    # A list that comes as a stream is a watch: nothing is listed that could be refused.
+    bench.server.faults.add(*(fault for fault in FAULTS if fault.verb == "watch" or not streams))
+    reflector = Reflector(SOURCE, uniform=chance.uniform, streams=streams)
+    watching = Watching(bench.api(), reflector, monotonic=time.monotonic)
     watching.start()
     assert watching.wait(10)
     started = time.monotonic()
