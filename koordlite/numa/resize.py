@@ -17,7 +17,7 @@ def resized(held: CPUSet, count: int, machine: Machine, free: CPUSet = EMPTY) ->
     ValueError when those have too few: a pod that grows stays on the NUMA nodes that its memory is on.
     """
     if count <= len(held):
-        return CPUSet(shrinking(held, machine)[:count])
+        return CPUSet(shrinking(held, machine)[: max(count, 0)])
     nodes = {machine.by_id[cpu].node for cpu in held if cpu in machine.by_id}
     cores = {machine.by_id[cpu].core for cpu in held if cpu in machine.by_id}
     near = CPUSet(cpu.id for cpu in machine.cpus if cpu.node in nodes) & free - held

@@ -53,6 +53,7 @@ def judged(*pods: Pod, before: dict[str, str] | None = None, **created: str) -> 
         pytest.param("", "Burstable", 2, False, id="no class, Burstable"),
         pytest.param("", "BestEffort", 0, False, id="it requests nothing"),
         pytest.param("LSE", "BestEffort", 0, False, id="LSE that requests nothing"),
+        pytest.param("LSR", "Burstable", -1, False, id="LSR that requests less than nothing"),
         pytest.param("LS", "Guaranteed", 2, False, id="LS"),
         pytest.param("BE", "Burstable", 2, False, id="BE"),
         pytest.param("SYSTEM", "Guaranteed", 2, False, id="SYSTEM"),

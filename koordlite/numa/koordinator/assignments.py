@@ -181,9 +181,10 @@ def _alone(pod: Pod, binds_every_pod: bool, machine: Machine) -> Pod:
     own = binds_every_pod or pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)
     if not own and not (pod.raw_qos is QoSClass.NONE and pod.kube_qos is KubeQoS.GUARANTEED):
         return _refused(pod, claim, NOT_ITS_CLASS)
-    request = pod.request_milli("cpu")
-    if len(claim) > request // 1000:
-        kept = CPUSet(shrinking(claim, machine)[: request // 1000])
+    request = max(pod.request_milli("cpu"), 0)
+    whole = request // 1000
+    if len(claim) > whole:
+        kept = CPUSet(shrinking(claim, machine)[:whole])
         why = f"they are {len(claim)}, and the pod requests {request / 1000:g}: only whole CPUs count"
         return _refused(pod, claim - kept, f"{why}; it keeps {kept}" if kept else why)
     return pod
