@@ -124,7 +124,7 @@ def test_who_may_take_a_place_on_its_way_to_the_owner(
     counts = f"{tally.taken} taken, {tally.lost} lost, {tally.never_begun} waited"
     print(f"\n{counts}; window {median:.3f} s, at most {most:.3f} s")
     assert windows[0] > 0
-    # A scheduler that finds no node takes the nomination back: without the extender another of the same priority may then
-    # be first, once in a thousand times.
+    # A scheduler that finds no node takes the nomination back: without the extender another pod of the same priority
+    # may then be first, once in a thousand times.
     assert loses or tally.lost <= (0 if with_extender else TRIALS // 500)
     assert tally.taken > TRIALS // 3
