@@ -208,8 +208,8 @@ _ASKED = ("sandbox", "subject", "pod", "strategy")
 def proposals(
     parser: argparse.ArgumentParser, words: Sequence[str], values: Callable[[argparse.Action, list[str]], Iterable[str]]
 ) -> list[str]:
-    """What may stand in place of the last of `words`: commands, options and values that the parser lists, and what
-    `values` knows of an argument, given the words before it."""
+    """List the words that may stand in place of the last of `words`: commands, options and values of the parser, and
+    what `values` knows of an argument, given the words before it."""
     *before, last = words or [""]
     line = list(before)
     arguments: list[argparse.Action] = [action for action in parser._actions if not action.option_strings]

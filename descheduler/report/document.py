@@ -101,7 +101,7 @@ _MANY = 5
 
 
 def warnings(plan: EvictionPlan) -> list[str]:
-    """What a person is likely not to expect of the plan, a sentence each."""
+    """Warn of what a person is likely not to expect of the plan, a sentence each."""
     pods = sum(1 for _ in plan.view.pods())
     if len(plan.evict) < _MANY or len(plan.evict) * 10 <= pods:
         return []

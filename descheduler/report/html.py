@@ -292,7 +292,7 @@ def not_judged(plan: EvictionPlan) -> Markup:
 
 
 def warnings(plan: EvictionPlan) -> Markup | None:
-    """What a person is likely not to expect; None when there is nothing."""
+    """Warnings of the plan; None when there are none."""
     lines = [el("p", page.badge("warning", "warn"), " ", warning) for warning in document.warnings(plan)]
     return el("div", lines) if lines else None
 

@@ -42,7 +42,7 @@ class Selection(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(plan, evict=evict, spare=spare)
 
     def sentence(self, plan: EvictionPlan, shown: EvictionPlan) -> str:
-        """What of the plan is not listed; empty when everything is. `shown`: see `of`."""
+        """Say what of the plan is not listed; empty when everything is. `shown`: see `of`."""
         outside = len(plan.outcomes) - len(shown.outcomes)
         parts = [f"only {self.only}: {_count(outside, 'other pod')} with findings left out"] if outside else []
         cut = [
@@ -280,7 +280,7 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
 
 
 def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
-    """How many pods go, how many stay and by what; `left_out`: what of them is not listed."""
+    """Count the pods that go and those that stay, by what keeps them; `left_out`: what of them is not listed."""
     found = f"{_count(len(plan.outcomes), 'pod')} with findings"
     unjudged = f"; {plan.not_judged} not judged" if plan.not_judged else ""
     yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} kept{unjudged}"

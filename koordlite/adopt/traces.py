@@ -151,7 +151,7 @@ class _Forms:
         self._identities = {each.cpu_qos.group_identity for each in classes if each.cpu_qos.enable}
 
     def strategy(self, each: _Differing) -> str:
-        """Whose it is; empty when its form is not koordlet's."""
+        """Name the strategy that a value belongs to; empty when its form is not koordlet's."""
         besteffort = self._snapshot.layout.besteffort
         if each.field == "cpuset.cpus":
             if each.group == besteffort or each.group.startswith(f"{besteffort}/"):

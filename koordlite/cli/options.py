@@ -334,7 +334,7 @@ def ask_machine(command: argparse.ArgumentParser) -> None:
 
 
 def resctrl(command: argparse.ArgumentParser) -> None:
-    """What is asked, and of which machine."""
+    """Question about resctrl, and the machine it is asked of."""
     command.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither of them writes")
     ask_machine(command)
 

@@ -178,7 +178,7 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
 
 
 def _port_from(args: argparse.Namespace) -> tuple[str, str]:
-    """What has named the port: an option, or a file and its setting."""
+    """Name the source of the port: an option, or a file and its setting."""
     file = args.config or os.environ.get("KOORDLITE_CONFIG")
     if args.port is not None:
         return "koordlite run", "--port"

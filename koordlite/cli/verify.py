@@ -155,7 +155,7 @@ def _in_cluster(api: Api) -> Iterator[Rest]:
 
 
 def _is_ours(kind: str, metadata: dict[str, Any]) -> bool:
-    """Whether an object is of the manifests, or made by a process of ours."""
+    """Tell whether an object is of the manifests, or made by a process of ours."""
     labels, name = metadata.get("labels") or {}, metadata["name"]
     if labels.get(NAME_LABEL) in NAMES and kind != "pods":
         return True
@@ -173,7 +173,7 @@ def _is_ours(kind: str, metadata: dict[str, Any]) -> bool:
 
 
 def _of_node(node: dict[str, Any]) -> Iterator[Rest]:
-    """What a Node has of ours: amounts and annotations that this program wrote last, and those only it reads."""
+    """Yield our amounts and annotations on a Node: those that this program wrote last, and those only it reads."""
     written = msgspec.convert(node, objects.WrittenNodeObject)
     view = ClusterView(node=written, pods=(), config=None, topology=None, kubelet=Kubelet())
     where = f"Node {node['metadata']['name']}"

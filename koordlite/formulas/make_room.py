@@ -100,7 +100,7 @@ class Board(Protocol[Item]):
         """Pods on the node that have not moved and that nothing keeps there, the cheapest first."""
 
     def amounts(self, item: Item) -> Mapping[str, int]:
-        """What it requests, by resource."""
+        """Its requests, by resource."""
 
     def kind(self, item: Item) -> object:
         """Equal for pods of one node that make the same room and fit on the same places."""

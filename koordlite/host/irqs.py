@@ -59,7 +59,7 @@ def write(files: Files, number: str, cpus: CPUSet) -> None:
 
 
 def counts(files: Files) -> dict[str, Mapping[int, int]]:
-    """How often each interrupt has come, by CPU; empty where the machine does not count."""
+    """Number of times that each interrupt has come, by CPU; empty where the machine does not count."""
     lines = _text(files, "/proc/interrupts").splitlines()
     cpus = [int(word[3:]) for word in lines[0].split() if word.startswith("CPU")] if lines else []
     found: dict[str, Mapping[int, int]] = {}

@@ -22,7 +22,7 @@ from koordlite.resctrl.values import ROOT, CacheUse, Resctrl
 
 
 class Subjects(msgspec.Struct, frozen=True):
-    """Whose threads are to be read."""
+    """Pods and host applications whose threads are to be read."""
 
     slo: SLO
     pods: tuple[Pod, ...]

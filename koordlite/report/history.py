@@ -197,7 +197,7 @@ class History:
         return news
 
     def _because(self, decision: Decision, tick: Tick) -> str:
-        """Whose use moved the budget of `decision` since its last event."""
+        """Name those whose use moved the budget of `decision` since its last event."""
         now = who_changed.mark(decision, tick.picture)
         if now is None:
             return ""

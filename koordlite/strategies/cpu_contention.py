@@ -59,7 +59,7 @@ def cpu_waits(snapshot: Snapshot) -> Iterable[str]:
 
 
 def throttling(_slo: SLO, pods: Sequence[Pod]) -> Iterable[str]:
-    """Those of them that their own limit may stop."""
+    """Name the services that their own limit may stop."""
     return (pod.uid for pod in pods if _is_service(pod) and any(c.limits.get("cpu") for c in pod.containers))
 
 

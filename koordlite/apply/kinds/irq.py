@@ -34,7 +34,7 @@ class IRQAffinity(Kind[IRQChange, IRQFound]):
             yield IRQFound(number=change.number, device=present.device, cpus=str(present.cpus), strategy=strategy)
 
     def write(self, change: IRQChange, work: Work) -> AppliedStep:
-        """What others write there later is told apart from this."""
+        """Put the change in force, and note it, so that what others write there later is told apart."""
         step = self.put(work.host, change)
         if step.ok:
             work.foreign.wrote(change)

@@ -119,7 +119,8 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
         return procfs.start_time(host.files, entry.pid) != entry.start_time
 
     def undo(self, entries: Sequence[OOMScoreFound | OOMScoreAtCreation], back: Undoing) -> Iterable[AppliedStep]:
-        """Of a container, the processes that have the number it was created with get the other one."""
+        """Give processes back their numbers; of an entry about a container, those that have the number it was created
+        with."""
         host = back.host
         for entry in entries:
             if isinstance(entry, OOMScoreFound):

@@ -57,7 +57,7 @@ def chosen(subject: str, decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def _near(subject: str, decisions: Sequence[Decision]) -> str:
-    """What may have been meant, else some of what is decided about: a node has hundreds of subjects."""
+    """Suggest what may have been meant, else some of the subjects: a node has hundreds."""
     import difflib  # For a mistake only.
 
     subjects = sorted({decision.subject for decision in decisions})

@@ -31,7 +31,7 @@ class Remote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer(memory: PodMemory, output: str) -> str:
-    """As text or JSON."""
+    """Write the answer as text or JSON."""
     return text(memory) if output != "json" else run_report.encode(document(memory)).decode()
 
 
@@ -81,7 +81,7 @@ def _keyed(amounts: Mapping[int, float]) -> dict[str, float]:
 
 
 def remote(memory: PodMemory, container: ContainerMemory) -> Remote:
-    """What lies away from the container's home; nothing where it has none."""
+    """Memory away from the container's home; nothing where it has none."""
     near = tuple(node for node, cpus in memory.cpus.items() if cpus & container.cpus)
     if len(near) == len(memory.cpus) and len(near) > 1:
         near = tuple(node for node, part in container.ran.items() if part >= _MOST)

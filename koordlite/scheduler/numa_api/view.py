@@ -94,7 +94,7 @@ class NodeView(msgspec.Struct, frozen=True):
     """`namespace/name` of those that are bound to the node and have not ended."""
 
     def owner(self, cpu: int) -> Owner:
-        """Whose `cpu` is; `reserved` counts before `exclusive`."""
+        """Owner of `cpu`; `reserved` counts before `exclusive`."""
         return "reserved" if cpu in self.reserved else "exclusive" if cpu in self.exclusive else "shared"
 
     def age(self, now: float) -> float | None:
