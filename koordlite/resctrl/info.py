@@ -99,7 +99,7 @@ def with_maximum(cap: BandwidthCapability, *, largest: int, fresh: int | None) -
 
 
 def contradicted(known: Capabilities, groups: Iterable[ControlGroup]) -> bool:
-    """Tell whether groups hold bandwidths that contradict `known`: MB/s where percent are expected, or the other way round.
+    """Tell whether groups hold bandwidths that contradict `known`: MB/s where percent are expected, or the reverse.
 
     This happens when resctrl was mounted again, with or without `mba_MBps`. Names and content of info/ stay the same
     then, and 50 % must not be written as 50 MB/s.
