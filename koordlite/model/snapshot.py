@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TypeGuard, TypeVar
 
+from koordlite.model import cpuset
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.memory import Memory
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
@@ -159,6 +161,13 @@ class NodeSnapshot(Snapshot):
 def has_node(snapshot: Snapshot) -> TypeGuard[NodeSnapshot]:
     """Tell whether the picture has a Node."""
     return snapshot.node is not None
+
+
+def container_cpus(snapshot: Snapshot, uid: str) -> CPUSet:
+    """CPUs that the containers of a pod may use; empty where their groups do not say."""
+    place = snapshot.places.get(uid)
+    groups = [snapshot.cgroups.get(group) for group in place.containers.values()] if place else []
+    return cpuset.union(group.effective for group in groups if group is not None and group.effective)
 
 
 def gives_way(snapshot: Snapshot, pod: Pod) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.memory import Memory
@@ -21,7 +20,7 @@ from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Snapshot, recalled
+from koordlite.model.snapshot import Snapshot, container_cpus, recalled
 
 NAME = "cpuContention"
 NEW_CONTAINERS = "none"
@@ -138,10 +137,7 @@ def culprits_of(snapshot: Snapshot, pod: Pod) -> list[tuple[str, int]]:
 
 def _cpus(snapshot: Snapshot, pod: Pod) -> CPUSet:
     """CPUs that containers of the pod may use; all of the machine's where their groups do not say."""
-    place = snapshot.places.get(pod.uid)
-    groups = [snapshot.cgroups.get(group) for group in place.containers.values()] if place else []
-    sets = [group.effective for group in groups if group is not None and group.effective]
-    return cpuset.union(sets) if sets else snapshot.topology.cpuset
+    return container_cpus(snapshot, pod.uid) or snapshot.topology.cpuset
 
 
 SENTENCES = {

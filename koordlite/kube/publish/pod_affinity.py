@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koordlite.kube.publish.background_report import SpecReport
-from koordlite.model.cpuset import union
 from koordlite.model.picture.affinity import Talk
 from koordlite.model.pod.values import Pod
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, container_cpus
 from koordlite.model.wire import pod_affinity
 from koordlite.model.wire.pod_affinity import Container, Pair, PodAffinityObject, PodAffinitySpec, PodRow
 
@@ -46,11 +45,8 @@ def _apart(nodes: Mapping[str, int], talk: Talk) -> bool:
 
 
 def _numa_node(snapshot: Snapshot, pod: Pod) -> int:
-    place = snapshot.places.get(pod.uid)
-    groups = [snapshot.cgroups.get(group) for group in place.containers.values()] if place else []
-    cpus = union(group.effective for group in groups if group is not None and group.effective)
-    homes = [node.id for node in snapshot.topology.nodes if node.cpus & cpus]
-    return homes[0] if len(homes) == 1 else -1
+    homes = snapshot.topology.numa_of(container_cpus(snapshot, pod.uid))
+    return min(homes) if len(homes) == 1 else -1
 
 
 def _row(snapshot: Snapshot, pod: Pod, numa_node: int) -> PodRow:
@@ -70,7 +66,7 @@ class PodAffinityReport(SpecReport[PodAffinitySpec]):
     kind = "podaffinity"
     path = pod_affinity.PATH
     resource = "podaffinities.numa.koordlite.io"
-    no_kind = "install the CRD of manifests/crds/koordlite, or set publish.podAffinity: off"
+    no_kind = "install the CRD of manifests/crds/podaffinity, or set publish.podAffinity: off"
     head = (pod_affinity.API_VERSION, pod_affinity.KIND)
     type = PodAffinityObject
 
