@@ -20,11 +20,12 @@ from descheduler.snapshot.pack import Packer
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError
+from koordlite.kube.watch import sources
 from koordlite.kube.watch.reflector import ABSENT_SECONDS, Reflector, Source
 from koordlite.kube.watch.store import Store, is_older
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.errors import UNREADABLE, Problem
-from koordlite.model.wire import numatopology
+from koordlite.model.wire import crane, metrics, numatopology
 
 LOG = logging.getLogger(__name__)
 Place = tuple[str, str]
@@ -230,14 +231,14 @@ PATHS: Mapping[str, str] = {
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
-    "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
-    files.CRANE_KIND: "/apis/topology.crane.io/v1alpha1/noderesourcetopologies",
+    "NodeResourceTopology": sources.TOPOLOGY_PATHS[0],
+    files.CRANE_KIND: crane.PATH,
     numatopology.KIND: numatopology.PATH,
-    "NodeMetric": "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
+    "NodeMetric": metrics.NODE_METRICS,
 }
 """Where each kind is listed."""
 OLDER: Mapping[str, str] = {
-    "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+    "NodeResourceTopology": sources.TOPOLOGY_PATHS[1],
 }
 """Where it is listed on a server that has no newer version: Koordinator's CRD, without attributes."""
 NEEDED = ("Node", "Pod")

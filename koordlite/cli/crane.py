@@ -15,7 +15,7 @@ from koordlite import commandline
 from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.folder import manifest_files
-from koordlite.kube.publish.crane_topology import MERGE, PATH
+from koordlite.kube.publish.crane_topology import MERGE
 from koordlite.model import keys, printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod.pod_reader import from_wire
@@ -124,7 +124,7 @@ def of_api(api: Api, namespace: str, name: str) -> Scene:
 
 def _topology(api: Api, node: str) -> TopologyObject | None:
     try:
-        return msgspec.json.decode(api.request("GET", f"{PATH}/{node}").body, type=TopologyObject)
+        return msgspec.json.decode(api.request("GET", f"{wire.PATH}/{node}").body, type=TopologyObject)
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return None

@@ -22,9 +22,10 @@ from koordlite.formulas.topology.other_writer import OURS
 from koordlite.host import procfs
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import journal, lock
+from koordlite.kube.watch import sources
 from koordlite.model import keys, printable
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.wire import objects
+from koordlite.model.wire import crane, metrics, numatopology, objects, pod_affinity
 from koordlite.ports import ClusterView
 
 if TYPE_CHECKING:
@@ -52,14 +53,9 @@ OBJECTS = (
     ),
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs",
-    "/apis/scheduling.koordinator.sh/v1alpha1/reservations",
-    "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
-    *(
-        f"/apis/{group}/noderesourcetopologies"
-        for group in ("topology.node.k8s.io/v1alpha2", "topology.crane.io/v1alpha1")
-    ),
-    "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies",
-    "/apis/numa.koordlite.io/v1alpha1/podaffinities",
+    *sources.RESERVATIONS.paths,
+    metrics.NODE_METRICS,
+    *(sources.TOPOLOGY_PATHS[0], crane.PATH, numatopology.PATH, pod_affinity.PATH),
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 )
 """Collections that may have objects of ours; one that is not served has none."""

@@ -22,19 +22,18 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.loads import Loads
 
 LOG = logging.getLogger(__name__)
-CRANE_PATH = "/apis/topology.crane.io/v1alpha1/noderesourcetopologies"
 CRANE: Source[crane.TopologyObject] = Source(
     name="crane-topologies",
     kind="noderesourcetopology.topology.crane.io",
     shape=crane.TopologyObject,
-    paths=(CRANE_PATH,),
+    paths=(crane.PATH,),
     optional=True,
 )
 METRICS: Source[metrics.NodeMetricObject] = Source(
     name="node-metrics",
     kind="nodemetric",
     shape=metrics.NodeMetricObject,
-    paths=("/apis/slo.koordinator.sh/v1alpha1/nodemetrics",),
+    paths=(metrics.NODE_METRICS,),
     optional=True,
 )
 _OPTIONAL = {

@@ -17,7 +17,6 @@ from koordlite.model.wire import crane, objects
 from koordlite.model.wire.crane import ManagerPolicy, TopologyObject, Zone
 from koordlite.numa.crane import zones
 
-PATH = f"/apis/{crane.API_VERSION}/noderesourcetopologies"
 MERGE = "application/merge-patch+json"
 
 
@@ -55,7 +54,7 @@ class CraneTopologyReport(BackgroundReport[TopologyObject]):
     """Keeps the object as the pictures say. Attributes and labels of others stay."""
 
     kind = "crane-noderesourcetopology"
-    path = PATH
+    path = crane.PATH
     resource = "noderesourcetopologies.topology.crane.io"
     no_kind = "install the CRD of manifests/crds/crane, or set publish.craneTopology: off"
 

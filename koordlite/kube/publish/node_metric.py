@@ -24,9 +24,8 @@ from koordlite.model.picture.usage import Spread, Use
 from koordlite.model.slo import settings
 from koordlite.model.slo.settings import Colocation
 from koordlite.model.snapshot import Snapshot, has_node
-from koordlite.model.wire import objects
+from koordlite.model.wire import metrics, objects
 
-API_VERSION = "slo.koordinator.sh/v1alpha1"
 _PREDICTED = ("prodReclaimableMetric", "prodPeakMetric")
 
 
@@ -81,7 +80,12 @@ def fresh(node: objects.NodeObject, colocation: Colocation) -> dict[str, Any]:
     """The whole object, owned by the Node, so that it goes when the node goes."""
     owners = [msgspec.to_builtins(node.as_owner)]
     metadata = {"name": node.metadata.name, "labels": dict(keys.MADE_BY), "ownerReferences": owners}
-    return {"apiVersion": API_VERSION, "kind": "NodeMetric", "metadata": metadata, "spec": metric_spec(colocation)}
+    return {
+        "apiVersion": metrics.NODE_METRIC_VERSION,
+        "kind": "NodeMetric",
+        "metadata": metadata,
+        "spec": metric_spec(colocation),
+    }
 
 
 def _windows(snapshot: Snapshot, part: str) -> list[dict[str, Any]]:
@@ -135,7 +139,6 @@ def _resources(use: Use) -> dict[str, Any]:
 
 
 LOG = logging.getLogger(__name__)
-PATH = f"/apis/{API_VERSION}/nodemetrics"
 LEAST_SECONDS = 30.0
 """Between two reports; source: Koordinator `minReportIntervalSeconds`."""
 _MERGE = "application/merge-patch+json"
@@ -239,7 +242,7 @@ class NodeMetricReport(BackgroundWriter):
         if report.whole is None:
             raise ApiError(missing.status, missing.reason, f"{missing.message}; {report.why_not}", named=self._name)
         try:
-            self._api.request("POST", PATH, body=report.whole)
+            self._api.request("POST", metrics.NODE_METRICS, body=report.whole)
         except ApiError as refused:
             if refused.status != HTTPStatus.CONFLICT:
                 raise
@@ -248,7 +251,9 @@ class NodeMetricReport(BackgroundWriter):
 
     def _patch(self, part: str, body: Mapping[str, Any]) -> _Held:
         """Write a part of the object."""
-        answer = self._api.request("PATCH", f"{PATH}/{self._name}{part}", body=body, content_type=_MERGE)
+        answer = self._api.request(
+            "PATCH", f"{metrics.NODE_METRICS}/{self._name}{part}", body=body, content_type=_MERGE
+        )
         try:
             return msgspec.json.decode(answer.body, type=_Held)
         except UNREADABLE as error:

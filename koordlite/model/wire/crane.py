@@ -13,6 +13,7 @@ from koordlite.model.wire.objects import ObjectMeta, WireObject
 
 API_VERSION = "topology.crane.io/v1alpha1"
 KIND = "NodeResourceTopology"
+PATH = f"/apis/{API_VERSION}/noderesourcetopologies"
 STATIC = "Static"
 """Crane's agent places pods on CPUs; None where kubelet does."""
 _ZONE = re.compile(r"node-?([0-9]{1,9})", re.ASCII)

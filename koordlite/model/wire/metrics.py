@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from koordlite.model.wire.objects import ObjectMeta, WireObject
 
+NODE_METRIC_VERSION = "slo.koordinator.sh/v1alpha1"
+NODE_METRICS = f"/apis/{NODE_METRIC_VERSION}/nodemetrics"
+
 
 class MeasuredResources(WireObject, frozen=True):
     """A measured use."""
