@@ -13,13 +13,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from koordlite import __version__, commandline
 from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
+T = TypeVar("T")
 SELECTOR = "app.kubernetes.io/name=koordlite"
 CONTAINER = "koordlite"
 AT_ONCE = 8
@@ -142,7 +143,8 @@ def _explain(kubectl: Kubectl, args: argparse.Namespace) -> int:
     agents = _chosen(kubectl, args)
     if words != ["besteffort"] or not args.since:
         return _each(kubectl, agents, ["explain", *words, *asked, "-o", args.output])
-    answers = _at_once(kubectl, agents, ["explain", *words, *asked, "-o", "json"])
+    question = ["explain", *words, *asked, "-o", "json"]
+    answers = _at_once(agents, lambda agent: kubectl.answer(agent, question))
     nights = [_night(node, *answer) for node, answer in zip(agents, answers, strict=True)]
     nights.sort(key=lambda night: (-(night["heldBackSeconds"] or 0.0), night["node"]))
     if args.output == "json":
@@ -219,7 +221,7 @@ def _act(kubectl: Kubectl, args: argparse.Namespace) -> int:
 
 def _each(kubectl: Kubectl, agents: dict[str, str], question: Sequence[str]) -> int:
     """Ask every agent, and print the answers in the order of the nodes; the largest exit code."""
-    answers = _at_once(kubectl, agents, question)
+    answers = _at_once(agents, lambda agent: kubectl.answer(agent, question))
     for node, (code, out, err) in zip(agents, answers, strict=True):
         if len(agents) > 1:
             print(printable.lines(f"== {node}{f', exit code {code}' if code else ''}"))
@@ -228,10 +230,11 @@ def _each(kubectl: Kubectl, agents: dict[str, str], question: Sequence[str]) -> 
     return max(code for code, _, _ in answers)
 
 
-def _at_once(kubectl: Kubectl, agents: dict[str, str], question: Sequence[str]) -> list[tuple[int, str, str]]:
+def _at_once(agents: dict[str, str], ask: Callable[[str], T]) -> list[T]:
+    """Answers of all agents, in their order."""
     asking = commandline.progress(f"asking {len(agents)} agents")
     with asking, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda agent: kubectl.answer(agent, question), agents.values()))
+        return list(pool.map(ask, agents.values()))
 
 
 class Kubectl:
@@ -318,17 +321,15 @@ class Kubectl:
 
 def _fleet(kubectl: Kubectl, output: str) -> int:
     """0 while every agent is well, 1 when one is degraded or does not answer."""
-    agents = sorted(kubectl.agents().items())
+    agents = dict(sorted(kubectl.agents().items()))
     if not agents:
         raise KoordliteError("there are no agents in this namespace; name another with --agents-namespace")
-    asking = commandline.progress(f"asking {len(agents)} agents")
-    with asking, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = list(pool.map(lambda agent: _state(kubectl, agent[1]), agents))
+    answers = _at_once(agents, lambda agent: _state(kubectl, agent))
     if output == "json":
-        nodes = [{"node": node, **answer} for (node, _), answer in zip(agents, answers, strict=True)]
+        nodes = [{"node": node, **answer} for node, answer in zip(agents, answers, strict=True)]
         commandline.print_json("koordlite-fleet", nodes=nodes)
     else:
-        _print_table([_HEAD, *(_row(node, answer) for (node, _), answer in zip(agents, answers, strict=True))])
+        _print_table([_HEAD, *(_row(node, answer) for node, answer in zip(agents, answers, strict=True))])
     return 0 if all(answer["status"] in ("enforcing", "observing", "paused") for answer in answers) else 1
 
 
