@@ -22,7 +22,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import CPUWait, Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
@@ -189,8 +189,11 @@ def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: f
     """Use of everything but best effort above which `limit`, in force since `snapshot`, is too high; None when it
     cannot shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
     others, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
-    if _follows_waits(snapshot) and limit.limit_milli > limit.budget_milli:
-        return None  # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits.
+    if _follows_waits(snapshot) and _current_waits(snapshot):
+        # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits. At the
+        # formula's limit as well: what is taken between two ticks is not given back there, so best effort would have less
+        # than the formula leaves it.
+        return None
     if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
         return None
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
@@ -544,12 +547,8 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
     """A quota as high as services allow; the formula's when it is not known what they wait."""
     root = snapshot.layout.besteffort
     guidance = recalled(snapshot, NAME, SuppressMemory).guidance
-    services = {pod.uid: pod for pod in snapshot.pods if pod.uid in snapshot.places and not gives_way(snapshot, pod)}
-    waits = {
-        uid: wait
-        for uid, wait in snapshot.cpu_waits.items()
-        if uid in services and snapshot.time - wait.until <= STALE_SECONDS
-    }
+    services = _services(snapshot)
+    waits = _current_waits(snapshot)
     if services and not waits:
         # Between two samples of a pod lies a tick or more: at first there is none.
         known_at = snapshot.time if guidance.known_at is None else guidance.known_at
@@ -585,6 +584,21 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
         evidence = {**decision.evidence, "limit_milli": decision.outcome.limit_milli}
         decision = msgspec.structs.replace(decision, evidence=evidence)
     return decision, guided.guidance
+
+
+def _services(snapshot: Snapshot) -> dict[str, Pod]:
+    """Pods with a cgroup that best effort is to leave alone, by uid."""
+    return {pod.uid: pod for pod in snapshot.pods if pod.uid in snapshot.places and not gives_way(snapshot, pod)}
+
+
+def _current_waits(snapshot: Snapshot) -> dict[str, CPUWait]:
+    """What services waited, where it was measured lately enough to say something about now."""
+    services = _services(snapshot)
+    return {
+        uid: wait
+        for uid, wait in snapshot.cpu_waits.items()
+        if uid in services and snapshot.time - wait.until <= STALE_SECONDS
+    }
 
 
 def _tolerated_percent(pod: Pod, config: Config) -> float:

@@ -179,6 +179,15 @@ def test_a_surge_wakes_nobody_while_the_kernel_arbitrates(picture: Any) -> None:
     high = CPULimit(budget_milli=4200, present_milli=7840, limit_milli=7840, by_quota=True)
     assert RULE.surge_edge_milli(seen, high, band_percent=1) is None
     formula = msgspec.structs.replace(high, present_milli=4200, limit_milli=4200)
+    assert RULE.surge_edge_milli(seen, formula, band_percent=1) is None
+
+
+@pytest.mark.parametrize("waits", [{}, {"web": wait(0.0, since=980.0, until=985.0)}])
+def test_a_surge_wakes_the_formula_where_nobody_knows_what_services_wait(picture: Any, waits: Any) -> None:
+    seen = picture(cpu_waits=waits)
+    assert RULE.surge_edge_milli
+    assert has_node(seen)
+    formula = CPULimit(budget_milli=4200, present_milli=4200, limit_milli=4200, by_quota=True)
     assert RULE.surge_edge_milli(seen, formula, band_percent=1) is not None
 
 

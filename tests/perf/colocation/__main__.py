@@ -55,7 +55,7 @@ def main() -> int:
         return 0
     print(results.table(table))
     for goal in goals.judge(table):
-        print(f"{ {True: 'met', False: 'missed', None: '-'}[goal.met]:<7} {goal.load}: {goal.words}: {goal.figures}")
+        print(f"{ {True: 'met', False: 'missed', None: 'unclear'}[goal.met]:<7} {goal.load}: {goal.words}: {goal.figures}")
     if options.html:
         options.html.parent.mkdir(parents=True, exist_ok=True)
         options.html.write_text(page.document(found))
@@ -79,7 +79,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--first-round", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=9.0, help="of each run that count")
-    parser.add_argument("--settle", type=float, default=4.0, help="seconds of each run before those")
+    parser.add_argument(
+        "--settle",
+        type=float,
+        default=4.0,
+        help="seconds of each run before those; 24 where a way learns what services wait by themselves",
+    )
     parser.add_argument(
         "--within", type=float, default=math.inf, help="begin no run that would end after so many seconds"
     )
