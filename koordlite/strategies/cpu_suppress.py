@@ -190,9 +190,8 @@ def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: f
     cannot shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
     others, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
     if _follows_waits(snapshot) and _current_waits(snapshot):
-        # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits. At the
-        # formula's limit as well: what is taken between two ticks is not given back there, so best effort would have less
-        # than the formula leaves it.
+        # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits. So too at the
+        # formula's limit: what is taken between two ticks is not given back there, and best effort would have less.
         return None
     if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
         return None

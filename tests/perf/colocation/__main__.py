@@ -54,8 +54,9 @@ def main() -> int:
         print(results.brief(results.as_shipped(table), page.words, only=options.load or []))
         return 0
     print(results.table(table))
+    verdicts = {True: "met", False: "missed", None: "unclear"}
     for goal in goals.judge(table):
-        print(f"{ {True: 'met', False: 'missed', None: 'unclear'}[goal.met]:<7} {goal.load}: {goal.words}: {goal.figures}")
+        print(f"{verdicts[goal.met]:<7} {goal.load}: {goal.words}: {goal.figures}")
     if options.html:
         options.html.parent.mkdir(parents=True, exist_ok=True)
         options.html.write_text(page.document(found))
