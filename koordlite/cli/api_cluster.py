@@ -8,7 +8,6 @@ import os
 import socket
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 from koordlite import __version__, config
 from koordlite.clock import RealClock
@@ -17,11 +16,11 @@ from koordlite.host.files import RealFiles
 from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.publish.background_report import BackgroundReport
-from koordlite.kube.publish.crane_topology import CraneTopologyReport
+from koordlite.kube.publish.crane_topology import crane_topology
 from koordlite.kube.publish.events import Events
 from koordlite.kube.publish.node_metric import NodeMetricReport
-from koordlite.kube.publish.numatopology import NumatopologyReport
-from koordlite.kube.publish.pod_affinity import PodAffinityReport
+from koordlite.kube.publish.numatopology import NUMATOPOLOGY
+from koordlite.kube.publish.pod_affinity import POD_AFFINITY
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology
@@ -65,18 +64,18 @@ def open_cluster(
     return cluster
 
 
-def _reports(api: access.Api, name: str, settings: PublishSettings) -> list[BackgroundReport[Any] | NodeMetricReport]:
+def _reports(api: access.Api, name: str, settings: PublishSettings) -> list[BackgroundReport | NodeMetricReport]:
     """Objects for other programs that are asked for."""
-    reports: list[BackgroundReport[Any] | NodeMetricReport] = []
+    reports: list[BackgroundReport | NodeMetricReport] = []
     if settings.node_metric != "off":
         create = settings.node_metric == "create"
         reports.append(NodeMetricReport(api, name, every_seconds=settings.node_metric_seconds, create=create))
     if settings.numatopology == "on":
-        reports.append(NumatopologyReport(api, name))
+        reports.append(BackgroundReport(api, name, NUMATOPOLOGY))
     if settings.pod_affinity == "on":
-        reports.append(PodAffinityReport(api, name))
+        reports.append(BackgroundReport(api, name, POD_AFFINITY))
     if settings.crane_topology != "off":
-        reports.append(CraneTopologyReport(api, name, parts=settings.crane_topology == "parts"))
+        reports.append(BackgroundReport(api, name, crane_topology(parts=settings.crane_topology == "parts")))
     return reports
 
 

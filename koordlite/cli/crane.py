@@ -15,7 +15,7 @@ from koordlite import commandline
 from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.folder import manifest_files
-from koordlite.kube.publish.crane_topology import MERGE
+from koordlite.kube.publish.background_report import MERGE
 from koordlite.model import keys, printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod.pod_reader import from_wire

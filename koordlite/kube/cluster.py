@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client import backoff
@@ -60,7 +60,7 @@ class KubeCluster:
         clock: Clock,
         user_agent: str,
         events: Events | None = None,
-        reports: Sequence[BackgroundReport[Any] | NodeMetricReport] = (),
+        reports: Sequence[BackgroundReport | NodeMetricReport] = (),
         published: Sequence[str] = (),
         pod_resources: bool = False,
         stop: threading.Event | None = None,

@@ -11,7 +11,8 @@ import cyaml
 from jsonschema import Draft202012Validator
 
 from koordlite.kube.client.access import ApiError
-from koordlite.kube.publish.crane_topology import CraneTopologyReport, topology
+from koordlite.kube.publish.background_report import BackgroundReport
+from koordlite.kube.publish.crane_topology import crane_topology, topology
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
@@ -75,8 +76,8 @@ def _merged(into: Any, patch: Any) -> Any:
 
 
 def write(server: Server, picture: Any, **more: Any) -> None:
-    report = CraneTopologyReport(server, "n1", **more)  # type: ignore[arg-type]
-    report.write(report.wanted(picture), NODE)
+    kind = crane_topology(**more)
+    BackgroundReport(server, "n1", kind).write(kind.wanted(picture), NODE)  # type: ignore[arg-type]
 
 
 def test_the_node_as_cranes_scheduler_reads_it() -> None:

@@ -13,7 +13,7 @@ from apibench import Bench
 from tinyapi import Reply
 from tinyapi import status as refusal
 
-from koordlite.kube.publish.node_metric import NodeMetricReport, Report, metric_spec, metric_status
+from koordlite.kube.publish.node_metric import NodeMetricReport, metric_spec, metric_status
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.duration import SECOND
 from koordlite.model.node import ResolvedReservation, SystemQoS
@@ -141,7 +141,7 @@ def test_an_api_server_takes_the_status_and_keeps_what_the_controller_wrote(benc
     bench.server.objects.load(CRD)
     bench.server.objects.load(held)
     report = NodeMetricReport(bench.api(), "n1", every_seconds=60.0)
-    report.send(Report(metric_status(_seen(), wall=1e9) or {}), patience_seconds=5.0)
+    report.send(metric_status(_seen(), wall=1e9) or {}, Colocation(), None, patience_seconds=5.0)
     report.stop()
     assert report.error == ""
     found = bench.server.objects.get("NodeMetric", "n1", api_version=version)
@@ -155,7 +155,7 @@ def test_an_api_server_takes_the_status_and_keeps_what_the_controller_wrote(benc
 def test_a_refusal_is_kept_in_words(serve: Any, code: int, words: str) -> None:
     _, api = serve(lambda request: refusal(code))
     report = NodeMetricReport(api, "n1", every_seconds=60.0)
-    report.send(Report({}), patience_seconds=5.0)
+    report.send({}, Colocation(), None, patience_seconds=5.0)
     assert words in report.error
     report.stop()
 
@@ -171,9 +171,9 @@ def _held(bench: Bench) -> dict[str, Any] | None:
 def _reported(bench: Bench, report: NodeMetricReport, seen: Snapshot) -> None:
     """One report, and its answer."""
     owner = NodeObject(metadata=ObjectMeta(name="n1", uid=bench.node()["metadata"]["uid"]))
-    made = report.report(seen, wall=1e9, node=owner)
-    assert made is not None
-    report.send(made, patience_seconds=10.0)
+    status = metric_status(seen, wall=1e9)
+    assert status is not None
+    report.send(status, seen.slo.colocation, owner, patience_seconds=10.0)
     assert report.error == ""
 
 
@@ -221,7 +221,7 @@ def test_the_spec_of_an_object_that_the_manager_made_stays_its(bench: Bench) -> 
 def test_without_permission_to_make_it_the_report_says_what_to_set(bench: Bench) -> None:
     bench.server.objects.load(CRD)
     report = NodeMetricReport(bench.api(), "n1")
-    report.send(Report({}), patience_seconds=5.0)
+    report.send({}, Colocation(), None, patience_seconds=5.0)
     report.stop()
     assert "publish.nodeMetric to create" in report.error
     (problem,) = report.problems

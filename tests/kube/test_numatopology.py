@@ -15,7 +15,8 @@ from descheduler.snapshot import assemble
 from descheduler.snapshot.files import Objects
 from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish import numatopology as writer
-from koordlite.kube.publish.numatopology import NumatopologyReport
+from koordlite.kube.publish.background_report import BackgroundReport
+from koordlite.kube.publish.numatopology import NUMATOPOLOGY
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
@@ -61,7 +62,7 @@ class Server:
 
 def test_the_node_as_volcano_reads_it() -> None:
     server = Server()
-    NumatopologyReport(server, "n1").write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
+    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
     assert server.held is not None
     assert server.held["metadata"]["ownerReferences"][0]["uid"] == "u-n1"
     assert server.held["spec"] == {
@@ -97,7 +98,7 @@ def test_a_pod_that_has_ended_gives_its_cpus_back() -> None:
 
 def test_nothing_is_written_when_nothing_changed_and_what_changed_replaces() -> None:
     server = Server()
-    report = NumatopologyReport(server, "n1")  # type: ignore[arg-type]
+    report = BackgroundReport(server, "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
     report.write(writer.spec(seen()), NODE)
     report.write(writer.spec(seen()), NODE)
     report.write(writer.spec(seen(PINNED)), NODE)
@@ -108,7 +109,7 @@ def test_nothing_is_written_when_nothing_changed_and_what_changed_replaces() -> 
 
 def test_it_is_looked_at_once_a_second_at_most_and_once_a_minute() -> None:
     server = Server()
-    report = NumatopologyReport(server, "n1")  # type: ignore[arg-type]
+    report = BackgroundReport(server, "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
     for moment, pods in ((0.0, ()), (0.5, (PINNED,)), (1.0, (PINNED,)), (30.0, (PINNED,)), (61.0, (PINNED,))):
         report.observe(seen(*pods), monotonic=moment, wall=0.0, node=lambda: NODE)
     report.stop()
@@ -120,7 +121,7 @@ def test_a_refusal_is_a_problem() -> None:
         def request(self, *_: Any, **__: Any) -> Any:
             raise ApiError(403, "Forbidden", "no", named="n1")
 
-    report = NumatopologyReport(Refusing(), "n1")  # type: ignore[arg-type]
+    report = BackgroundReport(Refusing(), "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
     report.observe(seen(), monotonic=0.0, wall=0.0, node=lambda: NODE)
     report.stop()
     (problem,) = report.problems
@@ -129,7 +130,7 @@ def test_a_refusal_is_a_problem() -> None:
 
 def test_what_is_written_reads_back_as_a_node_resource_topology() -> None:
     server = Server()
-    NumatopologyReport(server, "n1").write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
+    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
     read = nrt.to_nrt(msgspec.convert(server.held, NumatopologyObject))
     notes = read.metadata.annotations or {}
     assert nrt.decode_cpu_topology(notes[keys.CPU_TOPOLOGY], "n1").cpus == FOUR.cpus
@@ -142,7 +143,7 @@ def test_the_descheduler_takes_it_for_a_node_without_another() -> None:
     found = Objects()
     found.by_kind["Node"][("", "n1")] = NODE
     server = Server()
-    NumatopologyReport(server, "n1").write(writer.spec(seen()), NODE)  # type: ignore[arg-type]
+    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.spec(seen()), NODE)  # type: ignore[arg-type]
     found.by_kind[numatopology.KIND][("", "n1")] = msgspec.convert(server.held, NumatopologyObject)
     view = assemble.view(found, "2026-01-01T00:00:00Z")
     assert view.nodes["n1"].topology_policy == "single-numa-node"

@@ -13,6 +13,7 @@ import yaml
 
 from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish import pod_affinity
+from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.affinity import AffinityState, Connections, Talk
 from koordlite.model.picture.groups import Cgroup, MemoryPlace, PodGroups
@@ -142,7 +143,7 @@ def test_the_object_is_made_once_and_replaced_when_it_differs() -> None:
                 held.update(json.loads(json.dumps(body)))
             return SimpleNamespace(body=json.dumps(held).encode())
 
-    report = pod_affinity.PodAffinityReport(Server(), "n1")  # type: ignore[arg-type]
+    report = BackgroundReport(Server(), "n1", pod_affinity.POD_AFFINITY)  # type: ignore[arg-type]
     first = snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": "2"})
     report.write(pod_affinity.spec(first), NODE)
     report.write(pod_affinity.spec(first), NODE)

@@ -29,10 +29,9 @@ from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.lease import Candidate, LeaseSettings
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet.http import KubeletHttp
-from koordlite.kube.publish import node_metric
 from koordlite.kube.publish.events import COUNT_SECONDS, Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionClient, eviction
-from koordlite.kube.publish.node_metric import NodeMetricReport, Report
+from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.slo.settings import Colocation
@@ -193,8 +192,7 @@ def as_the_agent(scene: Scene) -> None:
     report = NodeMetricReport(api, "n1", create=True)
     owner = NodeObject(metadata=ObjectMeta(name="n1", uid="u"))
     for colocation in (Colocation(), Colocation(enable=True, metric_report_interval_seconds=90)):
-        whole = node_metric.fresh(owner, colocation)
-        report.send(Report({}, whole["spec"], whole), patience_seconds=10.0)
+        report.send({}, colocation, owner, patience_seconds=10.0)
     report.stop()
     assert report.error == ""
     reviews.Reviewer(api).verdict("reader", "get", "/metrics")

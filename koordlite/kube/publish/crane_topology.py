@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from koordlite.kube.client.access import Api
-from koordlite.kube.publish.background_report import BackgroundReport
+from koordlite.kube.publish.background_report import ReportKind
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading.go_words import boolean
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.wire import crane, objects
+from koordlite.model.wire import crane
 from koordlite.model.wire.crane import ManagerPolicy, TopologyObject, Zone
 from koordlite.numa.crane import zones
-
-MERGE = "application/merge-patch+json"
 
 
 def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
@@ -50,37 +48,27 @@ def _default_awareness(snapshot: Snapshot) -> str:
     return "None" if boolean(label) is False else crane.SINGLE_NUMA
 
 
-class CraneTopologyReport(BackgroundReport[TopologyObject]):
-    """Keeps the object as the pictures say. Attributes and labels of others stay."""
+def crane_topology(*, parts: bool = False) -> ReportKind:
+    """The object of `topology`. Attributes and labels of others stay."""
+    return ReportKind(
+        name="crane-noderesourcetopology",
+        path=crane.PATH,
+        resource="noderesourcetopologies.topology.crane.io",
+        no_kind="install the CRD of manifests/crds/crane, or set publish.craneTopology: off",
+        head=(crane.API_VERSION, crane.KIND),
+        type=TopologyObject,
+        wanted=functools.partial(topology, parts=parts),
+        content=msgspec.to_builtins,
+        change=_change,
+    )
 
-    kind = "crane-noderesourcetopology"
-    path = crane.PATH
-    resource = "noderesourcetopologies.topology.crane.io"
-    no_kind = "install the CRD of manifests/crds/crane, or set publish.craneTopology: off"
 
-    def __init__(self, api: Api, node_name: str, *, parts: bool = False) -> None:
-        super().__init__(api, node_name)
-        self._parts = parts
-
-    def wanted(self, snapshot: Snapshot) -> TopologyObject:
-        """The object of `topology`."""
-        return topology(snapshot, parts=self._parts)
-
-    def fresh(self, wanted: TopologyObject, owner: objects.NodeObject) -> dict[str, Any]:
-        """The wanted object, with its metadata."""
-        metadata = objects.ObjectMeta(name=owner.metadata.name, owner_references=(owner.as_owner,))
-        whole = structs.replace(wanted, metadata=metadata)
-        return {"apiVersion": crane.API_VERSION, "kind": crane.KIND, **msgspec.to_builtins(whole)}
-
-    def change(self, path: str, held: bytes, wanted: TopologyObject) -> None:
-        """Patch what differs; attributes that others put into zones stay."""
-        there = msgspec.json.decode(held, type=TopologyObject)
-        wanted = structs.replace(wanted, zones=_with_attributes(wanted.zones or (), there.zones or ()))
-        body = _difference(there, wanted)
-        if body:
-            # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
-            body["metadata"] = {"resourceVersion": there.metadata.resource_version}
-            self._api.request("PATCH", path, body=body, content_type=MERGE)
+def _change(held: TopologyObject, wanted: TopologyObject) -> tuple[str, dict[str, Any]] | None:
+    """Patch what differs; attributes that others put into zones stay."""
+    body = _difference(held, structs.replace(wanted, zones=_with_attributes(wanted.zones or (), held.zones or ())))
+    # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
+    version = {"metadata": {"resourceVersion": held.metadata.resource_version}}
+    return ("PATCH", body | version) if body else None
 
 
 def _difference(held: TopologyObject, wanted: TopologyObject) -> dict[str, Any]:

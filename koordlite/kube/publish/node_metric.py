@@ -17,7 +17,7 @@ import msgspec
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.kube.client.access import Api, ApiError
-from koordlite.kube.publish.background_report import BackgroundWriter
+from koordlite.kube.publish.background_report import MERGE, BackgroundWriter
 from koordlite.model import duration, keys, times
 from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.picture.usage import Spread, Use
@@ -141,8 +141,8 @@ def _resources(use: Use) -> dict[str, Any]:
 LOG = logging.getLogger(__name__)
 LEAST_SECONDS = 30.0
 """Between two reports; source: Koordinator `minReportIntervalSeconds`."""
-_MERGE = "application/merge-patch+json"
 _GONE = "Koordinator's manager makes this object; without it set publish.nodeMetric to create, or to off"
+_NO_KIND = "install the CRD nodemetrics.slo.koordinator.sh (manifests/crds/koordinator), or set publish.nodeMetric: off"
 _NO_NODE = "the Node that would own it is not known yet"
 
 
@@ -158,30 +158,12 @@ class _Held(msgspec.Struct):
         return any(owner.kind == "Node" for owner in self.metadata.owner_references or ())
 
 
-class Report(msgspec.Struct, frozen=True):
-    """The content of one report."""
-
-    status: Mapping[str, Any]
-    spec: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """What the spec should be; empty where it is another's."""
-    whole: Mapping[str, Any] | None = None
-    """The object to make when there is none; None when none may be made."""
-    why_not: str = _GONE
-    """Why none may be made."""
-
-
 class NodeMetricReport(BackgroundWriter):
     """Sends a status every so often, in the background."""
 
-    thread = "node-metric"
-    named = "the NodeMetric"
-    no_kind = (
-        "install the CRD nodemetrics.slo.koordinator.sh (manifests/crds/koordinator), or set publish.nodeMetric: off"
-    )
-
     def __init__(self, api: Api, node_name: str, *, every_seconds: float = 0.0, create: bool = False) -> None:
         """`every_seconds` 0: as often as `colocation-config` says. `create`: a missing object is made."""
-        super().__init__(api, node_name)
+        super().__init__(api, node_name, thread="node-metric", named="the NodeMetric", no_kind=_NO_KIND)
         self._create = create
         self._every_seconds, self._last = every_seconds, float("-inf")
 
@@ -205,44 +187,40 @@ class NodeMetricReport(BackgroundWriter):
         if monotonic - self._last < every:
             return
         self._last = monotonic
-        report = self.report(snapshot, wall=wall, node=node())
-        if report is not None:
-            self.send(report)
-
-    def report(self, snapshot: Snapshot, *, wall: float, node: objects.NodeObject | None) -> Report | None:
-        """The report of this picture; None while nothing has been measured."""
         status = metric_status(snapshot, wall=wall)
-        if status is None:
-            return None
-        if not self._create:
-            return Report(status)
-        colocation = snapshot.slo.colocation
-        spec = metric_spec(colocation)
-        if node is None:
-            return Report(status, spec, why_not=_NO_NODE)
-        return Report(status, spec, fresh(node, colocation))
+        if status is not None:
+            self.send(status, snapshot.slo.colocation, node())
 
-    def send(self, report: Report, *, patience_seconds: float = 0.0) -> None:
-        """Write one report; what nobody waits for is answered in the background, in `error`."""
-        self._send(lambda: self._write(report), patience_seconds)
+    def send(
+        self,
+        status: Mapping[str, Any],
+        colocation: Colocation,
+        node: objects.NodeObject | None,
+        *,
+        patience_seconds: float = 0.0,
+    ) -> None:
+        """Write the object where there is none and one may be made, its status, and its spec where an agent made it.
+        What nobody waits for is answered in the background, in `error`."""
+        self._send(lambda: self._write(status, colocation, node), patience_seconds)
 
-    def _write(self, report: Report) -> None:
-        """The object where there is none, its status, and its spec where an agent made it."""
+    def _write(self, status: Mapping[str, Any], colocation: Colocation, node: objects.NodeObject | None) -> None:
         try:
-            held = self._patch("/status", {"status": report.status})
+            held = self._patch("/status", {"status": status})
         except ApiError as refused:
             if refused.status != HTTPStatus.NOT_FOUND or refused.unknown_resource:
                 raise
-            self._make(report, refused)
-            held = self._patch("/status", {"status": report.status})
-        if report.spec and held.ours and held.spec != report.spec:
-            self._patch("", {"spec": report.spec})
+            self._make(colocation, node, refused)
+            held = self._patch("/status", {"status": status})
+        spec = metric_spec(colocation)
+        if self._create and held.ours and held.spec != spec:
+            self._patch("", {"spec": spec})
 
-    def _make(self, report: Report, missing: ApiError) -> None:
-        if report.whole is None:
-            raise ApiError(missing.status, missing.reason, f"{missing.message}; {report.why_not}", named=self._name)
+    def _make(self, colocation: Colocation, node: objects.NodeObject | None, missing: ApiError) -> None:
+        if not self._create or node is None:
+            why = _NO_NODE if self._create else _GONE
+            raise ApiError(missing.status, missing.reason, f"{missing.message}; {why}", named=self._name)
         try:
-            self._api.request("POST", metrics.NODE_METRICS, body=report.whole)
+            self._api.request("POST", metrics.NODE_METRICS, body=fresh(node, colocation))
         except ApiError as refused:
             if refused.status != HTTPStatus.CONFLICT:
                 raise
@@ -251,9 +229,7 @@ class NodeMetricReport(BackgroundWriter):
 
     def _patch(self, part: str, body: Mapping[str, Any]) -> _Held:
         """Write a part of the object."""
-        answer = self._api.request(
-            "PATCH", f"{metrics.NODE_METRICS}/{self._name}{part}", body=body, content_type=_MERGE
-        )
+        answer = self._api.request("PATCH", f"{metrics.NODE_METRICS}/{self._name}{part}", body=body, content_type=MERGE)
         try:
             return msgspec.json.decode(answer.body, type=_Held)
         except UNREADABLE as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.kube.publish.background_report import SpecReport
+from koordlite.kube.publish.background_report import spec_kind
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.quantity import Quantity
@@ -63,16 +63,12 @@ def _allocation(snapshot: Snapshot, held: PodCPUs) -> PodAllocation:
     )
 
 
-class NumatopologyReport(SpecReport[NumatopologySpec]):
-    """Keeps the object as the pictures say."""
-
-    kind = "numatopology"
-    path = numatopology.PATH
-    resource = "numatopologies.nodeinfo.volcano.sh"
-    no_kind = "install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off"
-    head = (numatopology.API_VERSION, numatopology.KIND)
-    type = NumatopologyObject
-
-    def wanted(self, snapshot: Snapshot) -> NumatopologySpec:
-        """The object of `spec`."""
-        return spec(snapshot)
+NUMATOPOLOGY = spec_kind(
+    name="numatopology",
+    path=numatopology.PATH,
+    resource="numatopologies.nodeinfo.volcano.sh",
+    no_kind="install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off",
+    head=(numatopology.API_VERSION, numatopology.KIND),
+    type=NumatopologyObject,
+    wanted=spec,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koordlite.kube.publish.background_report import SpecReport
+from koordlite.kube.publish.background_report import spec_kind
 from koordlite.model.picture.affinity import Talk
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot, container_cpus
@@ -60,16 +60,12 @@ def _row(snapshot: Snapshot, pod: Pod, numa_node: int) -> PodRow:
     return PodRow(numa_node, pod.name, pod.namespace, tuple(containers) or None)
 
 
-class PodAffinityReport(SpecReport[PodAffinitySpec]):
-    """Keeps the object as the pictures say."""
-
-    kind = "podaffinity"
-    path = pod_affinity.PATH
-    resource = "podaffinities.numa.koordlite.io"
-    no_kind = "install the CRD of manifests/crds/podaffinity, or set publish.podAffinity: off"
-    head = (pod_affinity.API_VERSION, pod_affinity.KIND)
-    type = PodAffinityObject
-
-    def wanted(self, snapshot: Snapshot) -> PodAffinitySpec:
-        """The object of `spec`."""
-        return spec(snapshot)
+POD_AFFINITY = spec_kind(
+    name="podaffinity",
+    path=pod_affinity.PATH,
+    resource="podaffinities.numa.koordlite.io",
+    no_kind="install the CRD of manifests/crds/podaffinity, or set publish.podAffinity: off",
+    head=(pod_affinity.API_VERSION, pod_affinity.KIND),
+    type=PodAffinityObject,
+    wanted=spec,
+)
