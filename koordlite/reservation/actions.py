@@ -17,8 +17,9 @@ from koordlite.model.wire.reservation import HandOverText, ReservationObject, Re
 from koordlite.numa.koordinator.values import left
 from koordlite.reservation import capacity, lifecycle, placeholder
 from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.pods import KnownPod
 from koordlite.reservation.waiting import node_capacity
-from koordlite.reservation.world import SeenPod, World
+from koordlite.reservation.world import World
 
 
 class CreatePlaceholder(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +128,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
     settings: Settings
     now: float
     """Seconds since the epoch."""
-    owner: SeenPod | None = None
+    owner: KnownPod | None = None
     """The pod that is to get it next."""
     refused: str = ""
     """What the API server said when its placeholder was to be made."""
@@ -153,12 +154,12 @@ class Case(msgspec.Struct, frozen=True, dict=True):
         return times.show(self.now)
 
     @functools.cached_property
-    def pods(self) -> list[SeenPod]:
+    def pods(self) -> list[KnownPod]:
         """Its placeholders that are not being deleted."""
         return [pod for pod in self.world.placeholders(self.reservation.metadata.uid) if not pod.deleting]
 
     @functools.cached_property
-    def alive(self) -> list[SeenPod]:
+    def alive(self) -> list[KnownPod]:
         """Placeholders that hold, or will hold, room on its node."""
         return [pod for pod in self.pods if pod.alive and pod.node in ("", self.node)]
 
@@ -217,6 +218,6 @@ class Case(msgspec.Struct, frozen=True, dict=True):
             yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="")
 
 
-def delete(pod: SeenPod, why: str) -> DeletePlaceholder:
+def delete(pod: KnownPod, why: str) -> DeletePlaceholder:
     """Labels of a placeholder."""
     return DeletePlaceholder(namespace=pod.namespace, name=pod.name, uid=pod.uid, why=why)

@@ -14,7 +14,8 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.reservation import hand_over, lifecycle, placeholder, validity, waiting
 from koordlite.reservation.actions import Case
-from koordlite.reservation.world import SeenPod, World
+from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.world import World
 
 Document = dict[str, Any]
 
@@ -66,7 +67,7 @@ def _line(world: World, obj: ReservationObject, now: float) -> Document:
     }
 
 
-def _placeholder(pod: SeenPod) -> Document:
+def _placeholder(pod: KnownPod) -> Document:
     if pod.deleting:
         state = "being deleted"
     elif pod.ended:

@@ -27,7 +27,7 @@ class ReservationMetrics(Collector):
         with controller.lock:
             world = controller.world
             phases = collections.Counter(each.status.phase or PENDING for each in world.reservations.values())
-            placeholders = sum(bool(pod.placeholder_of) for pod in world.pods.values())
+            placeholders = sum(bool(pod.stands_for) for pod in world.pods.values())
             said = dict(controller.said)
         yield _gauge("controller_leader", "1 while this process holds the lease and may write", float(state.leads))
         yield _gauge(

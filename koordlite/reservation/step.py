@@ -31,8 +31,9 @@ from koordlite.reservation.actions import (
     delete,
 )
 from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.pods import KnownPod
 from koordlite.reservation.waiting import assigned, displaced, held_by, may_own, missing, taker
-from koordlite.reservation.world import SeenPod, World, created
+from koordlite.reservation.world import World
 
 KEEP_SECONDS = 24 * 3600.0
 """How long a Reservation that ended is kept for its reader."""
@@ -185,16 +186,16 @@ def _waits(case: Case) -> bool:
     return bool(lifecycle.message(case.status)) and case.now - max(moments, default=0.0) < RETRY_SECONDS
 
 
-def _why_not_bound(case: Case, pod: SeenPod) -> str:
+def _why_not_bound(case: Case, pod: KnownPod) -> str:
     said = pod.refused()
     if said is not None:
         return said or "its scheduler found no node, and gave no reason"
     name = pod.obj.spec.scheduler_name if pod.obj is not None else ""
-    is_late = created(pod) and case.now - created(pod) > UNSEEN_SECONDS
+    is_late = pod.created and case.now - pod.created > UNSEEN_SECONDS
     return f"no scheduler has looked at its placeholder {pod.key}: is there one named {name}?" if is_late else ""
 
 
-def _held(case: Case, pod: SeenPod) -> Iterator[Action]:
+def _held(case: Case, pod: KnownPod) -> Iterator[Action]:
     """Kubelet holds it. Its CPUs are noted first, so that who sees it available sees them."""
     given = (pod.obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS) if pod.obj is not None else None
     if (case.reservation.metadata.annotations or {}).get(keys.RESOURCE_STATUS) != given:
@@ -223,12 +224,12 @@ def _available(case: Case) -> Iterator[Action]:
         yield from _kept_whole(case)
 
 
-def _may_be_freed(case: Case, owner: SeenPod) -> bool:
+def _may_be_freed(case: Case, owner: KnownPod) -> bool:
     """Tell whether it still is the owner's, right before: other steps of this round may have changed that."""
     return not _is_taken_first(case, owner) and not (owner.obj and case.world.lacks(owner.obj, case.name))
 
 
-def _is_taken_first(case: Case, owner: SeenPod) -> bool:
+def _is_taken_first(case: Case, owner: KnownPod) -> bool:
     """Tell whether a pod waits that would take the room before the owner."""
     return taker(case.world, owner, case.reservation, case.settings.guarded) is not None
 
@@ -278,7 +279,7 @@ def _noted(case: Case, name: str) -> Iterator[Action]:
         yield Annotate(annotations={keys.HAND_OVER: hand_over.with_rest(case.reservation, name)})
 
 
-def _begun(case: Case, owner: SeenPod) -> Iterator[Action]:
+def _begun(case: Case, owner: KnownPod) -> Iterator[Action]:
     """The place is promised to the pod; the rest of the way is the same as for a process that finds it promised."""
     rest = _left_over(case, owner)
     name = "" if not rest or lifecycle.is_once(case.reservation) else case.next_name
@@ -289,12 +290,12 @@ def _begun(case: Case, owner: SeenPod) -> Iterator[Action]:
     yield from _freed(case, owner, name)
 
 
-def _left_over(case: Case, owner: SeenPod) -> Amounts:
+def _left_over(case: Case, owner: KnownPod) -> Amounts:
     rest = left(case.remaining, dict(owner.requests))
     return {name: amount for name, amount in rest.items() if amount.nano > 0}
 
 
-def _freed(case: Case, owner: SeenPod, rest: str) -> Iterator[Action]:
+def _freed(case: Case, owner: KnownPod, rest: str) -> Iterator[Action]:
     """Keep room for the owner, and for placeholder `rest` of what it leaves over, and then free it.
 
     Nobody is nominated again once the room is free: a scheduler that refuses a pod takes its nomination back, and each
@@ -324,7 +325,7 @@ def _handing_over(case: Case, coming: HandOverText) -> Iterator[Action]:
         yield from _freed(case, pod, coming.rest)
 
 
-def _arrived(case: Case, pod: SeenPod) -> Action:
+def _arrived(case: Case, pod: KnownPod) -> Action:
     """The owner is bound: it says so itself, and then the hand-over is over."""
     if pod.uid in {owner.uid for owner in case.status.current_owners or ()}:
         return Annotate(annotations={keys.HAND_OVER: None})

@@ -20,7 +20,8 @@ from koordlite.numa.koordinator.values import ZERO, added, left
 from koordlite.reservation import capacity, hand_over, lifecycle, matching
 from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate
-from koordlite.reservation.world import SeenPod, World, created
+from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.world import World
 
 Amounts = Mapping[str, Quantity]
 _NO_MATCH = {
@@ -34,12 +35,12 @@ _NO_MATCH = {
 """What stands against a match, in words."""
 
 
-def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, SeenPod]:
+def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, KnownPod]:
     """By uid of a Reservation, the pod that it is to be handed to: one at a time, important and old ones first.
 
     `guarded`: schedulers that keep their pods off what is being handed over.
     """
-    chosen: dict[str, SeenPod] = {}
+    chosen: dict[str, KnownPod] = {}
     free = []
     for name, reservation in world.reservations.items():
         with world.guarded(name):
@@ -50,28 +51,22 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, See
         return chosen
     promised = world.promised()
     pods = [pod for pod in world.waiting.values() if pod.uid not in promised and pod.refused() is not None]
-    for pod in sorted(pods, key=lambda pod: (-_priority(pod), created(pod), pod.key)):
-        left_over = [place for place in free if place.reservation.metadata.uid not in chosen]
-        found = next_place(world, pod, left_over, guarded, now)
-        if found is not None:
+    for pod in sorted(pods, key=lambda pod: (-pod.priority, pod.created, pod.key)):
+        one = candidate(pod)
+        if one is None or one.ignores:
+            continue
+        fitting = []
+        for place in free:
+            with world.guarded(place.name):
+                is_free = place.reservation.metadata.uid not in chosen and not refusal(world, one, place, now)
+                if is_free and taker(world, pod, place.reservation, guarded) is None:
+                    fitting.append(place)
+        if (found := best(one, fitting)) is not None:
             chosen[found.reservation.metadata.uid] = pod
     return chosen
 
 
-def next_place(world: World, pod: SeenPod, among: Iterable[Place], guarded: frozenset[str], now: float) -> Place | None:
-    """The place that is freed for this pod now."""
-    one = candidate(pod)
-    if one is None or one.ignores:
-        return None
-    fitting = []
-    for place in among:
-        with world.guarded(place.name):
-            if not refusal(world, one, place, now) and taker(world, pod, place.reservation, guarded) is None:
-                fitting.append(place)
-    return best(one, fitting)
-
-
-def candidate(pod: SeenPod) -> Candidate | None:
+def candidate(pod: KnownPod) -> Candidate | None:
     """The pod read once; None when what it says about reservations cannot be read, so that none matches."""
     assert pod.obj is not None, "pods that wait are kept whole"
     try:
@@ -104,14 +99,14 @@ def _not_now(one: Candidate, place: Place, now: float) -> str:
     return ""
 
 
-def taker(world: World, owner: SeenPod, reservation: ReservationObject, guarded: frozenset[str]) -> SeenPod | None:
+def taker(world: World, owner: KnownPod, reservation: ReservationObject, guarded: frozenset[str]) -> KnownPod | None:
     """A waiting pod that would take the room before the owner does: of another scheduler, which knows no nominations
     of this one, or more important, as the placeholder of another Reservation is. None when none fits.
 
     An extender keeps the pods of `guarded` schedulers off what the Reservation holds, and off no more: such a pod takes
     the room where it fits beside that and leaves the owner too little.
     """
-    name, uid, mine = reservation.status.node_name, reservation.metadata.uid, _scheduler(owner)
+    name, uid, mine = reservation.status.node_name, reservation.metadata.uid, owner.scheduler
     where, node = world.capacity(name), world.nodes.get(name)
     if where is None or node is None:
         return None
@@ -120,12 +115,12 @@ def taker(world: World, owner: SeenPod, reservation: ReservationObject, guarded:
     for pod in (*refused, *world.unbound_placeholders(uid)):
         if pod.uid == owner.uid or pod.obj is None:
             continue
-        before = _scheduler(pod) != mine or _priority(pod) > _priority(owner)
+        before = pod.scheduler != mine or pod.priority > owner.priority
         spec = pod.obj.spec
         if before and node_selectors.node_matches(spec, name, node.metadata.labels or {}):
             tolerated = node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ()) is None
             whole = capacity.whole(pod.requests)
-            if _scheduler(pod) in guarded:
+            if pod.scheduler in guarded:
                 both = collections.Counter(whole) + collections.Counter(capacity.whole(owner.requests))
                 takes = not capacity.fit_node(whole, where, {}) and bool(capacity.fit_node(both, where, freed))
             else:
@@ -133,10 +128,6 @@ def taker(world: World, owner: SeenPod, reservation: ReservationObject, guarded:
             if tolerated and takes:
                 return pod
     return None
-
-
-def _scheduler(pod: SeenPod) -> str:
-    return (pod.obj.spec.scheduler_name if pod.obj is not None else "") or "default-scheduler"
 
 
 def _keeps_off(one: Candidate, node: NodeObject) -> str:
@@ -170,7 +161,7 @@ def _as_held(world: World, place: Place) -> Place:
     )
 
 
-def held_by(pods: Iterable[SeenPod]) -> dict[str, Quantity]:
+def held_by(pods: Iterable[KnownPod]) -> dict[str, Quantity]:
     """Sum of their requests."""
     total: dict[str, Quantity] = {}
     for pod in pods:
@@ -182,10 +173,6 @@ def missing(wanted: Amounts, held: Amounts) -> dict[str, Quantity]:
     """Amounts wanted and not held: those above 0."""
     rest = left(wanted, {name: amount for name, amount in held.items() if name in wanted})
     return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
-
-
-def _priority(pod: SeenPod) -> int:
-    return (pod.obj.spec.priority or 0) if pod.obj is not None else 0
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -217,11 +204,6 @@ def place_of(reservation: ReservationObject) -> Place | None:
         owners={owner.uid: {} for owner in status.current_owners or ()},
     )
     return Place(reservation, taken) if lifecycle.is_matchable(reservation, taken, problems) else None
-
-
-def places(reservations: Iterable[ReservationObject]) -> Iterator[Place]:
-    """All that pods may take."""
-    return (place for each in reservations if (place := place_of(each)) is not None)
 
 
 def lacks(one: Candidate, place: Place, where: NodeCapacity | None) -> tuple[str, ...]:
@@ -301,11 +283,11 @@ def _of_node(world: World, node: str, mine: str, owner: str) -> Iterator[Amounts
         if uid != mine and (pod := world.waiting.get(coming.uid)) is not None:
             yield _outstanding(world, reservation, pod)
     for pod in world.nominated(node):
-        if pod.uid not in counted and pod.placeholder_of != mine:
+        if pod.uid not in counted and pod.stands_for != mine:
             yield pod.requests
 
 
-def _outstanding(world: World, reservation: ReservationObject, owner: SeenPod) -> Amounts:
+def _outstanding(world: World, reservation: ReservationObject, owner: KnownPod) -> Amounts:
     """Amounts that have to be free for an owner and for what it leaves over, beyond what placeholders still hold."""
     status = reservation.status
     rest = left(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))

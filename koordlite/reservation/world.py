@@ -3,64 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from koordlite.formulas.allocatable import node_room
-from koordlite.model import keys, times
+from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.node import parse_reservation
-from koordlite.model.pod import resizing
-from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import AVAILABLE, HandOverText, ReservationObject
 from koordlite.reservation import capacity, hand_over, placeholder
 from koordlite.reservation.capacity import NodeCapacity
+from koordlite.reservation.pods import KnownPod, Shapes, known
 
 Amounts = Mapping[str, Quantity]
 KOORD_SCHEDULER = ("koord-app", "koord-scheduler")
 """Label of the pods of Koordinator's own scheduler."""
 _SYSTEM = ("koordinator-system", "kube-system")
 """Namespaces in which that label is believed: tenants write labels, too."""
-
-
-class SeenPod(msgspec.Struct, frozen=True):
-    """One pod."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    """Empty: not bound."""
-    ended: bool
-    deleting: bool
-    admitted: bool
-    """Kubelet has taken it."""
-    requests: Amounts
-    nominated: str = ""
-    placeholder_of: str = ""
-    """Uid of a Reservation."""
-    obj: PodObject | None = None
-    """The whole pod, where more may have to be read of it: not bound, a placeholder, or an owner."""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def alive(self) -> bool:
-        """It holds, or will hold, what it requests."""
-        return not self.ended and not self.deleting
-
-    def refused(self) -> str | None:
-        """Message of its scheduler when it found no node; None when it has not, or the pod is bound."""
-        conditions = self.obj.status.conditions if self.obj is not None and not self.node else None
-        found = next((c for c in conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
-        return None if found is None or found.reason == "SchedulingGated" else found.message or ""
 
 
 class World:
@@ -78,9 +40,10 @@ class World:
         self.lacks, self._fault = lacks, fault
         self.reservations: dict[str, ReservationObject] = {}
         self.nodes: dict[str, NodeObject] = {}
-        self.pods: dict[str, SeenPod] = {}
+        self._shapes = Shapes()
+        self.pods: dict[str, KnownPod] = {}
         """By uid."""
-        self.waiting: dict[str, SeenPod] = {}
+        self.waiting: dict[str, KnownPod] = {}
         """Not bound, no placeholder, not ended."""
         self.koord_schedulers: dict[str, str] = {}
         """Pods of Koordinator's scheduler that run, by uid."""
@@ -89,14 +52,14 @@ class World:
         self._namespaces: dict[str, str] = {}
         """Where the placeholders of a Reservation are, by its uid."""
         self._uids: dict[str, str] = {}
-        self._on_node: dict[str, dict[str, SeenPod]] = {}
-        self._placeholders: dict[str, dict[str, SeenPod]] = {}
-        self._takers: dict[str, SeenPod] = {}
+        self._on_node: dict[str, dict[str, KnownPod]] = {}
+        self._placeholders: dict[str, dict[str, KnownPod]] = {}
+        self._takers: dict[str, KnownPod] = {}
         self._sums: dict[str, dict[str, Quantity]] = {}
         self._nominated: dict[str, str] = {}
-        self._kept_room: dict[str, dict[str, SeenPod]] = {}
+        self._kept_room: dict[str, dict[str, KnownPod]] = {}
         """Pods that are not bound, by the node on which a scheduler keeps room for them."""
-        self._unbound: dict[str, SeenPod] = {}
+        self._unbound: dict[str, KnownPod] = {}
         self._coming: dict[str, HandOverText] = {}
         """Hand-overs that are under way, by name of the Reservation."""
 
@@ -145,15 +108,18 @@ class World:
 
     def put_pod(self, obj: PodObject) -> bool:
         """A Pod came or changed. Whether that may matter to a Reservation."""
-        pod = _seen(obj)
+        pod = known(obj, self._shapes.of(obj))
+        takes = keys.RESERVATION_ALLOCATED in (obj.metadata.annotations or {})
+        if not pod.node or pod.stands_for or takes:
+            pod = msgspec.structs.replace(pod, obj=obj)
         mattered = self._matters(pod.uid)
         held = self._uids.get(pod.key)
         if held is not None and held != pod.uid:
             self._drop(held)
         self._drop(pod.uid)
         self.pods[pod.uid], self._uids[pod.key] = pod, pod.uid
-        if pod.placeholder_of:
-            self._placeholders.setdefault(pod.placeholder_of, {})[pod.uid] = pod
+        if pod.stands_for:
+            self._placeholders.setdefault(pod.stands_for, {})[pod.uid] = pod
             if not pod.node and pod.alive:
                 self._unbound[pod.uid] = pod
         elif not pod.node and pod.alive:
@@ -163,7 +129,7 @@ class World:
         if pod.node and not pod.ended:
             self._on_node.setdefault(pod.node, {})[pod.uid] = pod
             self._sums.pop(pod.node, None)
-            if keys.RESERVATION_ALLOCATED in (obj.metadata.annotations or {}):
+            if takes:
                 self._takers[pod.uid] = pod
         if _is_koord_scheduler(obj):
             self.koord_schedulers[pod.uid] = pod.key
@@ -182,7 +148,7 @@ class World:
             self._uids.pop(pod.key, None)
         self._drop(uid)
 
-    def placeholders(self, uid: str) -> list[SeenPod]:
+    def placeholders(self, uid: str) -> list[KnownPod]:
         """Placeholders of the Reservation with this uid, by name. A pod that says so in another namespace is none."""
         where = self._namespaces.get(uid)
         pods = (pod for pod in self._placeholders.get(uid, {}).values() if where in (None, pod.namespace))
@@ -192,14 +158,14 @@ class World:
         """Tell whether there is a pod of this name, whosever it is."""
         return f"{namespace}/{name}" in self._uids
 
-    def orphans(self) -> Iterator[SeenPod]:
+    def orphans(self) -> Iterator[KnownPod]:
         """Placeholders whose Reservation is gone."""
         known = {each.metadata.uid for each in self.reservations.values()}
         for uid, pods in self._placeholders.items():
             if uid not in known:
                 yield from pods.values()
 
-    def stale_nominations(self) -> list[SeenPod]:
+    def stale_nominations(self) -> list[KnownPod]:
         """Pods for which room is kept by a hand-over of a Reservation that is gone."""
         held = self.promised()
         self._nominated = {
@@ -222,15 +188,15 @@ class World:
             if each.status.phase == AVAILABLE and (each.status.node_name == node or not node)
         ]
 
-    def nominated(self, node: str) -> Iterable[SeenPod]:
+    def nominated(self, node: str) -> Iterable[KnownPod]:
         """Pods that are not bound, and for which a scheduler keeps room on the node."""
         return self._kept_room.get(node, {}).values()
 
-    def unbound_placeholders(self, but: str) -> list[SeenPod]:
+    def unbound_placeholders(self, but: str) -> list[KnownPod]:
         """Placeholders that are not bound, of other Reservations than the one with uid `but`."""
-        return [pod for pod in self._unbound.values() if pod.placeholder_of != but]
+        return [pod for pod in self._unbound.values() if pod.stands_for != but]
 
-    def takers(self) -> Iterable[SeenPod]:
+    def takers(self) -> Iterable[KnownPod]:
         """Bound pods that say they took a Reservation."""
         return self._takers.values()
 
@@ -256,7 +222,7 @@ class World:
 
     def _matters(self, uid: str) -> bool:
         pod = self.pods.get(uid)
-        named = pod is not None and bool(pod.placeholder_of)
+        named = pod is not None and bool(pod.stands_for)
         return named or uid in self.waiting or uid in self._takers or uid in self.koord_schedulers
 
     def _drop(self, uid: str) -> None:
@@ -267,8 +233,8 @@ class World:
         self.waiting.pop(uid, None)
         self._unbound.pop(uid, None)
         self._takers.pop(uid, None)
-        if pod.placeholder_of:
-            _discard(self._placeholders, pod.placeholder_of, uid)
+        if pod.stands_for:
+            _discard(self._placeholders, pod.stands_for, uid)
         if pod.nominated:
             _discard(self._kept_room, pod.nominated, uid)
         if pod.node:
@@ -276,37 +242,11 @@ class World:
             self._sums.pop(pod.node, None)
 
 
-def created(pod: SeenPod) -> float:
-    """Seconds since the epoch; 0 when it is not known."""
-    meta = pod.obj.metadata if pod.obj is not None else None
-    return (times.parse_or_none(meta.creation_timestamp) if meta else None) or 0.0
-
-
-def _discard(index: dict[str, dict[str, SeenPod]], key: str, uid: str) -> None:
+def _discard(index: dict[str, dict[str, KnownPod]], key: str, uid: str) -> None:
     of_key = index.get(key, {})
     of_key.pop(uid, None)
     if not of_key:
         index.pop(key, None)
-
-
-def _seen(obj: PodObject) -> SeenPod:
-    meta, status = obj.metadata, obj.status
-    held_for = placeholder.stands_for(meta)
-    taken = keys.RESERVATION_ALLOCATED in (meta.annotations or {})
-    keep = not obj.spec.node_name or held_for or taken
-    return SeenPod(
-        namespace=sys.intern(meta.namespace),
-        name=meta.name,
-        uid=meta.uid,
-        node=sys.intern(obj.spec.node_name),
-        ended=status.phase in ("Succeeded", "Failed"),
-        deleting=meta.deletion_timestamp is not None,
-        admitted=status.start_time is not None and status.phase in ("Pending", "Running"),
-        requests=effective_requests(resizing.counted(obj).spec, "", []),
-        nominated=status.nominated_node_name or "",
-        placeholder_of=held_for,
-        obj=obj if keep else None,
-    )
 
 
 def _is_koord_scheduler(obj: PodObject) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.wire.reservation import AllocatedText
-from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.reservation.pods import KnownPod
 
 Stage = Literal["nominated", "tentative", "binding", "bound"]
 End = Literal[

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from koordlite.reservation.matching import Candidate
+from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.loads import Judged
 

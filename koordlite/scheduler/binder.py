@@ -14,8 +14,8 @@ import msgspec
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model.wire import objects
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.extender import BindError
-from koordlite.scheduler.judgement.pods import KnownPod
 
 TIMEOUT = (0.3, 0.5)
 """Seconds to connect, and to wait for the answer: it stays below the second that the scheduler waits."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from koordlite.fault_guard import SubjectFaults
+from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 MOST_ENTRIES = 300_000

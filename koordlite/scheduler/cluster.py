@@ -24,11 +24,11 @@ from koordlite.model.node import Node, parse_reservation
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.reservation import pods as judged
+from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.assumed import AssumedPod, AssumedPods, Stage
-from koordlite.scheduler.judgement import pods as judged
 from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.node_state import NodeState
 from koordlite.scheduler.reservations import Reservations

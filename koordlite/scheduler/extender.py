@@ -18,13 +18,14 @@ import msgspec
 
 from koordlite.model.errors import KoordliteError
 from koordlite.model.wire import objects
+from koordlite.reservation import pods
 from koordlite.reservation.matching import Candidate
+from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts
 from koordlite.scheduler.boards import Board, Boards
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement import judge, pods, victims
+from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.nodes import Promise, Row
-from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.loads import Judged, Loads
 from koordlite.scheduler.nominations import LEAVING, Nominations, Offer
 from koordlite.scheduler.owners import Met, Owners

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.numa.nrt.filter import Amounts, add
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import KnownPod
 
 LEAVING = "node(s) that victims are leaving for the pod"
 """A refusal that the scheduler may resolve by waiting: any other one has it look for victims on other nodes."""

@@ -13,10 +13,10 @@ from koordlite.model.errors import InputError
 from koordlite.model.wire import objects
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.matching import Candidate
+from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, owners
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 MOST_WAITING = 5_000

@@ -25,10 +25,10 @@ from koordlite.kube.client import backoff
 from koordlite.kube.publish.events import Event, Regarding
 from koordlite.model import keys
 from koordlite.model.wire import objects
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
 from koordlite.scheduler.judgement import judge, koordinator, victims
-from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)

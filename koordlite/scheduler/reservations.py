@@ -13,9 +13,9 @@ from koordlite.model import keys
 from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.numa.nrt.filter import Zones
 from koordlite.reservation.matching import Candidate
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.assumed import AssumedPod
 from koordlite.scheduler.judgement import reserved
-from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reserved import OnNode, Placed
 
 MOST_REMEMBERED = 10_000

@@ -21,9 +21,9 @@ from koordlite.numa.kubelet import requests
 from koordlite.numa.kubelet.merge import Policy
 from koordlite.numa.kubelet.node import NodeState, empty_node
 from koordlite.numa.nrt.filter import add
+from koordlite.reservation import pods
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement import pods
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.settings import Settings
 

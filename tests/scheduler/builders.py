@@ -10,9 +10,9 @@ import msgspec
 
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import fingerprint
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.settings import Settings
 
 OURS = "koordlite-scheduler"

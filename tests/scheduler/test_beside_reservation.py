@@ -15,9 +15,9 @@ from descheduler.plugins import reserved_cpus
 from descheduler.snapshot import assemble, files
 from koordlite.model import keys
 from koordlite.model.wire import objects
+from koordlite.reservation.pods import shape_of
 from koordlite.reservation.world import World
 from koordlite.scheduler.judgement import judge
-from koordlite.scheduler.judgement.pods import shape_of
 from tests.scheduler.builders import Scene, as_object
 from tests.scheduler.test_reservations import put as put_reservation
 from tests.scheduler.test_reservations import reservation, stand_in

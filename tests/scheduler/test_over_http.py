@@ -15,10 +15,10 @@ from apiserver import ApiServer, User
 
 from koordlite.kube.client import access
 from koordlite.model import keys
+from koordlite.reservation import pods
 from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement import pods
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.watches import Watches
 from tests.scheduler import builders

@@ -127,8 +127,8 @@ class BackgroundReport(BackgroundWriter):
             raise ApiError(422, "Unreadable", str(unreadable), named=self._name) from unreadable
         if change is not None:
             method, body = change
-            how = {"content_type": MERGE} if method == "PATCH" else {}
-            self._api.request(method, path, body=body, **how)
+            media = MERGE if method == "PATCH" else "application/json"
+            self._api.request(method, path, body=body, content_type=media)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -9,9 +9,9 @@ import msgspec
 from koordlite.formulas.allocatable import node_room
 from koordlite.formulas.allocatable.node_room import NanoAmounts
 from koordlite.model import keys
+from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import koordinator
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 
 NAME = "beside reservation"
 

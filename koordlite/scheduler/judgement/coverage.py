@@ -15,7 +15,7 @@ import msgspec
 
 from koordlite.numa.nrt import fingerprint
 from koordlite.numa.nrt.filter import Amounts, Zones
-from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Report
 
 CacheMode = Literal["overreserve", "discardReserved", "passthrough"]

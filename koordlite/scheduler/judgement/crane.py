@@ -13,8 +13,8 @@ from koordlite.model.wire import crane as wire
 from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling
 from koordlite.numa.crane.assignments import Container
+from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 NAME = "crane"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.numa.nrt.score import Costs
+from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import PodShape
 
 NEAREST = 100
 _LOCAL = 10

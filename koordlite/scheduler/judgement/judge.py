@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from koordlite.numa.nrt.filter import add
+from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation, crane, koordinator, kubelet, owners, volcano
 from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 

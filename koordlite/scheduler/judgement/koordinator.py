@@ -20,9 +20,9 @@ from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.numa.machine import Machine
+from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import distance
 from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 NAME = "koordinator"

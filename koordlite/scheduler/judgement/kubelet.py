@@ -9,9 +9,9 @@ from koordlite.model.quantity import Quantity
 from koordlite.numa.kubelet import amounts
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
+from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation, distance
 from koordlite.scheduler.judgement.nodes import Row, Score, Verdict
-from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.judgement.settings import Settings
 

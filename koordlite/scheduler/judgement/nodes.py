@@ -13,7 +13,7 @@ import msgspec
 from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones
-from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS, OnNode
 

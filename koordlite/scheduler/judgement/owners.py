@@ -20,9 +20,9 @@ from koordlite.model.wire.reservation import ResourceNames
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.capacity import NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate, read
+from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation
 from koordlite.scheduler.judgement.nodes import Row, Verdict
-from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.reserved import Placed
 
 NAME = "reservation"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.numa.nrt.filter import Amounts, add
+from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.coverage import settled
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]

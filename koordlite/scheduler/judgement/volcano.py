@@ -8,9 +8,9 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
 from koordlite.numa import volcano
 from koordlite.numa.machine import Machine
+from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import kubelet
 from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 NAME = "volcano"

@@ -18,7 +18,7 @@ from koordlite.model import printable, times
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.report.html import page
 from koordlite.report.html.page import el
-from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.numa_api.charts import NOT_MEASURED, Use
 from koordlite.scheduler.numa_api.view import Finding, NodeView, Zone
 

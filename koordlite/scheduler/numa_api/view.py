@@ -19,8 +19,8 @@ from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.topology import Topology
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Report
 
 STALE_SECONDS = 180.0

@@ -10,7 +10,7 @@ from koordlite.numa.nrt import filter as nrt_filter
 from koordlite.numa.nrt import fingerprint, reader
 from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.numa.nrt.score import only_elsewhere
-from koordlite.scheduler.judgement import pods
+from koordlite.reservation import pods
 from koordlite.scheduler.judgement.coverage import has_exclusive
 from tests.conformance.adapters import adapter, mappings, nrt_match, shapes
 

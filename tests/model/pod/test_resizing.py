@@ -11,7 +11,7 @@ from descheduler.snapshot.pack import Packer
 from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.wire.objects import PodObject
 from koordlite.numa.kubelet import requests
-from koordlite.scheduler.judgement import pods
+from koordlite.reservation import pods
 
 
 def pod(

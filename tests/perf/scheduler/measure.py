@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from koordlite.model.wire import objects
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler import protocol
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.service import settle_memory
 from koordlite.scheduler.warmth import MOST_SHAPES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from koordlite.model.wire import objects
+from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.settings import Settings
 from tests.support.topocluster.store import Store
 

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from koordlite.model import keys
+from koordlite.model import keys, times
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import parse_resources
+from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import filter as nrt
 from koordlite.reservation.placeholder import stands_for
@@ -90,6 +90,8 @@ class KnownPod(msgspec.Struct, frozen=True):
     """uid of the Reservation whose placeholder it is; see `stands_for`."""
     took: str = ""
     """uid of the Reservation that a Binding of ours lets it take; never what the pod says itself."""
+    obj: objects.PodObject | None = None
+    """The whole pod, where more may have to be read of it."""
 
     @property
     def key(self) -> str:
@@ -100,6 +102,32 @@ class KnownPod(msgspec.Struct, frozen=True):
     def ended(self) -> bool:
         """Its containers hold nothing any more."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def alive(self) -> bool:
+        """It holds, or will hold, what it requests."""
+        return not self.ended and not self.deleting
+
+    @property
+    def admitted(self) -> bool:
+        """Kubelet has taken it, and it has not ended."""
+        return self.started and self.phase in ("Pending", "Running")
+
+    @property
+    def requests(self) -> Mapping[str, Quantity]:
+        """Its effective request."""
+        return self.shape.pod.requests
+
+    @property
+    def created(self) -> float:
+        """Seconds since the epoch; 0 when it is not known."""
+        return (times.parse_or_none(self.obj.metadata.creation_timestamp) if self.obj is not None else None) or 0.0
+
+    def refused(self) -> str | None:
+        """Message of its scheduler when it found no node; None when it has not, or the pod is bound."""
+        conditions = self.obj.status.conditions if self.obj is not None and not self.node else None
+        found = next((c for c in conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
+        return None if found is None or found.reason == "SchedulingGated" else found.message or ""
 
     @property
     def refused_by_kubelet(self) -> bool:
