@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 QUERY_FIELDS = 20
 _IDLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
-"""How soon `close` and late connections are noticed."""
+"""How soon late connections are noticed."""
 
 Ask = Callable[[str, Mapping[str, str], str], Answer]
 """Path, query parameters and Accept header to an answer; called from many threads."""
@@ -80,6 +80,8 @@ class Server:
         """Stop serving and free the port."""
         self._thread.end()
         if self._thread.is_alive():
+            # A port that is shut wakes the loop, which then ends at once.
+            self._server.socket.shutdown(socket.SHUT_RDWR)
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -39,6 +40,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], None]
     thread.start()
     monkeypatch.setenv(asking.URL_VARIABLE, f"http://127.0.0.1:{listening.server_port}")
     yield lambda answer: answers.append(json.dumps(answer).encode())
+    listening.socket.shutdown(socket.SHUT_RDWR)  # Wakes the loop.
     listening.shutdown()
     thread.join()
     listening.server_close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import ssl
 import subprocess
 import threading
@@ -74,11 +75,12 @@ def _tls_kubelet(certificate: tuple[Path, Path], token: str) -> Iterator[int]:
     context.load_cert_chain(*map(str, certificate))
     server = Quiet(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         yield server.server_port
     finally:
+        server.socket.shutdown(socket.SHUT_RDWR)  # Wakes the loop.
         server.shutdown()
         thread.join()
         server.server_close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
@@ -50,11 +51,12 @@ class TinyApi:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
+        self._server.socket.shutdown(socket.SHUT_RDWR)  # Wakes the loop.
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +38,7 @@ def answers() -> Iterator[Any]:
     thread.start()
     kind.url = f"http://127.0.0.1:{server.server_port}"
     yield kind
+    server.socket.shutdown(socket.SHUT_RDWR)  # Wakes the loop.
     server.shutdown()
     server.server_close()
     thread.join()

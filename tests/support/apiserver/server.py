@@ -26,7 +26,6 @@ from apiserver.store import Store
 from apiserver.users import User
 
 LOG = logging.getLogger(__name__)
-_POLL_SECONDS = 0.05
 _REMEMBERED = 100_000
 _EXPIRED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410}
 
@@ -102,9 +101,7 @@ class ApiServer:
         )
         self._listener.api = Api(self._cluster, settings, self._listener.stopped)
         self._listener.faults, self._listener.note = self.faults, self._note
-        self._thread = threading.Thread(
-            target=self._listener.serve_forever, args=(_POLL_SECONDS,), name="apiserver", daemon=True
-        )
+        self._thread = threading.Thread(target=self._listener.serve_forever, name="apiserver", daemon=True)
         self._thread.start()
         return self.url
 
@@ -113,6 +110,8 @@ class ApiServer:
         if self._listener is None or self._thread is None:
             return
         self._listener.stopped.set()
+        # A port that is shut wakes the loop, which else looks twice a second whether it is to end.
+        self._listener.socket.shutdown(socket.SHUT_RDWR)
         self._listener.shutdown()
         self._thread.join()
         self._listener.server_close()
