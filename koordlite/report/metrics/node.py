@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
@@ -86,8 +86,7 @@ def _predictors(found: Reclaimable) -> dict[str, tuple[Use, Use]]:
 
 def _each(node: str, uses: Iterable[tuple[str, Use]]) -> Iterator[Sample]:
     for name, use in uses:
-        yield [node, name, "cpu", "core"], use.cpu / 1000
-        yield [node, name, "memory", "byte"], use.memory
+        yield from _use(node, use, name)
 
 
 def single_cpus(tick: Tick) -> Iterator[Metric]:
@@ -106,14 +105,14 @@ def _offered(tick: Tick) -> Iterator[Sample]:
             yield [tick.node, resource, unit], amount / scale
 
 
-def _use(node: str, use: Use) -> Iterator[Sample]:
-    yield [node, "cpu", "core"], use.cpu / 1000
-    yield [node, "memory", "byte"], use.memory
+def _use(node: str, use: Use, *whose: str) -> Iterator[Sample]:
+    yield [node, *whose, "cpu", "core"], use.cpu / 1000
+    yield [node, *whose, "memory", "byte"], use.memory
 
 
 def _by_numa(snapshot: Snapshot, node: str) -> Iterator[Sample]:
     for numa, each in snapshot.numa_use.items():
-        yield from _numa_use(node, numa, each.node)
+        yield from _use(node, each.node, str(numa))
     if not snapshot.numa_use:
         for numa, used in snapshot.numa_memory.get("", {}).items():
             yield [node, str(numa), "memory", "byte"], used
@@ -124,12 +123,7 @@ def _system_by_numa(snapshot: Snapshot, node: str, cpu: int) -> Iterator[Sample]
     shares = measured.system_cpu_by_numa(cpu, {numa: each.node.cpu for numa, each in snapshot.numa_use.items()})
     for numa, each in snapshot.numa_use.items():
         if each.system_memory is not None:
-            yield from _numa_use(node, numa, Use(shares[numa], each.system_memory))
-
-
-def _numa_use(node: str, numa: int, use: Use) -> Iterator[Sample]:
-    yield [node, str(numa), "cpu", "core"], use.cpu / 1000
-    yield [node, str(numa), "memory", "byte"], use.memory
+            yield from _use(node, Use(shares[numa], each.system_memory), str(numa))
 
 
 def _hosts(snapshot: Snapshot, node: str) -> Iterator[Sample]:
@@ -154,20 +148,14 @@ _MILLI_PER_CORE = 1000
 _BATCH_SUBJECTS = {f"node/{keys.BATCH_CPU}": _MILLI_PER_CORE, f"node/{keys.BATCH_MEMORY}": 1}
 
 
-def batch_terms(tick: Tick) -> GaugeMetricFamily:
+def batch_terms(tick: Tick) -> Metric:
     """CPU in cores, memory in bytes; no series while nothing is worked out."""
-    family = GaugeMetricFamily(
-        "koordlite_batch_allocatable_term",
-        "A term of what best-effort pods may request",
-        labels=("node", "resource", "term"),
+    samples = (
+        ([tick.node, decision.name, name], value / divisor)
+        for decision in tick.decisions
+        if decision.reason == "BatchAllocatable" and (divisor := _BATCH_SUBJECTS.get(decision.subject))
+        for name in BATCH_TERMS
+        if isinstance(value := decision.evidence.get(name), int | float)
     )
-    for decision in tick.decisions:
-        divisor = _BATCH_SUBJECTS.get(decision.subject)
-        if divisor is None or decision.reason != "BatchAllocatable":
-            continue
-        resource = decision.name
-        for name in BATCH_TERMS:
-            value = decision.evidence.get(name)
-            if isinstance(value, int | float):
-                family.add_metric([tick.node, resource, name], value / divisor)
-    return family
+    meaning = "A term of what best-effort pods may request"
+    return gauge("koordlite_batch_allocatable_term", meaning, ("node", "resource", "term"), samples)
