@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from koordlite.http.server import Ask
     from koordlite.kube.client.access import Api
     from koordlite.kube.publish.events import Events
-    from koordlite.report.log_levels import LogLevels
+    from koordlite.report.log_levels import Level, LogLevels
     from koordlite.scheduler.watches import Watches
 
 LOG = logging.getLogger("koordlite.scheduler")
@@ -73,7 +73,7 @@ def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
         server.close()
 
 
-def start_log(level: str, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")) -> LogLevels:
+def start_log(level: Level, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")) -> LogLevels:
     """Log to standard error."""
     from koordlite.report.log_levels import LineFormatter, LogLevels
 

@@ -13,7 +13,7 @@ from koordlite.model.decision import Decision
 from koordlite.record.round_record import RoundRecord
 from koordlite.replay.verify import Judge
 from koordlite.replay.what_if import Course, Other, landed
-from koordlite.report import present, threshold
+from koordlite.report import present
 from koordlite.report.present import Figures
 
 
@@ -93,10 +93,10 @@ class Side(msgspec.Struct, kw_only=True):
         if now.node_cpu is None:
             return
         low, high = now.node_cpu + least, now.node_cpu + most
-        self.seconds_above_threshold += seconds * threshold.above(low, now.threshold_milli)
-        self.seconds_above_threshold_most += seconds * threshold.above(high, now.threshold_milli)
-        self.seconds_well_above_threshold += seconds * threshold.well_above(low, now.threshold_milli)
-        self.seconds_well_above_threshold_most += seconds * threshold.well_above(high, now.threshold_milli)
+        self.seconds_above_threshold += seconds * present.above(low, now.threshold_milli)
+        self.seconds_above_threshold_most += seconds * present.above(high, now.threshold_milli)
+        self.seconds_well_above_threshold += seconds * present.well_above(low, now.threshold_milli)
+        self.seconds_well_above_threshold_most += seconds * present.well_above(high, now.threshold_milli)
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -218,7 +218,7 @@ class _Sums:
         other.add_above(
             msgspec.structs.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost
         )
-        result.ls_seconds_above_threshold += seconds * threshold.above(
+        result.ls_seconds_above_threshold += seconds * present.above(
             now.recorded.prod_cpu, now.recorded.threshold_milli
         )
 

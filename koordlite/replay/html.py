@@ -9,7 +9,7 @@ from koordlite.model.errors import Problem
 from koordlite.replay import text
 from koordlite.replay.compare import Comparison, Point, Side
 from koordlite.replay.verify import Check
-from koordlite.report import threshold, units, view
+from koordlite.report import present, units, view
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
@@ -136,7 +136,7 @@ def _sides(found: Comparison) -> Markup:
         ("BE was allowed", *(text.seconds(side.be_cpu_seconds_allowed) for side in _both(found))),
         ("limit of BE, cores", *(text.limits(side) for side in _both(found))),
         ("node above the threshold", *(text.above(side) for side in _both(found))),
-        (f"{threshold.WELL} ({threshold.WHY})", *(text.well_above(side) for side in _both(found))),
+        (f"{present.WELL} ({present.WHY})", *(text.well_above(side) for side in _both(found))),
         ("writes", *(_kinds(side) for side in _both(found))),
         ("evictions", *(", ".join(side.evictions) or "none" for side in _both(found))),
     ]

@@ -8,7 +8,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison, Side
 from koordlite.replay.verify import Check
-from koordlite.report import threshold, units
+from koordlite.report import present, units
 from koordlite.report.sentence import sentence
 from koordlite.strategies import limiting
 
@@ -104,7 +104,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
         ("BE was allowed", *(seconds(side.be_cpu_seconds_allowed) for side in (recorded, other))),
         ("limit of BE, cores", limits(recorded), limits(other)),
         ("node above the threshold", above(recorded), above(other)),
-        (f"  {threshold.WELL}", well_above(recorded), well_above(other)),
+        (f"  {present.WELL}", well_above(recorded), well_above(other)),
         ("writes", str(recorded.writes), str(other.writes)),
         ("evictions", str(len(recorded.evictions)), str(len(other.evictions))),
     )

@@ -5,7 +5,6 @@ A record names its pod and its flow in `extra`. Flows of the scheduler extender 
 
 from __future__ import annotations
 
-import collections
 import logging
 import threading
 from collections.abc import Callable
@@ -15,50 +14,103 @@ import msgspec
 
 from koordlite.model import printable
 
-LEVELS = {"off": logging.CRITICAL + 1, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+Level = Literal["off", "warning", "info", "debug"]
+LEVELS: dict[Level, int] = {
+    "off": logging.CRITICAL + 1,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+    "debug": logging.DEBUG,
+}
 EXTENDER = "koordlite.scheduler"
 EXTENDER_FLOWS = ("filter", "prioritize", "preempt", "bind")
 MOST_PODS = 100
 LONGEST_SECONDS = 86_400.0
+Key = tuple[str, str]
+"""Kind and name of what has a level of its own: `pod` and the pod, `flow` and the flow."""
+ALL: Key = ("", "")
+
+
+class TimedLevel(msgspec.Struct, frozen=True):
+    """A level, and how long it holds."""
+
+    level: Level
+    until: float | None = None
+    """None: until the program ends."""
+    before: Level | None = None
+    """The level that returns at `until`; None: there was none."""
+
+
+class LevelTable:
+    """Levels in force, of all and of some. Written by one thread, read by others."""
+
+    def __init__(self, default: Level, now: Callable[[], float]) -> None:
+        self.now, self._lock = now, threading.Lock()
+        self._levels: dict[Key, TimedLevel] = {ALL: TimedLevel(default)}
+
+    def set_level(self, key: Key, level: Level, for_seconds: float | None) -> None:
+        """Put a level in force. One that holds for a while itself is not what holds again; of many pods the newest
+        stay."""
+        until = None if for_seconds is None else self.now() + for_seconds
+        with self._lock:
+            held = self._levels.get(key)
+            before = None if until is None or held is None else held.level if held.until is None else held.before
+            self._levels[key] = TimedLevel(level, until, before)
+            pods = [each for each in self._levels if each[0] == "pod"]
+            for each in pods[: max(0, len(pods) - MOST_PODS)]:
+                del self._levels[each]
+
+    def in_force(self, kind: str) -> dict[str, TimedLevel]:
+        """Levels by name, of one kind, in the order in which they were first set."""
+        with self._lock:
+            now = self.now()
+            for key, each in list(self._levels.items()):
+                if each.until is not None and each.until <= now and each.before is None:
+                    del self._levels[key]
+                elif each.until is not None and each.until <= now and each.before is not None:
+                    self._levels[key] = TimedLevel(each.before)
+            return {name: each for (of, name), each in self._levels.items() if of == kind}
+
+    @property
+    def loudest(self) -> Level:
+        """The most that any level asks for."""
+        with self._lock:
+            return min((each.level for each in self._levels.values()), key=LEVELS.__getitem__)
 
 
 class _Request(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    level: Literal["off", "warning", "info", "debug"]
+    level: Level
     pod: str = ""
     flow: str = ""
     for_seconds: float | None = None
 
 
-class LogLevels(logging.Filter):
+class LogLevels(LevelTable, logging.Filter):
     """A filter for the handler that writes the log."""
 
     def __init__(
         self,
         *,
         now: Callable[[], float],
-        default: str = "info",
+        default: Level = "info",
         logger: str = EXTENDER,
         flows: tuple[str, ...] = EXTENDER_FLOWS,
     ) -> None:
         """`logger`: whose lines they are, with all below it. Without `flows` there is one level for all lines."""
-        super().__init__()
+        LevelTable.__init__(self, default, now)
+        logging.Filter.__init__(self)
         self._logger, self._names = logger, flows
-        self._changed_until: tuple[str, float] | None = None
-        """The default before the change that ends by itself, and when it does."""
-        self._now, self._default, self._lock = now, default, threading.Lock()
-        self._flows: dict[str, tuple[str, float | None]] = {}
-        self._pods: collections.OrderedDict[str, tuple[str, float | None]] = collections.OrderedDict()
         self._apply()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether the record is written: by the level of its pod, else of its flow, else of all."""
         if not (record.name == self._logger or record.name.startswith(f"{self._logger}.")):
             return True
-        with self._lock:
-            self._expire()
-            pod, flow = getattr(record, "pod", ""), getattr(record, "flow", "")
-            level = self._pods.get(pod) or self._flows.get(flow) or (self._default, None)
-        return record.levelno >= LEVELS[level[0]]
+        levels = (
+            self.in_force("pod").get(getattr(record, "pod", "")),
+            self.in_force("flow").get(getattr(record, "flow", "")),
+            self.in_force("")[""],
+        )
+        return record.levelno >= LEVELS[next(each.level for each in levels if each)]
 
     def put(self, body: bytes) -> None:
         """Put a requested level in force. ValueError says what is wrong with the request."""
@@ -77,43 +129,18 @@ class LogLevels(logging.Filter):
             raise ValueError(
                 f"forSeconds is {asked.for_seconds:g}; it has to be more than 0, at most {LONGEST_SECONDS:g}"
             )
-        until = None if asked.for_seconds is None else self._now() + asked.for_seconds
-        with self._lock:
-            self._take(asked, until)
+        key = ("pod", asked.pod) if asked.pod else ("flow", asked.flow) if asked.flow else ALL
+        self.set_level(key, asked.level, asked.for_seconds)
         self._apply()
 
     def document(self) -> dict[str, Any]:
         """The levels in force."""
-        with self._lock:
-            self._expire()
-            pods = {name: level for name, (level, _) in self._pods.items()}
-            return {"default": self._default, "flows": {n: lv for n, (lv, _) in self._flows.items()}, "pods": pods}
-
-    def _take(self, asked: _Request, until: float | None) -> None:
-        if asked.pod:
-            self._pods.pop(asked.pod, None)
-            self._pods[asked.pod] = asked.level, until
-            if len(self._pods) > MOST_PODS:
-                self._pods.popitem(last=False)
-        elif asked.flow:
-            self._flows[asked.flow] = asked.level, until
-        else:
-            before = self._changed_until[0] if self._changed_until else self._default
-            self._changed_until = None if until is None else (before, until)
-            self._default = asked.level
-
-    def _expire(self) -> None:
-        now = self._now()
-        if self._changed_until is not None and self._changed_until[1] <= now:
-            self._default, self._changed_until = self._changed_until[0], None
-        for held in (self._flows, self._pods):
-            for name in [name for name, (_, until) in held.items() if until is not None and until <= now]:
-                del held[name]
+        flows, pods = ({n: each.level for n, each in self.in_force(kind).items()} for kind in ("flow", "pod"))
+        return {"default": self.in_force("")[""].level, "flows": flows, "pods": pods}
 
     def _apply(self) -> None:
         """Records below the loudest level are not even made."""
-        levels = [self._default, *(lv for lv, _ in self._flows.values()), *(lv for lv, _ in self._pods.values())]
-        logging.getLogger(self._logger).setLevel(min(LEVELS[level] for level in levels))
+        logging.getLogger(self._logger).setLevel(LEVELS[self.loudest])
 
 
 class LineFormatter(logging.Formatter):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.changes import eviction
-from koordlite.changes.cgroup import CgroupChange
 from koordlite.model import cpuset, printable
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
@@ -14,6 +13,7 @@ from koordlite.model.snapshot import Snapshot, gives_way
 from koordlite.report import present
 from koordlite.report.history import DecisionEvent
 from koordlite.report.pod_rows import PodRow, ordered
+from koordlite.report.present import Written
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -21,8 +21,6 @@ ALL_BEST_EFFORT = "besteffort"
 """Subject of decisions about all best-effort pods."""
 _LONG_AGO = -1.0
 """Time shown for a decision that is not among the recent ones."""
-_Written = Mapping[tuple[str, str], object]
-"""By group and field what has been written since the picture was taken."""
 
 
 def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
@@ -32,7 +30,7 @@ def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
         return ()
     enforced = [decision for decision in tick.decisions if tick.modes.get(decision.strategy) == "enforce"]
     done = present.landed(enforced, {step.place: step.ok for step in tick.applied})
-    written: _Written = {(c.group, c.field): c.value for c in done if isinstance(c, CgroupChange)}
+    written = present.written(done)
     about = _about(events, tick)
     rows = (_row(pod, snapshot, written, about, tick) for pod in snapshot.pods if pod.active)
     return ordered(rows, "cpu")
@@ -41,7 +39,7 @@ def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
 def _row(
     pod: Pod,
     snapshot: Snapshot,
-    written: _Written,
+    written: Written,
     about: Mapping[str, DecisionEvent],
     tick: Tick,
 ) -> PodRow:
@@ -57,7 +55,7 @@ def _row(
         cpu=use.cpu if use else None,
         cpu_limit=_quota(snapshot, place.group, tuple(place.containers.values()), written) if place else None,
         memory=use.memory if use else None,
-        cpus=str(_cpus(snapshot, tuple(place.containers.values()), written)) if place else "",
+        cpus=str(cpuset.union(_cpus(snapshot, tuple(place.containers.values()), written))) if place else "",
         pressure=waits[most].some.avg10 if most else None,
         waits_for=most,
         decided=_words(event.decision, tick) if event else "" if pod.phase == "Running" else pod.phase,
@@ -91,33 +89,20 @@ def _pods(decision: Decision) -> Iterator[str]:
             yield "/".join(change.place.parts[:2])
 
 
-def _quota(snapshot: Snapshot, group: str, containers: Sequence[str], written: _Written) -> int | None:
+def _quota(snapshot: Snapshot, group: str, containers: Sequence[str], written: Written) -> int | None:
     """Millicores by the pod's quota, or by those of its containers where each has one; the smaller one."""
-    whole = _milli(snapshot, group, written)
-    parts = [_milli(snapshot, name, written) for name in containers]
+    whole = present.quota_milli(snapshot, group, written)
+    parts = [present.quota_milli(snapshot, name, written) for name in containers]
     known = [part for part in parts if part is not None]
     limits = [*([whole] if whole is not None else []), *([sum(known)] if known and len(known) == len(parts) else [])]
     return min(limits, default=None)
 
 
-def _milli(snapshot: Snapshot, group: str, written: _Written) -> int | None:
-    found = snapshot.cgroups.get(group)
-    quota = written.get((group, "cpu.quota"), found.quota_us if found else None)
-    if not isinstance(quota, int) or quota < 0:
-        return None
-    return quota * 1000 // (found.period_us if found else 100_000)
-
-
-def _cpus(snapshot: Snapshot, containers: Sequence[str], written: _Written) -> CPUSet:
-    """CPUs of all its containers: what each was configured with, within the groups above it."""
-    return cpuset.union(_narrowed(snapshot, group, written) for group in containers)
-
-
-def _narrowed(snapshot: Snapshot, group: str, written: _Written) -> CPUSet:
-    parts, cpus = group.split("/"), snapshot.topology.cpuset
-    for depth in range(1, len(parts) + 1):
-        name = "/".join(parts[:depth])
-        found = snapshot.cgroups.get(name)
-        own = written.get((name, "cpuset.cpus"), found.cpuset if found else None)
-        cpus = cpus & own if isinstance(own, CPUSet) and own else cpus
-    return cpus
+def _cpus(snapshot: Snapshot, containers: Sequence[str], written: Written) -> Iterator[CPUSet]:
+    """CPUs of each container: what it was configured with, within the groups above it."""
+    for group in containers:
+        parts, cpus = group.split("/"), snapshot.topology.cpuset
+        for depth in range(1, len(parts) + 1):
+            own = present.configured(snapshot, "/".join(parts[:depth]), written)
+            cpus = cpus & own if own else cpus
+        yield cpus

@@ -18,7 +18,6 @@ from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.errors import UNREADABLE
-from koordlite.model.picture.groups import PodGroups
 from koordlite.model.place import Place
 from koordlite.model.pod import resctrl_protocol as resctrl
 from koordlite.model.pod.qos import QoSClass
@@ -27,6 +26,8 @@ from koordlite.resctrl import schemata
 from koordlite.resctrl.values import CacheUse
 
 T = TypeVar("T")
+Written = Mapping[tuple[str, str], object]
+"""By group and field what has been written since the picture was taken."""
 ROOT_GROUP = "(root)"
 """Name in reports of the root group of resctrl, whose own name is empty."""
 
@@ -75,6 +76,25 @@ def figures(snapshot: Snapshot, decisions: Iterable[Decision], done: Sequence[Ch
     )
 
 
+ROUNDING_MILLI = 1000
+"""Best effort gets whole CPUs: its budget is rounded up (`formulas.cpu.suppress`, Koordinator
+`calculateBESuppressCPU`), so a node that is full is above its threshold by less than this, by the rule. Only what is
+beyond that points to a limit that came too late or could not be low enough."""
+WELL = "by a CPU or more"
+WHY = "less is rounding: limits are whole CPUs"
+"""Words of reports for the two."""
+
+
+def above(use: int | None, threshold: int | None) -> bool:
+    """Tell whether `use` exceeds `threshold`, in millicores; False where either is unknown."""
+    return use is not None and threshold is not None and use > threshold
+
+
+def well_above(use: int | None, threshold: int | None) -> bool:
+    """Tell whether it is above by more than the rounding can explain."""
+    return threshold is not None and above(use, threshold + ROUNDING_MILLI - 1)
+
+
 def landed(decisions: Iterable[Decision], outcomes: Mapping[Place, bool]) -> list[Change]:
     """Changes whose place went well in its last write; `outcomes` says so by place. The first claim of a place wins."""
     claims: dict[Place, Change] = {}
@@ -89,21 +109,26 @@ def best_effort_cpus(snapshot: Snapshot, done: Iterable[Change] = ()) -> CPUSet 
 
     Under kubelet's static CPU policy only the containers are narrowed, so their own sets count, inside the root's.
     """
-    written = {c.group: c.value for c in done if isinstance(c, CgroupChange) and isinstance(c.value, CPUSet)}
-    root = _root_cpus(snapshot, written)
+    name, fields = snapshot.layout.besteffort, written(done)
+    group, root = snapshot.cgroups.get(name), fields.get((name, "cpuset.cpus"))
+    if not isinstance(root, CPUSet):
+        if group is None:
+            return None
+        root = group.effective if group.effective is not None else group.cpuset
     if root is None:
         return None
-    prefix = f"{snapshot.layout.besteffort}/"
+    prefix = f"{name}/"
     places = [place for place in snapshot.places.values() if place.group.startswith(prefix)]
-    sets = {name: _configured(snapshot, name, written) for place in places for name in _groups(place)}
+    groups = {each for place in places for each in (place.group, *place.containers.values())}
+    sets = {each: configured(snapshot, each, fields) for each in groups}
     # Most containers have the same few sets: each is narrowed once.
-    paths = {(sets[place.group], sets[group]) for place in places for group in place.containers.values()}
+    paths = {(sets[place.group], sets[each]) for place in places for each in place.containers.values()}
     return cpuset.union(_narrowed(root, path) for path in paths) or root
 
 
 def best_effort_limit(snapshot: Snapshot, cpus: CPUSet | None, done: Iterable[Change] = ()) -> int | None:
     """Millicores best-effort pods may use: the tighter of their CPUs and their quota; None when neither is known."""
-    quota = _best_effort_quota(snapshot, done)
+    quota = quota_milli(snapshot, snapshot.layout.besteffort, written(done))
     limits = [limit for limit in (quota, len(cpus) * 1000 if cpus is not None else None) if limit is not None]
     return min(limits, default=None)
 
@@ -181,23 +206,26 @@ class _PoolText(msgspec.Struct, frozen=True):
     cpuset: str = ""
 
 
-def _root_cpus(snapshot: Snapshot, written: Mapping[str, CPUSet]) -> CPUSet | None:
-    name = snapshot.layout.besteffort
-    found = snapshot.cgroups.get(name)
-    if name in written or found is None:
-        return written.get(name)
-    return found.effective if found.effective is not None else found.cpuset
+def written(done: Iterable[Change]) -> Written:
+    """Values of cgroup files that the changes `done` have set."""
+    return {(c.group, c.field): c.value for c in done if isinstance(c, CgroupChange)}
 
 
-def _groups(place: PodGroups) -> tuple[str, ...]:
-    return place.group, *place.containers.values()
-
-
-def _configured(snapshot: Snapshot, group: str, written: Mapping[str, CPUSet]) -> CPUSet | None:
-    """Count what a group was configured with, not what was effective in the picture: an empty set on v2 follows the
-    parent, whose set may have moved since."""
+def configured(snapshot: Snapshot, group: str, fields: Written) -> CPUSet | None:
+    """CPUs that a group was configured with, not those effective in the picture: an empty set on v2 follows the parent,
+    whose set may have moved since."""
     found = snapshot.cgroups.get(group)
-    return written.get(group) or (found.cpuset if found else None)
+    cpus = fields.get((group, "cpuset.cpus"), found.cpuset if found else None)
+    return cpus if isinstance(cpus, CPUSet) else None
+
+
+def quota_milli(snapshot: Snapshot, group: str, fields: Written) -> int | None:
+    """Quota of a group in millicores; None when unlimited or unknown."""
+    found = snapshot.cgroups.get(group)
+    quota_us = fields.get((group, "cpu.quota"), found.quota_us if found else None)
+    if not isinstance(quota_us, int) or quota_us < 0:
+        return None
+    return quota_us * 1000 // (found.period_us if found else 100_000)
 
 
 def _narrowed(cpus: CPUSet, path: Iterable[CPUSet | None]) -> CPUSet:
@@ -205,18 +233,6 @@ def _narrowed(cpus: CPUSet, path: Iterable[CPUSet | None]) -> CPUSet:
     for own in path:
         cpus = cpus & own if own else cpus
     return cpus
-
-
-def _best_effort_quota(snapshot: Snapshot, done: Iterable[Change]) -> int | None:
-    """Quota of the besteffort group in millicores; None when unlimited or unknown."""
-    group = snapshot.cgroups.get(snapshot.layout.besteffort)
-    quota_us = group.quota_us if group else None
-    for change in done:
-        if isinstance(change, CgroupChange) and change.group == snapshot.layout.besteffort:
-            quota_us = change.value if isinstance(change.value, int) else quota_us
-    if quota_us is None or quota_us < 0:
-        return None
-    return quota_us * 1000 // (group.period_us if group else 100_000)
 
 
 def _owners(snapshot: Snapshot) -> dict[int, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.report import paragraph, threshold, units
+from koordlite.report import paragraph, present, units
 from koordlite.report.history import History
 
 Figures = Mapping[str, float | None]
@@ -22,7 +22,7 @@ FIGURES = {
     "batchCoresMean": "what it may request, on average, cores",
     "unmetPercent": "CPU time that other pods wanted and did not get, %",
     "aboveThresholdSeconds": "seconds the node used more than the threshold",
-    "wellAboveThresholdSeconds": f"of these {threshold.WELL} ({threshold.WHY})",
+    "wellAboveThresholdSeconds": f"of these {present.WELL} ({present.WHY})",
     "lsAboveThresholdSeconds": "seconds other pods alone used more than that",
     "writes": "writes",
     "refusedWrites": "writes refused",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.formulas.cpu import suppress
-from koordlite.report import threshold
+from koordlite.report import present
 from koordlite.report.tick import Tick
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
@@ -119,11 +119,11 @@ class Totals:
 
     def _add_time(self, before: Tick, tick: Tick, seconds: float) -> None:
         """Use is a mean over the time since the tick before; the limit of that time is the one set by that tick."""
-        self._above += seconds * threshold.above(tick.node_cpu, tick.threshold_milli)
-        well = threshold.well_above(tick.node_cpu, tick.threshold_milli)
+        self._above += seconds * present.above(tick.node_cpu, tick.threshold_milli)
+        well = present.well_above(tick.node_cpu, tick.threshold_milli)
         self._well_above += seconds * well
         self._late += seconds * (well and (before.be_limit or 0) > suppress.MIN_CPUS * 1000)
-        self._prod_above += seconds * threshold.above(tick.prod_cpu, tick.threshold_milli)
+        self._prod_above += seconds * present.above(tick.prod_cpu, tick.threshold_milli)
         self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
         self._used += (tick.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
 

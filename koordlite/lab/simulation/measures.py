@@ -14,7 +14,7 @@ from koordlite.lab.cluster import scenario
 from koordlite.lab.cluster.scenario import Expectation
 from koordlite.lab.load import workloads
 from koordlite.lab.simulation.stage import Stage
-from koordlite.report import threshold, units
+from koordlite.report import present, units
 from koordlite.report.history import Row
 from koordlite.report.simulation import Check, Figures, Workload
 from koordlite.report.tick import Tick
@@ -199,7 +199,7 @@ def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
         "aboveThresholdSeconds": _node_above(samples),
         "wellAboveThresholdSeconds": _node_well_above(samples),
         "lsAboveThresholdSeconds": sum(
-            seconds for row, seconds in _timed(samples) if threshold.above(row.prod_cpu, row.threshold_milli)
+            seconds for row, seconds in _timed(samples) if present.above(row.prod_cpu, row.threshold_milli)
         ),
         **{name: sum(map(count, samples)) for name, count in _SUMS.items()},
         "restarts": _restarts(samples),
@@ -264,11 +264,11 @@ def _timed(samples: Sequence[Sample]) -> Iterator[tuple[Row, float]]:
 
 
 def _node_above(samples: Sequence[Sample]) -> float:
-    return sum(s for row, s in _timed(samples) if threshold.above(row.node_cpu, row.threshold_milli))
+    return sum(s for row, s in _timed(samples) if present.above(row.node_cpu, row.threshold_milli))
 
 
 def _node_well_above(samples: Sequence[Sample]) -> float:
-    return sum(s for row, s in _timed(samples) if threshold.well_above(row.node_cpu, row.threshold_milli))
+    return sum(s for row, s in _timed(samples) if present.well_above(row.node_cpu, row.threshold_milli))
 
 
 def _restarts(samples: Sequence[Sample]) -> int:

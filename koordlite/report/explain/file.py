@@ -213,7 +213,7 @@ def check(path: str, snapshot: Snapshot) -> None:
     if not folder and name not in NAMES:
         raise ValueError(f"there is no file {name!r} that a strategy may ask for; name {CAN_BE}")
     if folder and not spellings(path, snapshot) and not _is_group(folder, snapshot):
-        raise ValueError(f"nothing on this node is called {folder!r}; name {CAN_BE}; its pods: {_pods(snapshot)}")
+        raise ValueError(f"nothing on this node is called {folder!r}; name {CAN_BE}; its pods: {pod_names(snapshot)}")
 
 
 def _classes(called: dict[str, None], layout: Layout) -> Iterator[str]:
@@ -255,7 +255,8 @@ def _is_group(folder: str, snapshot: Snapshot) -> bool:
     return any(f"/{group}".endswith(f"/{folder}") for group in known)
 
 
-def _pods(snapshot: Snapshot) -> str:
+def pod_names(snapshot: Snapshot) -> str:
+    """The pods of the node for a message: more names do not help to find a mistyped one."""
     present = sorted(pod.key for pod in snapshot.pods)
     more = f" and {len(present) - MAX_PODS} more" if len(present) > MAX_PODS else ""
     return f"{', '.join(present[:MAX_PODS])}{more}" if present else "none"

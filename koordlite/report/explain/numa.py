@@ -21,6 +21,7 @@ from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.snapshot import Snapshot
 from koordlite.numa.nrt import score
 from koordlite.report import units
+from koordlite.report.explain import file
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 from koordlite.strategies.shared import affinity, placements, zone_report
@@ -29,7 +30,6 @@ SUBJECT = "numa "
 """Prefix of such a question."""
 _ALIGNS = ("single-numa-node", "restricted", "best-effort")
 _NODES_WANTED = ("SingleNUMANode", "single-numa-node")
-_MOST_PODS = 20
 Verdict = Literal["ok", "cause", "note"]
 
 
@@ -76,9 +76,7 @@ def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:
 def _which(name: str, snapshot: Snapshot, found: Sequence[Pod]) -> str:
     if len(found) > 1:
         return f"{len(found)} pods here are called {name!r}: {', '.join(pod.key for pod in found)}"
-    present = sorted(pod.key for pod in snapshot.pods)
-    more = f" and {len(present) - _MOST_PODS} more" if len(present) > _MOST_PODS else ""
-    return f"there is no pod {name!r} on this node; its pods: {', '.join(present[:_MOST_PODS]) or 'none'}{more}"
+    return f"there is no pod {name!r} on this node; its pods: {file.pod_names(snapshot)}"
 
 
 def _asks(pod: Pod) -> Iterator[Check]:

@@ -17,8 +17,6 @@ SUBJECT = "pod "
 """Prefix of such a question."""
 BEST_EFFORT = "besteffort"
 _EVICT = "evict"
-_MOST_PODS = 20
-"""More names do not help to find a mistyped one."""
 
 
 def decisions(name: str, found: Iterable[Decision]) -> list[Decision]:
@@ -55,13 +53,12 @@ def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
     """Decisions about the pod. ValueError when there is no such pod, and none is remembered."""
     if not name:
         raise ValueError("name a pod: explain pod NAME")
-    own = decisions(name, tick.decisions)
-    if not own and tick.picture and not _written(name, tick, past) and not any(earlier(name, past.events)):
-        present = sorted(pod.key for pod in tick.picture.pods)
-        if not any(f"/{pod}".endswith(f"/{name}") for pod in present):
-            more = f" and {len(present) - _MOST_PODS} more" if len(present) > _MOST_PODS else ""
-            here = f"{', '.join(present[:_MOST_PODS])}{more}" if present else "none"
-            raise ValueError(f"there is no pod {name!r} on this node, and none is remembered; its pods: {here}")
+    own, snapshot = decisions(name, tick.decisions), tick.picture
+    if own or snapshot is None or any(f"/{pod.key}".endswith(f"/{name}") for pod in snapshot.pods):
+        return own
+    if not _written(name, tick, past) and not any(earlier(name, past.events)):
+        here = file.pod_names(snapshot)
+        raise ValueError(f"there is no pod {name!r} on this node, and none is remembered; its pods: {here}")
     return own
 
 

@@ -15,6 +15,7 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 from koordlite.report import units
+from koordlite.report.explain.who_changed import use_by_name
 
 SUBJECT = "besteffort"
 HELD_BACK = 0.95
@@ -95,7 +96,7 @@ def of(moments: Iterable[Moment], end: float) -> Squeeze | None:
             continue
         is_held = limit > 0 and used >= HELD_BACK * limit
         enforced = any(each.mode == "enforce" for name, each in moment.settings.items() if name in limiting)
-        uses = _uses(moment.snapshot)
+        uses = use_by_name(moment.snapshot, moment.snapshot.usage, "cpu")
         services.add(uses, limit, seconds, is_held=is_held)
         limits.append(limit)
         spans.append(seconds)
@@ -186,13 +187,6 @@ class _Services:
             if along[name] > 0.01 * whole > 0:
                 own = round(self._used[name] / self._seconds)
                 yield Cause(name, along[name] / whole, own, at_deepest.get(name, 0))
-
-
-def _uses(snapshot: Snapshot) -> dict[str, int]:
-    """Use of all that is not best effort, in millicores, by the name people know."""
-    used = snapshot.usage.pods
-    found = {pod.key: used[pod.uid].cpu for pod in snapshot.pods if pod.uid in used and not pod.is_best_effort}
-    return found | {f"host application {name}": use.cpu for name, use in snapshot.usage.host_apps.items()}
 
 
 def _evicted(moment: Moment) -> Iterator[tuple[str, str]]:

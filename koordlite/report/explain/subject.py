@@ -7,7 +7,7 @@ from typing import Any
 
 from koordlite.model import printable
 from koordlite.report import units
-from koordlite.report.explain import allocatable, cpu, cpus, decided, file, node, numa, pod, resctrl_groups, settings
+from koordlite.report.explain import allocatable, cpus, decided, file, numa, pod, resctrl_groups, settings
 from koordlite.report.history import DecisionEvent
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
@@ -90,9 +90,9 @@ _DECIDED: tuple[TextAnswer, JsonAnswer] = (
 )
 _OF_ONE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
     pod.SUBJECT: (pod.text, _pod),
-    cpu.SUBJECT: (
-        cpu.text,
-        lambda name, tick, past: {"kind": "koordlite-cpu", **cpu.document(name, tick, past)},
+    cpus.OF_ONE: (
+        cpus.text_of_one,
+        lambda name, tick, past: {"kind": "koordlite-cpu", **cpus.document_of_one(name, tick, past)},
     ),
     file.SUBJECT: (
         file.text,
@@ -106,9 +106,9 @@ _OF_ONE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
 """By how the question begins."""
 _WHOLE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
     allocatable.SUBJECT: (_promised_text, _promised),
-    node.SUBJECT: (
-        lambda _, tick, past: node.text(tick, past),
-        lambda _, tick, past: {"kind": "koordlite-node", **node.document(tick, past)},
+    decided.NODE: (
+        lambda _, tick, past: decided.node_text(tick, past),
+        lambda _, tick, past: {"kind": "koordlite-node", **decided.node_document(tick, past)},
     ),
     cpus.SUBJECT: (
         lambda _, tick, past: cpus.text(tick),

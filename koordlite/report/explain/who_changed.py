@@ -87,7 +87,9 @@ def _others(rest: Sequence[int]) -> str:
 
 def _used(decision: Decision, snapshot: Snapshot, resource: str) -> Mapping[str, int]:
     """Offers go by the mean of some minutes, the limit by the last sample."""
-    return _by_name(snapshot, snapshot.usage if isinstance(decision.outcome, CPULimit) else snapshot.average, resource)
+    return use_by_name(
+        snapshot, snapshot.usage if isinstance(decision.outcome, CPULimit) else snapshot.average, resource
+    )
 
 
 def _resource(decision: Decision) -> str:
@@ -100,13 +102,9 @@ def _resource(decision: Decision) -> str:
     return ""
 
 
-def _by_name(snapshot: Snapshot, usage: Usage, resource: str) -> Mapping[str, int]:
+def use_by_name(snapshot: Snapshot, usage: Usage, resource: str) -> dict[str, int]:
     """Use of all that is not best effort, by the name people know."""
-    used = {
-        f"{pod.namespace}/{pod.name}": usage.pods[pod.uid]
-        for pod in snapshot.pods
-        if pod.uid in usage.pods and not pod.is_best_effort
-    }
+    used = {pod.key: usage.pods[pod.uid] for pod in snapshot.pods if pod.uid in usage.pods and not pod.is_best_effort}
     used |= {f"host application {name}": use for name, use in usage.host_apps.items()}
     return {name: use.cpu if resource == "cpu" else use.memory for name, use in used.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from koordlite.report import pods, threshold, units, view
+from koordlite.report import pods, present, units, view
 from koordlite.report.history import History, Row
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html import filter as filters
@@ -56,8 +56,8 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
     late, well = summary.seconds_late, summary.seconds_well_above_threshold
     note = (
-        f"over {units.cores(tick.threshold_milli)} cores {threshold.WELL} for {units.span(well)} in all, the rest "
-        f"with BE at the two CPUs it keeps; over it at all: {above} of {whole}; {threshold.WHY}"
+        f"over {units.cores(tick.threshold_milli)} cores {present.WELL} for {units.span(well)} in all, the rest "
+        f"with BE at the two CPUs it keeps; over it at all: {above} of {whole}; {present.WHY}"
     )
     tone = "good" if summary.in_time else "bad"
     used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"

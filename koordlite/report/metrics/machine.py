@@ -46,8 +46,8 @@ def families(tick: Tick) -> Iterator[Metric]:
         for subject, by_zone in tick.numa_memory.items()
         for zone, used in by_zone.items()
     )
-    labels = ("node", "subject", "numa_node")
-    yield gauge("koordlite_numa_memory_used_bytes", "Memory in use on a NUMA node", labels, memory)
+    names = ("node", "subject", "numa_node")
+    yield gauge("koordlite_numa_memory_used_bytes", "Memory in use on a NUMA node", names, memory)
     # Over the averaging time of the ConfigMap (`metricAggregateDurationSeconds`).
     for name, what, amounts in (
         ("cpu_cores", "CPU", {percent: use.cpu / 1000 for percent, use in tick.node_percentiles.items()}),

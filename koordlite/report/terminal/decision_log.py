@@ -10,12 +10,10 @@ decisions stay the same the log keeps one line a minute (`Minutes`).
 
 from __future__ import annotations
 
-import collections
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
@@ -24,6 +22,7 @@ from koordlite.model.defaults import LONGEST_LOG_SECONDS
 from koordlite.model.errors import UNREADABLE
 from koordlite.report import units
 from koordlite.report.history import DecisionEvent
+from koordlite.report.log_levels import ALL, LEVELS, Level, LevelTable
 from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
 
@@ -118,10 +117,7 @@ def minute_line(ticks: Sequence[Tick], news: int) -> str:
 LOG = logging.getLogger("koordlite.decisions")
 # What is written is settled here, whatever the level of the program's own messages.
 LOG.setLevel(logging.DEBUG)
-Level = Literal["off", "warning", "info", "debug"]
-LEVELS: tuple[Level, ...] = get_args(Level)
 DEFAULT: Level = "warning"
-MOST_PODS = 100
 _ALARMS = ("refuse", "evict")
 
 
@@ -135,32 +131,13 @@ class LevelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """After this time the level before holds again; null: until the agent ends."""
 
 
-class _Set(msgspec.Struct, frozen=True):
-    level: Level
-    until: float | None
-    before: Level | None = None
-    """The level that returns at `until`; None: there was none."""
-
-    def for_a_while(self, held: _Set | None) -> _Set:
-        """This level in the place of `held`. What holds for a while itself is not what holds again."""
-        if self.until is None or held is None:
-            return self
-        return msgspec.structs.replace(self, before=held.level if held.until is None else held.before)
-
-    def ended(self, now: float) -> bool:
-        """True when its time is over."""
-        return self.until is not None and self.until <= now
-
-
-class Levels:
-    """The levels in force. Written by one thread, read by another."""
+class Levels(LevelTable):
+    """The levels of decisions, by strategy and by pod."""
 
     def __init__(self, strategies: Collection[str], *, now: Callable[[], float] = time.monotonic) -> None:
         """Names other than these are refused."""
-        self._strategies, self.now, self._lock = frozenset(strategies), now, threading.Lock()
-        self._all = _Set(DEFAULT, None)
-        self._named: dict[str, _Set] = {}
-        self._pods: collections.OrderedDict[str, _Set] = collections.OrderedDict()
+        super().__init__(DEFAULT, now)
+        self._strategies = frozenset(strategies)
 
     def put(self, body: bytes) -> LevelRequest:
         """Put the requested level in force. ValueError says what is wrong with the request."""
@@ -168,48 +145,6 @@ class Levels:
             request = msgspec.json.decode(body, type=LevelRequest)
         except UNREADABLE as error:
             raise ValueError(f'{error}; write for example {{"level": "debug", "strategy": "cpuSuppress"}}') from error
-        self._check(request)
-        until = None if request.for_seconds is None else self.now() + request.for_seconds
-        self._take(request, _Set(request.level, until))
-        return request
-
-    def of(self, decision: Decision) -> Level:
-        """The level in force for this decision."""
-        now = self.now()
-        with self._lock:
-            self._forget(now)
-            default = self._named.get(decision.strategy, self._all).level
-            if not self._pods:
-                return default
-            from koordlite.report.explain import pod  # Not loaded until a pod is asked for.
-
-            return next((held.level for name, held in self._pods.items() if pod.decisions(name, [decision])), default)
-
-    def document(self) -> dict[str, Any]:
-        """The levels as plain values for JSON."""
-        now = self.now()
-        with self._lock:
-            self._forget(now)
-            shown = {name: self._shown(held, now) for name, held in sorted(self._named.items())}
-            pods = {name: self._shown(held, now) for name, held in self._pods.items()}
-            return {"default": self._shown(self._all, now), "strategies": shown, "pods": pods, "levels": LEVELS}
-
-    @property
-    def default(self) -> Level:
-        """The level of what has none of its own."""
-        now = self.now()
-        with self._lock:
-            self._forget(now)
-            return self._all.level
-
-    @property
-    def loudest(self) -> Level:
-        """The most that any level asks for."""
-        with self._lock:
-            held = (self._all, *self._named.values(), *self._pods.values())
-            return max((each.level for each in held), key=LEVELS.index)
-
-    def _check(self, request: LevelRequest) -> None:
         if request.strategy and request.pod:
             raise ValueError("a level is for a strategy or for a pod, not for both")
         if request.strategy and request.strategy not in self._strategies:
@@ -220,30 +155,40 @@ class Levels:
             raise ValueError(
                 f"forSeconds is {request.for_seconds:g}; it has to be more than 0 and at most {LONGEST_LOG_SECONDS}"
             )
+        key = ("pod", request.pod) if request.pod else ("strategy", request.strategy) if request.strategy else ALL
+        self.set_level(key, request.level, request.for_seconds)
+        return request
 
-    def _take(self, request: LevelRequest, fresh: _Set) -> None:
-        with self._lock:
-            if request.pod:
-                self._pods[request.pod] = fresh.for_a_while(self._pods.get(request.pod))
-                while len(self._pods) > MOST_PODS:
-                    self._pods.popitem(last=False)
-            elif request.strategy:
-                self._named[request.strategy] = fresh.for_a_while(self._named.get(request.strategy))
-            else:
-                self._all = fresh.for_a_while(self._all)
+    def of(self, decision: Decision) -> Level:
+        """The level in force for this decision."""
+        named = self.in_force("strategy").get(decision.strategy)
+        pods = self.in_force("pod")
+        if pods:
+            from koordlite.report.explain import pod  # Not loaded until a pod is asked for.
 
-    def _forget(self, now: float) -> None:
-        for held in (self._named, self._pods):
-            for name, each in [(name, each) for name, each in held.items() if each.ended(now)]:
-                if each.before is None:
-                    del held[name]
-                else:
-                    held[name] = _Set(each.before, None)
-        if self._all.ended(now):
-            self._all = _Set(self._all.before or DEFAULT, None)
+            named = next((each for name, each in pods.items() if pod.decisions(name, [decision])), named)
+        return named.level if named else self.default
 
-    def _shown(self, held: _Set, now: float) -> dict[str, Any]:
-        return {"level": held.level, **({} if held.until is None else {"forSeconds": round(held.until - now, 1)})}
+    def document(self) -> dict[str, Any]:
+        """The levels as plain values for JSON."""
+        now = self.now()
+
+        def shown(kind: str) -> dict[str, dict[str, Any]]:
+            return {
+                name: {
+                    "level": each.level,
+                    **({} if each.until is None else {"forSeconds": round(each.until - now, 1)}),
+                }
+                for name, each in self.in_force(kind).items()
+            }
+
+        named = dict(sorted(shown("strategy").items()))
+        return {"default": shown("")[""], "strategies": named, "pods": shown("pod"), "levels": tuple(LEVELS)}
+
+    @property
+    def default(self) -> Level:
+        """The level of what has none of its own."""
+        return self.in_force("")[""].level
 
 
 class DecisionLog:

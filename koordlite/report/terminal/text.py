@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from koordlite.report import paragraph, threshold, units
+from koordlite.report import paragraph, present, units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline
 from koordlite.report.summary import Summary
@@ -45,7 +45,7 @@ def _would(numbers: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _above(numbers: Summary) -> str:
-    well = f"{units.span(numbers.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
+    well = f"{units.span(numbers.seconds_well_above_threshold)} {present.WELL} ({present.WHY})"
     alone = f"{units.span(numbers.prod_seconds_above_threshold)} by LS alone"
     late = f"{units.span(numbers.seconds_late)} of that before BE was at the two CPUs it keeps"
     return f"{units.span(numbers.seconds_above_threshold)}, of which {well}, {late}, and {alone}"

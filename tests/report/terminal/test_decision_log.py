@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from koordlite.model.decision import Decision, Verdict
 from koordlite.report.history import DecisionEvent
-from koordlite.report.terminal.decision_log import MOST_PODS, DecisionLog, Levels
+from koordlite.report.log_levels import MOST_PODS
+from koordlite.report.terminal.decision_log import DecisionLog, Levels
 from koordlite.report.tick import Tick
 from koordlite.report.web.endpoints import Endpoints
 
