@@ -19,7 +19,7 @@ from koordlite.model import printable
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.numa.kubelet import change, cpu_options
+from koordlite.numa.kubelet import change, cpu_manager
 from koordlite.numa.kubelet.cpu_manager import CPUState
 from koordlite.ports import Cluster, Files
 from koordlite.report import kubelet_plan
@@ -87,9 +87,9 @@ def _target(args: argparse.Namespace, present: Kubelet) -> change.Configuration:
         why = "the policy none takes no options"
         raise ConfigError(Problem("command line", "--options", args.options, why, "leave them out, or --policy static"))
     try:
-        cpu_options.CPUOptions.parse(options)
+        cpu_manager.CPUOptions.parse(options)
     except ValueError as error:
-        do = f"write NAME=true|false with NAME one of {', '.join(cpu_options.NAMES)}"
+        do = f"write NAME=true|false with NAME one of {', '.join(cpu_manager.NAMES)}"
         raise ConfigError(Problem("command line", "--options", args.options, str(error), do)) from None
     return change.Configuration(policy, reserved, options)
 

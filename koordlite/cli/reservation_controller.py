@@ -27,7 +27,7 @@ LEASE = "koordlite-reservation-controller"
 def run(args: argparse.Namespace) -> int:
     """Work until stopped. 1 when the controller ended by itself: faults that stay."""
     from koordlite.kube.client.access import connect
-    from koordlite.reservation.service import Service
+    from koordlite.reservation.controller import Service
 
     serving.start_log(args.log_level)
     stop = ended_by_signals()

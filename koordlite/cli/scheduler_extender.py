@@ -46,14 +46,13 @@ def run(args: argparse.Namespace) -> int:
     if args.replicas > 1:
         return _run_front(args)
     from koordlite.kube.client.access import connect
-    from koordlite.reservation.service import ReservationMetrics
+    from koordlite.reservation.controller import ReservationMetrics
     from koordlite.scheduler.binder import ApiBinder
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
     from koordlite.scheduler.loads import Loads
     from koordlite.scheduler.promises import Promises
-    from koordlite.scheduler.service import Service
-    from koordlite.scheduler.warmth import Warmth
+    from koordlite.scheduler.service import Service, Warmth
     from koordlite.scheduler.watches import Watches
 
     address, port = listen_address(args.listen, "--listen")

@@ -1,5 +1,5 @@
-"""The controller's loop: watch, plan, write, and again. It writes only while it leads, and only where no scheduler of
-Koordinator does the same work."""
+"""The controller's loop, with its probes and metrics: watch, plan, write, and again. It writes only while it leads, and
+only where no scheduler of Koordinator does the same work."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from koordlite import threads
 from koordlite.fault_guard import FaultGuard, SubjectFaults
+from koordlite.http.answers import Answer, Request, Router, well
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
@@ -25,7 +30,7 @@ from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model import times
 from koordlite.model.wire.objects import PodObject
-from koordlite.model.wire.reservation import ReservationObject
+from koordlite.model.wire.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, WAITING, ReservationObject
 from koordlite.reservation import step
 from koordlite.reservation.actions import Say, Step
 from koordlite.reservation.placeholder import Settings
@@ -335,3 +340,55 @@ def rival(pods: Collection[str], lease: Mapping[str, Any] | None, now: float) ->
     if not holder or renewed is None or now - renewed > FRESH_SECONDS:
         return ""
     return f"lease {LEASE_NAMESPACE}/{LEASE} is held by {holder}, renewed {max(0.0, now - renewed):.0f} s ago"
+
+
+class ReservationMetrics(Collector):
+    """Metrics of the controller, read at each scrape."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def collect(self) -> Iterator[Metric]:
+        """Reservations by phase, placeholders, and what became of hand-overs."""
+        controller, state = self._controller, self._controller.state
+        with controller.lock:
+            world = controller.world
+            phases = collections.Counter(each.status.phase or PENDING for each in world.reservations.values())
+            placeholders = sum(bool(pod.stands_for) for pod in world.pods.values())
+            said = dict(controller.said)
+        yield _gauge("controller_leader", "1 while this process holds the lease and may write", float(state.leads))
+        yield _gauge(
+            "controller_stands_back",
+            "1 while koord-scheduler runs, which holds Reservations itself",
+            float(bool(state.stands_back)),
+        )
+        family = GaugeMetricFamily("koordlite_reservations", "Reservations by phase", labels=("phase",))
+        for phase in (PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED):
+            family.add_metric((phase,), phases.pop(phase, 0))
+        yield family
+        yield _gauge("placeholders", "Pods that hold places of Reservations", placeholders)
+        events = CounterMetricFamily(
+            "koordlite_reservation_events",
+            "What happened to Reservations, by the reason of the Event",
+            labels=("reason",),
+        )
+        for reason, count in sorted(said.items()):
+            events.add_metric((reason,), count)
+        yield events
+
+
+class Service(Router):
+    """Answers of `koordlite reservation-controller`."""
+
+    def __init__(self, controller: Controller) -> None:
+        registry = CollectorRegistry()
+        registry.register(ReservationMetrics(controller))
+
+        def alive(request: Request) -> Answer:
+            return well(threads.unhealthy() if controller.is_alive else "the controller ended; the log says why")
+
+        super().__init__({"/healthz": alive, "/livez": alive}, ready=controller.not_ready, registry=registry)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"koordlite_reservation_{name}", text, value=value)

@@ -7,6 +7,7 @@ which the scheduler shows as it is; with `ignorable: true` it goes on without us
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from koordlite.scheduler.extender import Extender, NotReady, Victims
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, texts
 from koordlite.scheduler.report.metrics import ExtenderMetrics
+from koordlite.threads import Worker
 
 
 def settle_memory() -> None:
@@ -137,3 +139,31 @@ def _given(arguments: protocol.PreemptionArguments) -> dict[str, Victims]:
 def _shown(title: str, document: dict[str, Any], lines: Any, accept: str) -> Answer:
     """JSON for programs, a page for browsers."""
     return html(texts.text_page(title, lines)) if "text/html" in accept else encoded(document)
+
+
+LOOK_SECONDS = 0.05
+MOST_SHAPES = 4
+"""Boards that are brought up to date in one look: the lock is free in between."""
+
+
+class Warmth:
+    """Looks for changes in a thread of its own."""
+
+    def __init__(self, extender: Extender) -> None:
+        self._extender, self._stop = extender, threading.Event()
+        self._worker = Worker("warmth", self._run)
+
+    def start(self) -> None:
+        """Begin."""
+        self._worker.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        if self._worker.is_alive():
+            self._worker.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            self._worker.beat()
+            self._extender.warm(MOST_SHAPES)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koordlite.host.files import RealFiles
-from koordlite.kube.kubelet.checkpoint_notices import CheckpointNotices
+from koordlite.kube.kubelet.checkpoints import CheckpointNotices
 from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.state import KubeletState
 from koordlite.model.cpuset import CPUSet

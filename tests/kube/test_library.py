@@ -19,9 +19,9 @@ from kubernetes.config import incluster_config
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """
 WHOLE = """
-from koordlite.kube.client import library
-library.prepare()
-library.prepare()
+from koordlite.kube.client import credentials
+credentials.prepare()
+credentials.prepare()
 import kubernetes
 assert kubernetes.__path__
 from kubernetes import client, config, watch

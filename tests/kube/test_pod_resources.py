@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.kube.kubelet import cdi, checkpoints, pod_resources
+from koordlite.kube.kubelet import checkpoints, pod_resources
 from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
@@ -85,18 +85,18 @@ def test_the_drivers_files_say_which_cpus_a_claim_is(tmp_path: Path, file: str) 
     (tmp_path / file).write_text(json.dumps(SPECIFICATION))
     (tmp_path / "other.example-gpu_0.json").write_text("no business of ours")
     names = ("dra.k8s.io/cpu=claim-1", "dra.k8s.io/cpu=claim-2")
-    assert cdi.read(str(tmp_path), names) == ({"dra.k8s.io/cpu=claim-1": CPUSet([2, 3, 6])}, "")
+    assert pod_resources.read_claims(str(tmp_path), names) == ({"dra.k8s.io/cpu=claim-1": CPUSet([2, 3, 6])}, "")
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"kind": 1}', json.dumps(SPECIFICATION).replace("2-3,6", "2-x")])
 def test_a_file_of_the_driver_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "dra.k8s.io-cpu_claim-1.json").write_text(content)
-    found, wrong = cdi.read(str(tmp_path), ("dra.k8s.io/cpu=claim-1",))
+    found, wrong = pod_resources.read_claims(str(tmp_path), ("dra.k8s.io/cpu=claim-1",))
     assert (found, wrong.partition(":")[0]) == ({}, str(tmp_path / "dra.k8s.io-cpu_claim-1.json"))
 
 
 def test_without_the_folder_the_kernel_says_so(tmp_path: Path) -> None:
-    assert cdi.read(str(tmp_path / "no"), ("x",)) == ({}, f"{tmp_path}/no: No such file or directory")
+    assert pod_resources.read_claims(str(tmp_path / "no"), ("x",)) == ({}, f"{tmp_path}/no: No such file or directory")
 
 
 def test_numbers_are_read_packed_or_not() -> None:

@@ -12,7 +12,7 @@ import koordlite
 from descheduler.snapshot import homes
 from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
-from koordlite.numa.kubelet.cpu_options import CPUOptions
+from koordlite.numa.kubelet.cpu_manager import CPUOptions
 
 _KEY = re.compile(r'"(?:[a-z-]+\.)*(?:koordinator\.sh|crane\.io|volcano\.sh)/(?!v\d)[a-zA-Z./-]*"')
 

@@ -13,7 +13,7 @@ from apiserver import ApiServer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.scheduler.numa_api import volcano_conf
+from koordlite.scheduler.numa_api import switches
 from koordlite.scheduler.numa_api.switches import NUMA_AWARE, Switches
 from tests.scheduler import numa_world
 from tests.scheduler.numa_world import TOKENS, World, path_of
@@ -40,18 +40,18 @@ PATH = "numaaware"
 
 
 def test_opened_adds_the_plugin_to_the_last_tier_and_nothing_else():
-    made = volcano_conf.opened(CONF)
+    made = switches.with_numa_aware(CONF)
     assert made == CONF.replace("binpack.weight: 10\n", "binpack.weight: 10\n  - name: numa-aware\n")
-    assert volcano_conf.opened(made) == made
-    assert volcano_conf.closed(made) == CONF
+    assert switches.with_numa_aware(made) == made
+    assert switches.without_numa_aware(made) == CONF
 
 
 def test_closed_takes_the_settings_of_the_plugin_along():
     text = CONF.replace(
         "  - name: gang\n", "  - name: numa-aware\n    arguments:\n      weight: 10\n\n  - name: gang\n"
     )
-    assert volcano_conf.closed(text) == CONF.replace("  - name: gang\n", "\n  - name: gang\n")
-    assert volcano_conf.closed(CONF) == CONF
+    assert switches.without_numa_aware(text) == CONF.replace("  - name: gang\n", "\n  - name: gang\n")
+    assert switches.without_numa_aware(CONF) == CONF
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_closed_takes_the_settings_of_the_plugin_along():
 )
 def test_what_is_not_understood_is_not_edited(text: str):
     with pytest.raises(ValueError, match=r"no line|edited|no YAML"):
-        volcano_conf.opened(text)
+        switches.with_numa_aware(text)
 
 
 @pytest.mark.parametrize("text", ["tiers: [{plugins: [{name: numa-aware}]}]", CONF + "# - name: numa-aware\n"])
 def test_a_plugin_in_another_form_is_open_and_is_left_to_people(text: str):
-    assert volcano_conf.is_open(text)
+    assert switches.has_numa_aware(text)
     with pytest.raises(ValueError, match="by hand"):
-        volcano_conf.closed(text)
+        switches.without_numa_aware(text)
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1), min_size=1), st.sampled_from(["", "  ", "    "]))
@@ -76,19 +76,19 @@ def test_open_and_close_are_inverse(tiers: list[list[str]], indent: str):
     for tier in tiers:
         lines += [f"{indent}- plugins:", *(f"{indent}  - name: {name}" for name in tier)]
     text = "\n".join(lines) + "\n"
-    made = volcano_conf.opened(text)
+    made = switches.with_numa_aware(text)
     assert cyaml.safe_load(made)["tiers"][-1]["plugins"][-1] == {"name": "numa-aware"}
-    assert volcano_conf.closed(made) == text
+    assert switches.without_numa_aware(made) == text
 
 
 @given(st.text())
 def test_any_text_is_edited_or_refused(text: str):
-    for edit in (volcano_conf.opened, volcano_conf.closed):
+    for edit in (switches.with_numa_aware, switches.without_numa_aware):
         try:
             made = edit(text)
         except ValueError:
             continue
-        assert made == text or volcano_conf.is_open(made) != volcano_conf.is_open(text)
+        assert made == text or switches.has_numa_aware(made) != switches.has_numa_aware(text)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_it_is_read_opened_and_closed_and_a_second_time_writes_nothing(world: Wo
     world.create(NUMA_AWARE, CONF)
     assert world.ask("GET", PATH) == (200, {"code": 200, "msg": "success", "data": {"status": "close"}})
     assert world.ask("PUT", PATH, {"status": "open"}, "may")[1]["data"] == {"status": "open", "changed": True}
-    assert world.data(NUMA_AWARE) == {"volcano-scheduler.conf": volcano_conf.opened(CONF), "other": "kept"}
+    assert world.data(NUMA_AWARE) == {"volcano-scheduler.conf": switches.with_numa_aware(CONF), "other": "kept"}
     version = world.version(NUMA_AWARE)
     assert world.ask("PUT", PATH, {"status": "open"}, "may")[1]["data"] == {"status": "open", "changed": False}
     assert world.version(NUMA_AWARE) == version and world.ask("GET", PATH)[1]["data"] == {"status": "open"}
@@ -142,7 +142,7 @@ def test_without_the_config_map_it_is_404(world: World):
 
 def test_a_write_in_between_is_kept(world: World):
     world.create(NUMA_AWARE, CONF)
-    once, opened = iter([True]), volcano_conf.opened
+    once, opened = iter([True]), switches.with_numa_aware
 
     def slow(text: str) -> str:
         if next(once, False):

@@ -28,9 +28,8 @@ from koordlite.model.topology import Topology
 from koordlite.observe import numa
 from koordlite.report.metrics.collector import Metrics as AgentMetrics
 from koordlite.report.metrics.numa import NumaMetrics
-from koordlite.reservation.controller import Controller
+from koordlite.reservation.controller import Controller, ReservationMetrics
 from koordlite.reservation.placeholder import Settings as Placeholders
-from koordlite.reservation.service import ReservationMetrics
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.settings import Settings

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from koordlite.kube.client import backoff
-from koordlite.kube.kubelet import cdi
+from koordlite.kube.kubelet import pod_resources
 from koordlite.kube.kubelet.checkpoints import ByContainer, MemoryManagerState
 from koordlite.kube.kubelet.configz import STATIC, CPUManagerState
 from koordlite.kube.kubelet.pod_resources import PodResources
@@ -33,7 +33,12 @@ class GivenOut:
     """Asks one socket. `round` belongs to one thread; `poke`, `answer` and `age` may be called from any."""
 
     def __init__(
-        self, source: PodResources | None, *, socket: str, monotonic: Callable[[], float], cdi_folder: str = cdi.FOLDER
+        self,
+        source: PodResources | None,
+        *,
+        socket: str,
+        monotonic: Callable[[], float],
+        cdi_folder: str = pod_resources.CDI_FOLDER,
     ) -> None:
         """Without a `source` nothing is ever asked."""
         self._cdi_folder = cdi_folder
@@ -87,7 +92,7 @@ class GivenOut:
         names = {name for pod in pods for given in pod.containers.values() for name in given.claims}
         if not names:
             return pods, ()
-        cpus, wrong = cdi.read(self._cdi_folder, names)
+        cpus, wrong = pod_resources.read_claims(self._cdi_folder, names)
         before = (given for pod in self._pods or () for given in pod.containers.values())
         last = {given.claims: given.claimed for given in before}
 

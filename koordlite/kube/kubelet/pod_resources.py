@@ -1,7 +1,10 @@
-"""Kubelet's pod-resources socket: CPUs, memory and devices of each container, and what may be given out at all.
+"""Kubelet's pod-resources socket: CPUs, memory and devices of each container, and what may be given out at all; and
+the CPUs of ResourceClaims, by the files that the DRA driver for CPUs leaves for the container runtime.
 
 Source of the messages: Kubernetes, `podresources/v1` `api.proto`. Pods that have ended are among the answers; CPU ids
-are reported for exclusive CPUs only; NUMA node 0 arrives as an empty message.
+are reported for exclusive CPUs only; NUMA node 0 arrives as an empty message. Each claim is in a specification of the
+Container Device Interface: a device of kind `dra.k8s.io/cpu` with the environment variable `DRA_CPUSET_UID=CPUS`
+(kubernetes-sigs/dra-driver-cpu).
 """
 
 from __future__ import annotations
@@ -9,16 +12,72 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from koordlite.kube.kubelet import cdi
-from koordlite.model.cpuset import CPUSet
+import msgspec
+
+from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock, PodGiven
 from koordlite.nri.protobuf import INT, INTS, STRING, STRINGS, declared, decode, message, wire
+from koordlite.resctrl.files import LocalFiles
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 TIMEOUT_SECONDS = 5.0
 _ANSWER_BYTES = 16 << 20
+
+
+CDI_FOLDER = "/var/run/cdi"
+CPU_KIND = "dra.k8s.io/cpu="
+"""Beginning of the names of such devices."""
+_FILES = ("dra.k8s.io-cpu_", "dra.cpu.")
+"""Beginning of the names: a file for each claim, and before the driver's 0.2 one for all."""
+_VARIABLE = "DRA_CPUSET_"
+
+
+class _Edits(msgspec.Struct, frozen=True):
+    env: tuple[str, ...] = ()
+
+
+class _ClaimDevice(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    container_edits: _Edits = _Edits()
+
+
+class _Specification(msgspec.Struct, frozen=True):
+    kind: str
+    devices: tuple[_ClaimDevice, ...] = ()
+
+
+def parse_claims(raw: bytes) -> dict[str, CPUSet]:
+    """CPUs by the full name of each device; ValueError where it is no such specification."""
+    try:
+        spec = msgspec.json.decode(raw, type=_Specification)
+    except RecursionError as error:
+        raise ValueError(f"nested too deeply: {error}") from error
+    return {f"{spec.kind}={device.name}": _cpus(device.container_edits.env) for device in spec.devices}
+
+
+def _cpus(env: Collection[str]) -> CPUSet:
+    pairs = (each.partition("=") for each in env)
+    return union(CPUSet.parse(value) for name, _, value in pairs if name.startswith(_VARIABLE)) or EMPTY
+
+
+def read_claims(folder: str, names: Collection[str]) -> tuple[Mapping[str, CPUSet], str]:
+    """CPUs of those of the devices `names` that the specifications in `folder` have, and what is wrong with them."""
+    found: dict[str, CPUSet] = {}
+    wrong, files = "", LocalFiles()
+    try:
+        listed = [name for name in files.list(folder) if name.startswith(_FILES) and name.endswith(".json")]
+    except OSError as error:
+        return found, f"{folder}: {error.strerror}"
+    for name in listed:
+        try:
+            found.update(parse_claims(files.read(f"{folder}/{name}")))
+        except FileNotFoundError:
+            continue  # The claim was given back in between.
+        except (OSError, ValueError) as error:
+            wrong = f"{folder}/{name}: {error}"
+    return {name: found[name] for name in names if found.get(name)}, wrong
 
 
 @declared
@@ -160,7 +219,7 @@ def _given(
         CPUSet(cpus),
         tuple(Devices(each.resource, each.ids, _nodes(each.topology)) for each in devices),
         tuple(MemoryBlock(each.type, each.size, _nodes(each.topology)) for each in memory),
-        claims=tuple(dict.fromkeys(name for name in claims if name.startswith(cdi.CPU_KIND))),
+        claims=tuple(dict.fromkeys(name for name in claims if name.startswith(CPU_KIND))),
     )
 
 

@@ -14,8 +14,7 @@ from koordlite.kube.client import backoff
 from koordlite.kube.client.access import ApiError, ApiUnreachable
 from koordlite.kube.kubelet import checkpoints, given_out
 from koordlite.kube.kubelet import configz as kubelet
-from koordlite.kube.kubelet.checkpoint_notices import CheckpointNotices
-from koordlite.kube.kubelet.checkpoints import MemoryManagerState
+from koordlite.kube.kubelet.checkpoints import CheckpointNotices, MemoryManagerState
 from koordlite.kube.kubelet.configz import CPUManagerState
 from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.http import KubeletHttp

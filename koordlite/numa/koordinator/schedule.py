@@ -36,8 +36,7 @@ from koordlite.numa.koordinator.allocate import (
     take,
 )
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
-from koordlite.numa.koordinator.hints import hints, score, whole
-from koordlite.numa.koordinator.merge import merge
+from koordlite.numa.koordinator.merge import hints, merge, score, whole
 from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, NodeState
 from koordlite.numa.koordinator.take import TakePolicy
 from koordlite.numa.koordinator.values import (

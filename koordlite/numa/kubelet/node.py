@@ -11,8 +11,7 @@ import msgspec
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import Topology
 from koordlite.numa.kubelet import memory_manager, merge
-from koordlite.numa.kubelet.cpu_manager import NO_CPUS, CPUState, StaticPolicy
-from koordlite.numa.kubelet.cpu_options import DEFAULT, CPUOptions
+from koordlite.numa.kubelet.cpu_manager import DEFAULT, NO_CPUS, CPUOptions, CPUState, StaticPolicy
 from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState
 from koordlite.numa.kubelet.memory_manager import MemoryPolicy, MemoryState
 from koordlite.numa.machine import Machine

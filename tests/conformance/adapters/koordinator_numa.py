@@ -11,7 +11,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import allocate as allocating
-from koordlite.numa.koordinator import ask, held, hints, merge, node_report, schedule
+from koordlite.numa.koordinator import ask, held, merge, node_report, schedule
 from koordlite.numa.koordinator.allocate import Request, Supply
 from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import NodeState, NodeTopology
@@ -110,7 +110,7 @@ def allocated(given: Any, expect: Any) -> tuple[Any, Any]:
 def topology_hints(given: Any, expect: Any) -> tuple[Any, Any]:
     node, request = node_of(given), request_of(given)
     supply = Supply.of(node, request)
-    found = hints.hints(
+    found = merge.hints(
         node.zones,
         supply.zones,
         request,

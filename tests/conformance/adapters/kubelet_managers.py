@@ -11,8 +11,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU
 from koordlite.numa.kubelet import memory_manager, merge, requests
-from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
-from koordlite.numa.kubelet.cpu_options import CPUOptions
+from koordlite.numa.kubelet.cpu_manager import CPUOptions, CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
 from koordlite.numa.kubelet.memory_manager import Block, MemoryNode, MemoryPolicy, MemoryState, Table
 from koordlite.numa.kubelet.merge import Hint, Hints, Refused

@@ -10,7 +10,7 @@ import msgspec
 from koordlite.changes import cgroup
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
-from koordlite.kube.kubelet import cdi, checkpoints, pod_resources
+from koordlite.kube.kubelet import checkpoints, pod_resources
 from koordlite.kube.watch import sources
 from koordlite.kube.watch.reflector import Reflector
 from koordlite.model import keys, nrt
@@ -235,6 +235,6 @@ ENTRIES = [
     Entry(name="kubelet-memory-state", seeds=[seed(files.MEMORY_STATE)], run=refused(checkpoints.parse_memory)),
     Entry(name="kubelet-devices", seeds=[seed(files.DEVICES)], run=refused(checkpoints.parse_devices)),
     Entry(name="pod-resources", seeds=[POD_RESOURCES], run=unread(pod_resources.parse_list)),
-    Entry(name="claimed-cpus", seeds=[seed(CDI)], run=unread(cdi.parse)),
+    Entry(name="claimed-cpus", seeds=[seed(CDI)], run=unread(pod_resources.parse)),
     Entry(name="pod-resources-allocatable", seeds=[ALLOCATABLE], run=unread(pod_resources.parse_allocatable)),
 ]

@@ -12,7 +12,7 @@ from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge, node, requests
 from koordlite.numa.kubelet.admit import admit
-from koordlite.numa.kubelet.cpu_options import CPUOptions
+from koordlite.numa.kubelet.cpu_manager import CPUOptions
 from koordlite.numa.kubelet.device_manager import DeviceState
 from koordlite.numa.kubelet.memory_manager import Block
 from koordlite.numa.kubelet.node import NodeState

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
-from koordlite.numa.kubelet.cpu_options import CPUOptions
+from koordlite.numa.kubelet.cpu_manager import CPUOptions
 from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
 from koordlite.numa.machine import Machine
 
