@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client import backoff
@@ -34,7 +34,7 @@ from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import WatchState
 from koordlite.model.topology import Topology
-from koordlite.model.wire import affinity, objects
+from koordlite.model.wire import objects
 from koordlite.ports import Clock, ClusterView, Files
 
 PATIENCE_SECONDS = 0.5
@@ -43,7 +43,7 @@ LAST_PATIENCE_SECONDS = 15.0
 """The same once the run was asked to stop: then nothing else is waiting."""
 _OPTIONAL = ("topology", "oenuma", "whitelist")
 """Inputs that a cluster may do without: their age says nothing."""
-T = TypeVar("T")
+
 
 
 class KubeCluster:
@@ -73,13 +73,19 @@ class KubeCluster:
         self._writers = NodeWriters(api, node_name, published) if published else None
         self.kubelet_times = RequestTimes()
         """How long kubelet takes to answer."""
-        self._node = self._watching(sources.node(node_name))
-        self._config = self._watching(sources.config_map(settings.config_namespace, settings.config_name))
-        self._topology = self._watching(sources.topology(node_name))
-        self._pods = None if settings.pods == "kubelet" else self._watching(sources.pods(node_name))
         named = settings.affinity_namespace
-        self._oenuma = self._watching(sources.oenuma(named)) if named else None
-        self._whitelist = self._watching(sources.whitelist(named)) if named else None
+        watched: list[Source[Any]] = [
+            sources.node(node_name),
+            *([] if settings.pods == "kubelet" else [sources.pods(node_name)]),
+            sources.config_map(settings.config_namespace, settings.config_name),
+            sources.topology(node_name),
+            *([sources.oenuma(named), sources.whitelist(named)] if named else []),
+        ]
+        self._watches: dict[str, Watching[Any]] = {
+            source.name: Watching(api, Reflector(source, uniform=backoff.uniform), monotonic=clock.monotonic)
+            for source in watched
+        }
+        self._node, self._topology = self._watches["node"], self._watches["topology"]
         self._kubelet = KubeletState(
             self._kubelet_http,
             files=files,
@@ -104,12 +110,12 @@ class KubeCluster:
 
     def start(self, wait_seconds: float = 0.0) -> None:
         """Begin to watch; wait at most so long for the first answers, so that the first tick sees something."""
-        for each in self._watches:
+        for each in self._watches.values():
             each.start()
         if self._events:
             self._events.start()
         until = self._clock.monotonic() + wait_seconds
-        for each in self._watches:
+        for each in self._watches.values():
             each.wait(max(0.0, until - self._clock.monotonic()))
         # Only now: the Node says where kubelet is.
         self._kubelet.start()
@@ -117,7 +123,7 @@ class KubeCluster:
 
     def stop(self) -> None:
         """End all of it."""
-        for each in (*self._watches, self._kubelet, self._writes, self._requests, *self._reports):
+        for each in (*self._watches.values(), self._kubelet, self._writes, self._requests, *self._reports):
             each.stop()
         if self._writers:
             self._writers.stop()
@@ -140,14 +146,13 @@ class KubeCluster:
         Until node, pods and configuration have all been listed, the node is missing: half a picture would be judged
         as if it were whole, and no configuration as if everything were switched off.
         """
-        node, config, topology = self._node.view(), self._config.view(), self._topology.view()
-        listed, kubelet = self._pods.view() if self._pods else None, self._kubelet.view()
+        views = {name: watch.view() for name, watch in self._watches.items()}
+        node, config, topology, listed = views["node"], views["config"], views["topology"], views.get("pods")
+        oenuma, whitelist = views.get("oenuma"), views.get("whitelist")
+        kubelet = self._kubelet.view()
         pods = kubelet.pods if listed is None else self._on_node.of(listed.objects) if listed.listed else None
-        oenuma = self._oenuma.view() if self._oenuma else None
-        whitelist = self._whitelist.view() if self._whitelist else None
-        views = [view for view in (node, listed, config, topology, oenuma, whitelist) if view]
-        problems = [problem for view in views for problem in (*view.problems, *_failing(view.state))]
-        states = (*(view.state for view in views), *kubelet.states)
+        problems = [problem for view in views.values() for problem in (*view.problems, *_failing(view.state))]
+        states = (*(view.state for view in views.values()), *kubelet.states)
         if listed is not None and pods is not self._pods_seen:
             self._pods_seen = pods
             self._kubelet.pods_changed()
@@ -191,7 +196,7 @@ class KubeCluster:
 
         While one has no answer no other is begun: nothing waits in line to be carried out when nobody wants it.
         """
-        by_kubelet, named = self._pods is None, (p for p in self.view().pods if p.metadata.uid == pod.uid)
+        by_kubelet, named = "pods" not in self._watches, (p for p in self.view().pods if p.metadata.uid == pod.uid)
         if any(static_pods.is_static(each, by_kubelet=by_kubelet) for each in named):
             raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", static_pods.WHY)
         self._requests.send("Eviction API", pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
@@ -246,15 +251,6 @@ class KubeCluster:
     def _patience(self) -> float:
         return LAST_PATIENCE_SECONDS if self._stop.is_set() else PATIENCE_SECONDS
 
-    @property
-    def _watches(self) -> tuple[_AnyWatching, ...]:
-        pods = (self._pods,) if self._pods else ()
-        more = (each for each in (self._oenuma, self._whitelist) if each)
-        return (self._node, *pods, self._config, self._topology, *more)
-
-    def _watching(self, source: Source[T]) -> Watching[T]:
-        return Watching(self._api, Reflector(source, uniform=backoff.uniform), monotonic=self._clock.monotonic)
-
     def _given_out(self) -> GivenOut:
         named = self._settings.kubelet_pod_resources
         socket = f"{self._settings.kubelet_folder.rstrip('/')}/{named}"
@@ -289,16 +285,6 @@ class KubeCluster:
         if node.listed and self._name not in node.objects and not node.problems:
             do = "register it, as kubelet does when it starts, or name it as the cluster does (--node-name, NODE_NAME)"
             yield Problem("API server", "node", self._name, "there is no such node", do)
-
-
-_AnyWatching = (
-    Watching[objects.NodeObject]
-    | Watching[objects.PodObject]
-    | Watching[objects.ConfigMapObject]
-    | Watching[objects.NRTObject]
-    | Watching[affinity.OenumaObject]
-    | Watching[affinity.WhitelistObject]
-)
 
 
 def _settings(config: View[objects.ConfigMapObject]) -> Mapping[str, str] | None:

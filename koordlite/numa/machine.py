@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -19,6 +20,10 @@ from koordlite.model.topology import CPU
 
 Groups = Mapping[int, frozenset[int]]
 """Id of a part → the ids of its CPUs."""
+
+Level = Callable[[CPU], int]
+NODE, SOCKET, CORE = operator.attrgetter("node"), operator.attrgetter("socket"), operator.attrgetter("core")
+"""A CPU → the id of the part of the machine that it is in."""
 
 MAX_NODES = 64
 """NUMA node ids beyond 63 fit in no mask of kubelet."""
@@ -48,17 +53,17 @@ class Machine:
     @functools.cached_property
     def nodes(self) -> Groups:
         """CPUs by NUMA node; nodes without CPUs are not there."""
-        return self._grouped(lambda cpu: cpu.node)
+        return self._grouped(NODE)
 
     @functools.cached_property
     def sockets(self) -> Groups:
         """CPUs by socket."""
-        return self._grouped(lambda cpu: cpu.socket)
+        return self._grouped(SOCKET)
 
     @functools.cached_property
     def cores(self) -> Groups:
         """CPUs by physical core."""
-        return self._grouped(lambda cpu: cpu.core)
+        return self._grouped(CORE)
 
     @functools.cached_property
     def uncores(self) -> Groups:
@@ -83,7 +88,7 @@ class Machine:
     @functools.cached_property
     def per_socket(self) -> int:
         """CPUs of a socket, on average."""
-        return self._per(lambda cpu: cpu.socket)
+        return self._per(SOCKET)
 
     @functools.cached_property
     def per_uncore(self) -> int:
@@ -119,7 +124,7 @@ class Machine:
     def _per(self, part: Callable[[CPU], object]) -> int:
         return len(self.by_id) // len({part(cpu) for cpu in self.cpus}) if self.cpus else 0
 
-    def _grouped(self, level: Callable[[CPU], int]) -> Groups:
+    def _grouped(self, level: Level) -> Groups:
         groups: dict[int, set[int]] = defaultdict(set)
         for cpu in self.cpus:
             groups[level(cpu)].add(cpu.id)

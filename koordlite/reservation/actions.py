@@ -22,6 +22,14 @@ from koordlite.reservation.waiting import node_capacity
 from koordlite.reservation.world import World
 
 
+class _OfPod(msgspec.Struct, frozen=True, kw_only=True):
+    """An action on one pod, and on no other of its name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class CreatePlaceholder(msgspec.Struct, frozen=True, kw_only=True):
     """Make a pod; when there is one of its name, nothing."""
 
@@ -31,30 +39,21 @@ class CreatePlaceholder(msgspec.Struct, frozen=True, kw_only=True):
     """Where room is to be kept for it."""
 
 
-class Nominate(msgspec.Struct, frozen=True, kw_only=True):
+class Nominate(_OfPod, frozen=True, kw_only=True):
     """Have the scheduler keep room for a pod on a node; empty: no longer."""
 
-    namespace: str
-    name: str
-    uid: str
     node: str
 
 
-class DeletePlaceholder(msgspec.Struct, frozen=True, kw_only=True):
+class DeletePlaceholder(_OfPod, frozen=True, kw_only=True):
     """Delete a pod at once, if it is still this one."""
 
-    namespace: str
-    name: str
-    uid: str
     why: str
 
 
-class AnnotatePod(msgspec.Struct, frozen=True, kw_only=True):
+class AnnotatePod(_OfPod, frozen=True, kw_only=True):
     """Note on an owner which Reservation it took."""
 
-    namespace: str
-    name: str
-    uid: str
     annotations: Mapping[str, str]
 
 

@@ -222,17 +222,9 @@ def exclusive(running: list[Amounts], *, guaranteed: bool) -> dict[str, int]:
     """Source: scheduler-plugins resourcerequests/exclusive.go; plain init containers do not count."""
     total: dict[str, int] = {}
     for amounts in running:
-        own = {name: a for name, a in amounts.items() if a > 0 and _is_own(name, a, guaranteed=guaranteed)}
+        own = {name: a for name, a in amounts.items() if a > 0 and nrt.is_own(name, a, guaranteed=guaranteed)}
         nrt.add(total, own)
     return total
-
-
-def _is_own(name: str, amount: int, *, guaranteed: bool) -> bool:
-    if not nrt.is_native(name):
-        return True
-    if not guaranteed:
-        return False
-    return amount % nrt.NANO == 0 if name == "cpu" else nrt.is_shared(name)
 
 
 def _key(obj: objects.PodObject) -> Hashable:

@@ -110,7 +110,7 @@ class Extender:
                 self._await_binding(pod)
                 self._nominations.refresh()
                 # What was kept for the pod by an earlier attempt is not in its own way.
-                self.cluster.assumed.end(pod.uid, "attempted again", self._monotonic())
+                self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
             refusals: Mapping[str, str] = self._board(pod.shape).refused
             met = self._owners.met(pod, obj)
             if met.rows:
@@ -125,7 +125,7 @@ class Extender:
             attempt = self._remember(pod, names, len(passed), refused, met=met, measured=measured)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
-                self._undecided = pod.uid, self._monotonic()
+                self._undecided = pod.uid, self.cluster.now()
         return passed, refused
 
     def prioritize(self, obj: objects.PodObject, names: Sequence[str]) -> list[tuple[str, int]]:
@@ -152,7 +152,7 @@ class Extender:
                     attempt.stands, attempt.best = stands, best
             if best:
                 self._keep(pod, best[0], attempt)
-                self._undecided = pod.uid, self._monotonic()
+                self._undecided = pod.uid, self.cluster.now()
         return answer
 
     def preempt(self, obj: objects.PodObject, given: Mapping[str, Victims]) -> dict[str, Victims]:
@@ -164,7 +164,7 @@ class Extender:
             self._nominations.refresh()
             standing = self._nominations.of(pod)
             if standing is not None:
-                self._note(pod, f"preemption: none, victims are leaving {standing.node} for it")
+                self.note(pod, f"preemption: none, victims are leaving {standing.node} for it")
                 return {}
             answer: dict[str, Victims] = {}
             offers: dict[str, Offer] = {}
@@ -176,18 +176,18 @@ class Extender:
             for name, asked in given.items():
                 # What was measured stays until the next measurement, whoever is evicted.
                 if measured is not None and (why := measured.refusal(name)):
-                    self._note(pod, f"preemption on {name}: {why}")
+                    self.note(pod, f"preemption on {name}: {why}")
                     continue
                 try:
                     found = self._offer(pod, name, asked, met)
                 except Exception as error:  # noqa: BLE001 - one node's fault costs that node
-                    self._note(pod, f"preemption on {name}: {self.cluster.faults.note(name, error)}")
+                    self.note(pod, f"preemption on {name}: {self.cluster.faults.note(name, error)}")
                     continue
                 if found is not None:
                     answer[name], offer = found
                     offers |= {name: offer} if offer is not None else {}
             self._nominations.put(pod, offers)
-            self._note(pod, f"preemption: {len(answer)} of {len(given)} nodes offered")
+            self.note(pod, f"preemption: {len(answer)} of {len(given)} nodes offered")
         return answer
 
     def bind(self, namespace: str, name: str, uid: str, node: str) -> str:
@@ -228,14 +228,6 @@ class Extender:
             unscored = [(name, rows[index[name]] if name in index else None) for name in board.unscored(names)]
         return board.scores(names, unscored)
 
-    def _monotonic(self) -> float:
-        return self.cluster.now()
-
-    def note(self, pod: KnownPod, text: str) -> None:
-        """Remember for people what became of the pod after its attempt."""
-        with self.cluster.lock:
-            self._note(pod, text)
-
     def not_ready(self) -> str:
         """Reason why nothing can be answered now; empty when it can. The text does not change while the reason
         stays."""
@@ -256,7 +248,7 @@ class Extender:
     def _await_binding(self, pod: KnownPod) -> None:
         """Wait a moment for the binding of the pod that was answered before this one."""
         while self._undecided is not None and self._undecided[0] != pod.uid and self._expects_bindings:
-            left = self._undecided[1] + BINDING_SECONDS - self._monotonic()
+            left = self._undecided[1] + BINDING_SECONDS - self.cluster.now()
             if left <= 0 or not self._decided.wait(left):
                 self._undecided, self._expects_bindings = None, False
 
@@ -349,9 +341,9 @@ class Extender:
         elif waits:
             refused[offer.node] = LEAVING
         else:
-            self._note(pod, f"the room that was made on {offer.node} is taken")
+            self.note(pod, f"the room that was made on {offer.node} is taken")
             self._nominations.drop(pod.uid)
-            self.cluster.assumed.end(pod.uid, "attempted again", self._monotonic())
+            self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
 
     def _offer(self, pod: KnownPod, node: str, asked: Victims, met: Met) -> tuple[Victims, Offer | None] | None:
         """The victims there; None: evictions do not help, or would displace what is reserved for others."""
@@ -360,7 +352,7 @@ class Extender:
             return (asked, None) if asked.uids else None  # Nothing is known against it.
         row = msgspec.structs.replace(met.rows[node], zones=plain.zones) if node in met.rows else plain
         if kept := victims.reserved_for_others(row, asked.uids):
-            self._note(pod, f"preemption on {node}: {kept}")
+            self.note(pod, f"preemption on {node}: {kept}")
             return None
         row = self._nominations.beside_others(pod, row)
         gone = state.pods.keys() - {each.uid for each in row.pods}
@@ -376,7 +368,7 @@ class Extender:
             exempt={each.uid for each in row.pods if each.uid not in state.pods},
         )
         if choice.dropped:
-            self._note(pod, f"preemption on {node}: {choice.dropped}")
+            self.note(pod, f"preemption on {node}: {choice.dropped}")
             return None
         uids = (*(each.uid for each in choice.victims), *(uid for uid in asked.uids if uid not in self.cluster.pods))
         if not uids:
@@ -384,7 +376,7 @@ class Extender:
         freed = victims.without(row, choice.victims, state.returned(choice.victims))
         takes = judge.takes(pod.shape, freed, self.cluster.settings)
         if self._nominations.is_disputed(pod, freed, takes):
-            self._note(pod, f"preemption on {node}: it is being emptied for another pod, which may get the same room")
+            self.note(pod, f"preemption on {node}: it is being emptied for another pod, which may get the same room")
             return None
         returned = {each.uid: state.returned([each]) for each in choice.victims}
         offer = Offer(node, choice.victims, returned, takes)
@@ -418,14 +410,12 @@ class Extender:
         cluster = self.cluster
         with cluster.lock:
             self._expects_bindings = True
-            if self._undecided is not None and self._undecided[0] == pod.uid:
-                self._undecided = None
-                self._decided.notify_all()
+            self._decide(pod)
             held = self.cluster.assumed.of_pod(pod.uid)
             if held is not None and held.stage in ("binding", "bound") and held.node == node:
                 # The same request again: its first answer came too late for the scheduler.
                 return dict(held.annotations), ()
-            cluster.assumed.end(pod.uid, "attempted again", self._monotonic())
+            cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
         for _ in range(TRIES):
             row = cluster.row(node)
             found = self._promised(pod, row, candidate)
@@ -469,14 +459,15 @@ class Extender:
             if error.is_certain:
                 if self.loads is not None:
                     self.loads.remove_pod(key)
-                self.cluster.assumed.end(uid, "bind failed", self._monotonic())
+                self.cluster.assumed.end(uid, "bind failed", self.cluster.now())
             attempt = self.attempts.of_uid(key, uid)
             if attempt is not None:
                 attempt.events.append(f"bind failed: {error}")
         LOG.warning("bind of pod %s failed: %s", key, error, extra={"pod": key, "flow": "bind"})
         return str(error)
 
-    def _note(self, pod: KnownPod, text: str) -> None:
+    def note(self, pod: KnownPod, text: str) -> None:
+        """Remember for people what became of the pod after its attempt."""
         with self.cluster.lock:
             attempt = self.attempts.of_uid(pod.key, pod.uid)
             if attempt is not None:

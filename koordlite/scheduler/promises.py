@@ -147,10 +147,10 @@ class Promises:
                     return
                 # It counts from now on, as in `_make`.
                 cluster.put_known(with_annotations(pod, promise.annotations))
-            self._writer.promise(obj, promise.annotations)
         except BindError as error:
-            cluster.put_known(pod)
             self._failed(pod, error)
+            return
+        if not self._write(pod, obj, promise.annotations):
             return
         del self._cannot_grow[uid]
         self.results["resized"] += 1
@@ -198,22 +198,26 @@ class Promises:
                 cluster.unpromised.pop(pod.uid, None)
                 return
             if not promise.annotations:
-                self._refused(pod, promise.refusal)
+                why = f"bound to {pod.node} without its promise, which cannot be made there: {promise.refusal}"
+                self._said_of(pod, "refused", why)
                 return
             # It counts from now on: a bind of this moment must not get the same CPUs.
             cluster.put_known(with_annotations(pod, promise.annotations))
-        try:
-            self._writer.promise(obj, promise.annotations)
-        except BindError as error:
-            cluster.put_known(pod)
-            self._failed(pod, error)
+        if not self._write(pod, obj, promise.annotations):
             return
         self.results["written"] += 1
         self._extender.note(pod, f"promised on {pod.node} after it was bound without it")
         LOG.info("pod %s was bound to %s without its promise, and has it now", pod.key, pod.node, extra=_about(pod))
 
-    def _refused(self, pod: KnownPod, why: str) -> None:
-        self._said_of(pod, "refused", f"bound to {pod.node} without its promise, which cannot be made there: {why}")
+    def _write(self, pod: KnownPod, obj: objects.PodObject, annotations: Mapping[str, str]) -> bool:
+        """Write a promise that counts already; False when the API server refuses it, and it counts no longer."""
+        try:
+            self._writer.promise(obj, annotations)
+        except BindError as error:
+            self._cluster.put_known(pod)
+            self._failed(pod, error)
+            return False
+        return True
 
     def _said_of(self, pod: KnownPod, result: str, text: str) -> None:
         self.results[result] += 1

@@ -146,7 +146,6 @@ class Watches:
         return Watching(api, reflector, monotonic=monotonic)
 
 
-LOG = logging.getLogger(__name__)
 NAMESPACE, NAME, KEY = "koordinator-system", "slo-controller-config", "numa-policy-config"
 
 

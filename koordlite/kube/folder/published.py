@@ -11,6 +11,7 @@ import msgspec
 from msgspec import structs
 
 from koordlite.changes.eviction import EvictPod
+from koordlite.kube.publish import evictions
 from koordlite.model import keys
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import UNREADABLE, InputError, Problem
@@ -185,14 +186,9 @@ def _evictions(path: Path) -> list[dict[str, object]]:
 
 def _eviction(pod: EvictPod, taken_at: str) -> dict[str, object]:
     """The eviction as it would be posted, with the words of its event."""
-    metadata = {
-        "name": pod.name,
-        "namespace": pod.namespace,
-        "creationTimestamp": taken_at,
-        "annotations": {"koordlite.io/eviction-reason": pod.reason},
-    }
-    options = {"preconditions": {"uid": pod.uid}}
-    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+    notes, options = {"koordlite.io/eviction-reason": pod.reason}, {"preconditions": {"uid": pod.uid}}
+    made = evictions.eviction(pod.namespace, pod.name, options, notes)
+    return {**made, "metadata": {**made["metadata"], "creationTimestamp": taken_at}}
 
 
 def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None]]:

@@ -22,9 +22,7 @@ from koordlite.numa.koordinator.values import (
     PCPU_LEVEL,
     TakenCPU,
 )
-from koordlite.numa.machine import Machine
-
-Level = Callable[[CPU], int]
+from koordlite.numa.machine import NODE, SOCKET, Level, Machine
 
 
 class TakePolicy(msgspec.Struct, frozen=True):
@@ -79,14 +77,6 @@ def take(
     raise ValueError("failed to allocate cpus")
 
 
-def _node(cpu: CPU) -> int:
-    return cpu.node
-
-
-def _socket(cpu: CPU) -> int:
-    return cpu.socket
-
-
 class _Taker:
     """One choice on its way: what is free, what was taken, how many are still needed."""
 
@@ -107,20 +97,20 @@ class _Taker:
         """Attempts, in this order."""
         full = self.policy.bind == FULL_PCPUS
         if full or self.machine.per_core == 1:
-            yield lambda: self._in_one_part(_node, cores=True)
-            yield lambda: self._in_one_part(_socket, cores=True)
+            yield lambda: self._in_one_part(NODE, cores=True)
+            yield lambda: self._in_one_part(SOCKET, cores=True)
             yield self._cores_of_several_sockets
         if not full:
-            yield lambda: self._in_one_part(_node, cores=False)
-            yield lambda: self._in_one_part(_socket, cores=False)
+            yield lambda: self._in_one_part(NODE, cores=False)
+            yield lambda: self._in_one_part(SOCKET, cores=False)
         yield self._singles
 
     def _in_one_part(self, level: Level, *, cores: bool) -> None:
         """All from the first part of the machine that suffices: whole cores, or spread over them."""
-        if self.need > (self.machine.per_node if level is _node else self.machine.per_socket):
+        if self.need > (self.machine.per_node if level is NODE else self.machine.per_socket):
             return
         lists = self._free_cores if cores else self._free_cpus
-        aware = (False,) if cores and level is _socket else (True, False)
+        aware = (False,) if cores and level is SOCKET else (True, False)
         fitting = (cpus for each in aware for cpus in lists(level, each) if len(cpus) >= self.need)
         found = next(fitting, [])
         self._take((found if cores else self._spread(found))[: self.need])
@@ -128,7 +118,7 @@ class _Taker:
     def _cores_of_several_sockets(self) -> None:
         """The largest free sockets as a whole, then cores of the smallest that is left."""
         rest: list[list[int]] = []
-        for cpus in sorted(self._free_cores(_socket, False), key=len, reverse=True):
+        for cpus in sorted(self._free_cores(SOCKET, False), key=len, reverse=True):
             if self.need < 1:
                 return
             if len(cpus) > self.need:
@@ -178,22 +168,22 @@ class _Taker:
             if len(cores[core]) == self.machine.per_core:
                 parts[level(self.free[min(cores[core])])].extend(sorted(cores[core]))
         sizes = {part: len(cpus) for part, cpus in parts.items()}
-        yield from (parts[part] for part in self._by_strategy(parts, sizes, on_socket if level is _node else {}))
+        yield from (parts[part] for part in self._by_strategy(parts, sizes, on_socket if level is NODE else {}))
 
     def _free_cpus(self, level: Level, aware: bool) -> Iterator[list[int]]:
         """Free CPUs for each part of the machine, one of each core when `aware`, in the order the parts are tried."""
         parts: dict[int, list[int]] = collections.defaultdict(list)
         on_socket: collections.Counter[int] = collections.Counter()
-        for cpu in self._eligible(cores=aware, nodes=aware and level is _node):
+        for cpu in self._eligible(cores=aware, nodes=aware and level is NODE):
             parts[level(cpu)].append(cpu.id)
             on_socket[cpu.socket] += 1
         sizes = {part: len(cpus) for part, cpus in parts.items()}
         lists = {part: sorted(cpus, key=self._by_holders) for part, cpus in parts.items()}
         if aware:
             lists = {part: self._one_of_each_core(cpus) for part, cpus in lists.items()}
-        if level is _socket:
+        if level is SOCKET:
             sizes = {part: len(cpus) for part, cpus in lists.items()}
-        yield from (lists[part] for part in self._by_strategy(lists, sizes, on_socket if level is _node else {}))
+        yield from (lists[part] for part in self._by_strategy(lists, sizes, on_socket if level is NODE else {}))
 
     def _one_of_each_core(self, cpus: Sequence[int]) -> list[int]:
         first: dict[int, int] = {}

@@ -9,11 +9,11 @@ of it is free.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
-from koordlite.numa.machine import Groups, Machine, uncore
+from koordlite.numa.machine import CORE, NODE, SOCKET, Groups, Level, Machine, uncore
 
 
 def take_packed(
@@ -62,20 +62,20 @@ class Taker:
     def nodes(self) -> list[int]:
         """NUMA nodes with free CPUs, in the order they are tried."""
         if self.numa_first:
-            return self._fullest_first(self._parts(self.free, _node), self.machine.nodes)
-        return self._below(self.sockets(), self.machine.sockets, _node, self.machine.nodes)
+            return self._fullest_first(self._parts(self.free, NODE), self.machine.nodes)
+        return self._below(self.sockets(), self.machine.sockets, NODE, self.machine.nodes)
 
     def sockets(self) -> list[int]:
         """Sockets with free CPUs, in the order they are tried."""
         if self.numa_first:
-            return self._below(self.nodes(), self.machine.nodes, _socket, self.machine.sockets)
-        return self._fullest_first(self._parts(self.free, _socket), self.machine.sockets)
+            return self._below(self.nodes(), self.machine.nodes, SOCKET, self.machine.sockets)
+        return self._fullest_first(self._parts(self.free, SOCKET), self.machine.sockets)
 
     def cores(self) -> list[int]:
         """Cores with free CPUs, in the order they are tried: within the smaller of socket and NUMA node."""
         if self.numa_first:
-            return self._below(self.sockets(), self.machine.sockets, _core, self.machine.cores)
-        return self._below(self.nodes(), self.machine.nodes, _core, self.machine.cores)
+            return self._below(self.sockets(), self.machine.sockets, CORE, self.machine.cores)
+        return self._below(self.nodes(), self.machine.nodes, CORE, self.machine.cores)
 
     def uncores(self) -> list[int]:
         """Uncore caches with free CPUs, NUMA node by NUMA node."""
@@ -124,28 +124,16 @@ class Taker:
         if len(cpus) == self.need:
             self.take(cpus)
 
-    def _parts(self, cpus: Iterable[int], level: Callable[[CPU], int]) -> set[int]:
+    def _parts(self, cpus: Iterable[int], level: Level) -> set[int]:
         return {level(self.machine.by_id[cpu]) for cpu in cpus}
 
     def _fullest_first(self, parts: Iterable[int], groups: Groups) -> list[int]:
         return sorted(parts, key=lambda part: (len(groups[part] & self.free), part))
 
-    def _below(self, order: list[int], upper: Groups, level: Callable[[CPU], int], groups: Groups) -> list[int]:
+    def _below(self, order: list[int], upper: Groups, level: Level, groups: Groups) -> list[int]:
         """Parts of `level` with free CPUs, those of the first upper part first."""
         nested = (self._fullest_first(self._parts(upper[above] & self.free, level), groups) for above in order)
         return list(dict.fromkeys(part for parts in nested for part in parts))
-
-
-def _node(cpu: CPU) -> int:
-    return cpu.node
-
-
-def _socket(cpu: CPU) -> int:
-    return cpu.socket
-
-
-def _core(cpu: CPU) -> int:
-    return cpu.core
 
 
 Left = Mapping[int, int]

@@ -89,13 +89,14 @@ def aligned_by_kubelet(containers: Containers, *, guaranteed: bool) -> Request:
     """
 
     def own(amounts: Amounts) -> dict[str, int]:
-        return {r: amount for r, amount in amounts.items() if _is_own(r, amount, guaranteed=guaranteed)}
+        return {r: amount for r, amount in amounts.items() if is_own(r, amount, guaranteed=guaranteed)}
 
     aligned = [(kind, name, own(amounts)) for kind, name, amounts in containers]
     return request(aligned, guaranteed=guaranteed, overhead={})
 
 
-def _is_own(resource: str, amount: int, *, guaranteed: bool) -> bool:
+def is_own(resource: str, amount: int, *, guaranteed: bool) -> bool:
+    """Tell whether a container has so much of it to itself: devices, and of a Guaranteed pod memory and whole CPUs."""
     if not is_shared(resource):
         return not is_native(resource)
     return guaranteed and (resource != "cpu" or amount % NANO == 0)
