@@ -249,9 +249,7 @@ def _from_yaml(path: pathlib.Path, data: bytes) -> Iterator[bytes]:
     except UnicodeDecodeError as error:
         raise InputError(Problem(str(path), "YAML", "", str(error), "write it in UTF-8")) from error
     except yaml_bounds.UNREADABLE as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        why = yaml_bounds.why(error)
+        where, why = yaml_bounds.place(path, error), yaml_bounds.why(error)
         raise InputError(Problem(where, "YAML", "", why, "fix the syntax")) from error
     for number, document in enumerate(documents):
         if document is not None:

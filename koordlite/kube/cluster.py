@@ -45,7 +45,6 @@ _OPTIONAL = ("topology", "oenuma", "whitelist")
 """Inputs that a cluster may do without: their age says nothing."""
 
 
-
 class KubeCluster:
     """`ports.Cluster` over an API server. Between `start` and `stop` it works in threads of its own."""
 

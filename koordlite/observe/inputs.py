@@ -268,7 +268,7 @@ class Inputs:
 
 def _kept(kubelet: Kubelet, topology: Topology) -> CPUSet:
     """Kubelet's reservedSystemCPUs; without a list as many CPUs as it reserves."""
-    milli = kubelet.reserved["cpu"].milli if "cpu" in kubelet.reserved else 0
+    milli = kubelet.reserved_milli
     if kubelet.listed_reserved_cpus or not milli:
         return kubelet.listed_reserved_cpus
     return reserved_by_number(Machine(topology.cpus), -(-milli // 1000))

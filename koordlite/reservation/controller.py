@@ -20,13 +20,12 @@ from prometheus_client.registry import Collector
 from koordlite import threads
 from koordlite.fault_guard import FaultGuard, SubjectFaults
 from koordlite.http.answers import Answer, Request, Router, well
-from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.publish.events import Event, EventType, Regarding
-from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch import watcher
+from koordlite.kube.watch.reflector import Source
 from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS
-from koordlite.kube.watch.store import Feed
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model import times
 from koordlite.model.wire.objects import PodObject
@@ -321,9 +320,7 @@ class Controller:
 
             return apply
 
-        feed: Feed[Any] = Feed(source.kind, source.shape, put=taken(0), gone=taken(1))
-        reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=feed)
-        return Watching(self._api, reflector, monotonic=self._monotonic)
+        return watcher.fed(self._api, source, taken(0), taken(1), monotonic=self._monotonic)
 
 
 def rival(pods: Collection[str], lease: Mapping[str, Any] | None, now: float) -> str:

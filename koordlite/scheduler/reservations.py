@@ -16,7 +16,7 @@ from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.assumed import AssumedPod
 from koordlite.scheduler.judgement import reserved
-from koordlite.scheduler.judgement.reserved import OnNode, Placed
+from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS, OnNode, Placed
 
 MOST_REMEMBERED = 10_000
 Key = tuple[str, ...]
@@ -78,7 +78,8 @@ class Reservations:
     def met(self, placed: Iterable[Placed], pods: Iterable[KnownPod], freed: Mapping[str, tuple[Zones, ...]]) -> OnNode:
         """The reservations of a node on which `pods` are, or which they are on their way to; `freed` as of `OnNode`."""
         alive = {pod.uid: pod for pod in pods}
-        return reserved.on_node((self._with_owners(one, alive) for one in placed), freed)
+        listed = tuple(self._with_owners(one, alive) for one in placed)
+        return OnNode(listed, freed=freed) if listed else NO_RESERVATIONS
 
     def remember(self, uid: str, bound: AssumedPod) -> None:
         """A pod is bound as we sent it: it took what its Binding said."""

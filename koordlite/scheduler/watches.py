@@ -8,12 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
-from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch import watcher
+from koordlite.kube.watch.reflector import Source
 from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS, config_map
-from koordlite.kube.watch.store import Feed
-from koordlite.kube.watch.watcher import Watching
 from koordlite.model.slo import config
 from koordlite.model.slo.settings import SLO
 from koordlite.model.status import WatchState
@@ -81,12 +79,12 @@ class Watches:
             sources[0] = NODES, both(cluster.put_node, loads.put_node), both(cluster.remove_node, loads.remove_node)
             sources[1] = PODS, both(cluster.put_pod, loads.put_pod), both(cluster.remove_pod, loads.remove_pod)
             sources.append((METRICS, loads.put_metric, loads.remove_metric))
-        self._watches = [self._watch(api, *each, monotonic) for each in sources]
+        self._watches = [watcher.fed(api, *each, monotonic=monotonic) for each in sources]
         self._without: set[str] = set()
         """Lists that may not be read and that the extender does without."""
         switched = Policies(cluster)
         source = config_map(NAMESPACE, NAME)
-        self._beside = self._watch(api, source, switched.put, switched.gone, monotonic)
+        self._beside = watcher.fed(api, source, switched.put, switched.gone, monotonic=monotonic)
         """Without its ConfigMap, or without permission for it, everything else is answered all the same."""
         self._synced = threading.Event()
 
@@ -132,18 +130,6 @@ class Watches:
     def states(self) -> list[WatchState]:
         """One for each watch."""
         return [watch.state() for watch in (*self._watches, self._beside)]
-
-    @staticmethod
-    def _watch(
-        api: Api,
-        source: Source[Any],
-        put: Callable[[Any], None],
-        gone: Callable[[str], None],
-        monotonic: Callable[[], float],
-    ) -> Watching[Any]:
-        feed: Feed[Any] = Feed(source.kind, source.shape, put=put, gone=gone)
-        reflector: Reflector[Any] = Reflector(source, uniform=backoff.uniform, store=feed)
-        return Watching(api, reflector, monotonic=monotonic)
 
 
 NAMESPACE, NAME, KEY = "koordinator-system", "slo-controller-config", "numa-policy-config"

@@ -62,8 +62,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Cause(msgspec.Struct, frozen=True):
     """One detail of a refusal: `DisruptionBudget`, `FieldValueInvalid` … with the field it is about, if any."""
 
-    reason: str
-    message: str
+    reason: str = ""
+    message: str = ""
     field: str = ""
 
 
@@ -109,15 +109,9 @@ class ApiUnreachable(OSError):
     """No usable answer: refused, cut, timed out, or not what an API server says. Arguments: errno, words, URL."""
 
 
-class _CauseText(msgspec.Struct):
-    reason: str = ""
-    message: str = ""
-    field: str = ""
-
-
 class _Details(msgspec.Struct, rename="camel"):
     name: str = ""
-    causes: list[_CauseText] | None = None
+    causes: tuple[Cause, ...] | None = None
     retry_after_seconds: float | None = None
 
 
@@ -199,13 +193,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _error(status: _Status, code: int, text: str, asked: float | None) -> ApiError:
     details = status.details or _Details()
-    causes = tuple(Cause(cause.reason, cause.message, cause.field) for cause in details.causes or ())
     return ApiError(
         code,
         status.reason or "",
         " ".join(text.split())[:MESSAGE_CHARACTERS] or _phrase(code),
         retry_after_seconds=details.retry_after_seconds if asked is None else asked,
-        causes=causes,
+        causes=details.causes or (),
         named=details.name,
     )
 

@@ -231,10 +231,14 @@ class Election:
     """
 
     def __init__(
-        self, candidate: Candidate, *, gained: Callable[[], None] | None = None, lost: Callable[[], None] | None = None
+        self,
+        candidate: Candidate,
+        *,
+        gained: Callable[[], None] = lambda: None,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.candidate = candidate
-        self._gained, self._lost = gained or _nothing, lost or _nothing
+        self._gained, self._lost = gained, lost
         self._stop, self._stepped = threading.Event(), threading.Event()
         self._asks = Worker("lease", self._ask)
         self._tells = Worker("lease-deadline", self._tell)
@@ -274,7 +278,3 @@ class Election:
                 (self._gained if leading else self._lost)()
         if leading:
             self._lost()
-
-
-def _nothing() -> None:
-    """Nothing listens."""

@@ -120,10 +120,8 @@ def _documents(path: Path, raw: bytes) -> Iterator[Document]:
     except UnicodeDecodeError as error:
         raise InputError(_problem(f"{path}:1:1", f"not UTF-8: {error}")) from error
     except yaml_bounds.UNREADABLE as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         form = "JSON" if path.suffix == ".json" else "YAML"
-        raise InputError(_problem(place, f"not {form}: {yaml_bounds.why(error)}")) from error
+        raise InputError(_problem(yaml_bounds.place(path, error), f"not {form}: {yaml_bounds.why(error)}")) from error
 
 
 def _objects(path: Path, document: Document, problems: list[Problem]) -> Iterator[Loaded]:

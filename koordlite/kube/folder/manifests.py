@@ -209,7 +209,7 @@ class ManifestCluster:
             return seen
         problems.extend(state.problems)
         static, listed = config.cpu_manager_policy == configz.STATIC, config.listed_reserved_cpus
-        milli = configz.reserved_milli(config)
+        milli = config.reserved_milli
         if static and milli and not listed:
             do = "write reservedSystemCPUs as a list; until then no CPU counts as reserved by kubelet"
             why = "which CPUs these are depends on the machine, which is not known here"

@@ -88,17 +88,12 @@ def reserved_cpus(config: Kubelet, topology: Topology) -> CPUSet:
             why = f"this machine has only the CPUs {topology.cpuset}"
             raise InputError(Problem("kubelet", "reservedSystemCPUs", str(listed), why, _NONE_RESERVED))
         return listed
-    milli = reserved_milli(config)
+    milli = config.reserved_milli
     try:
         return take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=-(-milli // 1000))
     except ValueError as error:
         field = "systemReserved + kubeReserved"
         raise InputError(Problem("kubelet", field, f"{milli}m", str(error), _NONE_RESERVED)) from error
-
-
-def reserved_milli(config: Kubelet) -> int:
-    """systemReserved + kubeReserved CPU in millicores."""
-    return config.reserved["cpu"].milli if "cpu" in config.reserved else 0
 
 
 def combine(config: Kubelet, state: CPUManagerState, topology: Topology) -> tuple[Kubelet, tuple[Problem, ...]]:

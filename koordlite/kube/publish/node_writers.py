@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.formulas.topology.other_writer import OURS
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.client.background import BackgroundRequests
+from koordlite.kube.publish.background_report import BackgroundWriter
 from koordlite.model import keys
 from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.wire import objects
@@ -80,14 +80,13 @@ def _cure(writer: Writer) -> str:
     return f"start {MANAGER} with --noderesource-plugins=*,{without} where no node runs koordlet any more, {leave}"
 
 
-class NodeWriters:
+class NodeWriters(BackgroundWriter):
     """Looks for other writers, in the background: at the start, soon after, and then every ten minutes."""
 
     def __init__(self, api: Api, node_name: str, mine: Iterable[str]) -> None:
         """`mine`: the fields that this run writes; without any, nothing is asked."""
-        self._api, self._name, self._mine = api, node_name, tuple(mine)
-        self._requests = BackgroundRequests("node-writers")
-        self._due, self._looks = float("-inf"), 0
+        super().__init__(api, node_name, thread="node-writers", named="", no_kind="")
+        self._mine, self._due = tuple(mine), float("-inf")
         self.problems: tuple[Problem, ...] = ()
         """One for each other writer found in the last look."""
 
@@ -95,16 +94,8 @@ class NodeWriters:
         """Look again when it is time."""
         if not self._mine or monotonic < self._due:
             return
-        self._due = monotonic + (AGAIN_SECONDS if self._looks else FIRST_SECONDS)
-        self._looks += 1
-        try:
-            self._requests.send(self._looks, self._looks, self._look, patience_seconds=patience_seconds)
-        except ApiUnreachable:
-            return  # Under way; `_look` keeps what comes of it.
-
-    def stop(self) -> None:
-        """Ask nothing more."""
-        self._requests.stop()
+        self._due = monotonic + (AGAIN_SECONDS if self._due >= 0 else FIRST_SECONDS)
+        self._send(self._look, patience_seconds)
 
     def _look(self) -> None:
         query = (("fieldSelector", f"metadata.name={self._name}"), ("resourceVersion", "0"))

@@ -161,7 +161,7 @@ class Feed(Store[T]):
     Of an object that cannot be read nothing is handed on, so whoever listens keeps its last readable state.
     """
 
-    def __init__(self, kind: str, shape: type[T], *, put: Callable[[T], None], gone: Callable[[str], None]) -> None:
+    def __init__(self, kind: str, shape: type[T], *, put: Callable[[T], object], gone: Callable[[str], object]) -> None:
         super().__init__(kind, shape)
         self.faults = SubjectFaults(f"watch of {kind} objects")
         self._put, self._gone = put, gone
@@ -197,7 +197,7 @@ class Feed(Store[T]):
     def _drop(self, key: str) -> None:
         self._hand_on(key, lambda: self._gone(key))
 
-    def _hand_on(self, key: str, change: Callable[[], None]) -> None:
+    def _hand_on(self, key: str, change: Callable[[], object]) -> None:
         """Hand objects on: a fault with one costs that object, and neither the others nor the watch."""
         try:
             change()

@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError, Stream
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.client.backoff import LINE_SECONDS
-from koordlite.kube.watch.reflector import SILENCE_SECONDS, Ask, Reflector, View
+from koordlite.kube.watch.reflector import SILENCE_SECONDS, Ask, Reflector, Source, View
+from koordlite.kube.watch.store import Feed
 from koordlite.model.status import WatchState
 from koordlite.threads import Worker
 
@@ -164,3 +166,16 @@ class Watching(Generic[T]):
                 self._reflector.on_watch(self._monotonic())
         if lines and self._stop.is_set():
             lines.cancel()
+
+
+def fed(
+    api: Api,
+    source: Source[T],
+    put: Callable[[T], object],
+    gone: Callable[[str], object],
+    *,
+    monotonic: Callable[[], float],
+) -> Watching[T]:
+    """A watch that hands objects on, and the keys of those that went, and keeps none."""
+    feed = Feed(source.kind, source.shape, put=put, gone=gone)
+    return Watching(api, Reflector(source, uniform=backoff.uniform, store=feed), monotonic=monotonic)

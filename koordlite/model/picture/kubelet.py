@@ -48,6 +48,11 @@ class Kubelet(msgspec.Struct, frozen=True):
     cpu_cfs_quota: bool | None = None
     """Whether it writes the quotas of CPU limits (`cpuCFSQuota`); None when unknown."""
 
+    @property
+    def reserved_milli(self) -> int:
+        """Thousandths of a CPU in `reserved`."""
+        return self.reserved["cpu"].milli if "cpu" in self.reserved else 0
+
 
 def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:
     """Uids of the pods to which CPUs or NUMA nodes were promised: by a scheduler in an annotation, or by kubelet."""

@@ -89,8 +89,7 @@ class _Reader:
             self._construct = functools.partial(loader.construct_object, deep=True)
             return loader.get_single_node()
         except yaml_bounds.UNREADABLE as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f"{self.source}:{mark.line + 1}:{mark.column + 1}" if mark else self.source
+            where = yaml_bounds.place(self.source, error)
             self.problems.append(Problem(where, "$", "", f"not YAML: {yaml_bounds.why(error)}", "fix the syntax"))
             return None
 

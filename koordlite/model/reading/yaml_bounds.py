@@ -37,6 +37,12 @@ def checked(text: str) -> str:
     return text
 
 
+def place(path: object, error: BaseException) -> str:
+    """FILE:LINE:COLUMN of a mistake; the file alone where it has no place."""
+    mark = getattr(error, "problem_mark", None)
+    return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+
+
 def why(error: BaseException) -> str:
     """Mistake, in one line."""
     return " ".join(str(getattr(error, "problem", None) or error).split()) or type(error).__name__

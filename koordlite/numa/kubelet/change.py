@@ -104,8 +104,8 @@ def change(
     obstacle = _obstacle(present, target.policy, policy, machine)
     node = _node(kubelet, policy, topology, CPUState(EMPTY) if obstacle else present.cpus)
     # A list replaces the amounts.
-    milli_after = len(target.reserved) * 1000 or _reserved_milli(kubelet)
-    milli_before = len(kubelet.listed_reserved_cpus) * 1000 or _reserved_milli(kubelet)
+    milli_after = len(target.reserved) * 1000 or kubelet.reserved_milli
+    milli_before = len(kubelet.listed_reserved_cpus) * 1000 or kubelet.reserved_milli
     allocatable = len(machine.all) * 1000 - milli_after
     effects, used = list[Effect](), 0
     before = {own.uid: own.cpus for own in kubelet.pod_cpus}
@@ -147,7 +147,7 @@ def _static(kubelet: Kubelet, target: Configuration, machine: Machine) -> Static
         return None
     options = CPUOptions.parse(target.options)
     options.check(machine, kubelet.topology_manager_policy or "none")
-    count = len(target.reserved) or -(-_reserved_milli(kubelet) // 1000)
+    count = len(target.reserved) or -(-kubelet.reserved_milli // 1000)
     if not count:
         raise ValueError("the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero")
     if count >= len(machine.all):
@@ -223,10 +223,6 @@ def _drain_order(pods: Iterable[Pod], effects: Iterable[Effect]) -> tuple[str, .
     return tuple(
         pod.key for pod in sorted(leaving, key=lambda pod: (not pod.is_best_effort, pod.priority_value, pod.key))
     )
-
-
-def _reserved_milli(kubelet: Kubelet) -> int:
-    return kubelet.reserved["cpu"].milli if "cpu" in kubelet.reserved else 0
 
 
 def _strictly(kubelet: Kubelet) -> CPUSet:

@@ -13,14 +13,11 @@ import msgspec
 
 from koordlite.model.reading.go_words import parse_bool
 from koordlite.numa.machine import mask_of, nodes_of
+from koordlite.numa.nrt import score
+from koordlite.numa.nrt.score import Costs
 
 Policy = Literal["none", "best-effort", "restricted", "single-numa-node"]
 Scope = Literal["container", "pod"]
-Distances = Mapping[int, Sequence[int]]
-"""NUMA node id → its distances to the nodes 0, 1, 2, …"""
-UNREACHABLE = 255
-"""As firmware writes it in its table of distances (ACPI SLIT)."""
-
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 LEAST_MAX_NODES = 8
@@ -46,7 +43,7 @@ class Rules(msgspec.Struct, frozen=True):
     """Settings of a merge: the machine's NUMA nodes, and what the options say."""
 
     nodes: tuple[int, ...]
-    distances: Distances = msgspec.field(default_factory=dict)
+    distances: Costs = msgspec.field(default_factory=dict)
     prefer_closest: bool = False
     """Option `prefer-closest-numa-nodes`."""
     equal_masks: bool = True
@@ -93,16 +90,11 @@ def merge(policy: Policy, providers: Iterable[Hints | None], rules: Rules) -> tu
     return best, policy == "best-effort" or best.preferred
 
 
-def mean_distance(mask: int, distances: Distances) -> float:
+def mean_distance(mask: int, distances: Costs) -> float:
     """Mean distance over all ordered pairs of the mask's nodes, also of each to itself; 0 for an empty mask. A distance
     that is not known counts as unreachable."""
     nodes = nodes_of(mask)
-    pairs = [_distance(distances.get(a, ()), b) for a in nodes for b in nodes]
-    return sum(pairs) / len(pairs) if pairs else 0.0
-
-
-def _distance(row: Sequence[int], node: int) -> int:
-    return row[node] if node < len(row) else UNREACHABLE
+    return score.distance(nodes, distances) / len(nodes) ** 2 if nodes else 0.0
 
 
 def _one_node(hint: Hint) -> bool:

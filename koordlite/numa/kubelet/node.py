@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -15,6 +15,7 @@ from koordlite.numa.kubelet.cpu_manager import DEFAULT, NO_CPUS, CPUOptions, CPU
 from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState
 from koordlite.numa.kubelet.memory_manager import MemoryPolicy, MemoryState
 from koordlite.numa.machine import Machine
+from koordlite.numa.nrt.score import Costs
 
 Release = Literal["today", "1.23"]
 """Which kubelet's rules: those of 1.36, or those of 1.23 where they differ."""
@@ -33,7 +34,7 @@ class Managers(msgspec.Struct, frozen=True, dict=True):
     policy: merge.Policy = "none"
     scope: merge.Scope = "container"
     options: merge.Options = merge.NO_OPTIONS
-    distances: merge.Distances = msgspec.field(default_factory=dict)
+    distances: Costs = msgspec.field(default_factory=dict)
     release: Release = "today"
 
     @functools.cached_property
@@ -89,14 +90,10 @@ def empty_node(
         policy,
         scope,
         options,
-        {node.id: _row(dict(node.distances), topology.nodes) for node in topology.nodes if node.distances},
+        {node.id: dict(node.distances) for node in topology.nodes if node.distances},
         release,
     )
     memory = memory_manager.NO_NODES
     if reserved_memory is not None:
         memory = memory_manager.first_state(topology.nodes, reserved_memory)
     return NodeState(managers, cpu.first_state(), memory, devices)
-
-
-def _row(distances: Mapping[int, int], nodes: Iterable[object]) -> tuple[int, ...]:
-    return tuple(distances.get(other, 0) for other in range(max(distances) + 1))

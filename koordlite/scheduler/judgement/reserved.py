@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -137,9 +137,3 @@ class OnNode(msgspec.Struct, frozen=True):
 
 
 NO_RESERVATIONS = OnNode()
-
-
-def on_node(known: Iterable[Placed], freed: Mapping[str, tuple[Zones, ...]]) -> OnNode:
-    """Reservations as pods meet them that take none."""
-    listed = tuple(known)
-    return OnNode(listed, freed=freed) if listed else NO_RESERVATIONS

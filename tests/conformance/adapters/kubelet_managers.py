@@ -114,7 +114,7 @@ def _merged(given: Any, *, equal_masks: bool) -> dict[str, Any]:
     options = given.get("options") or {}
     rules = merge.Rules(
         tuple(given["numaNodes"]),
-        {int(node): row for node, row in (given.get("distances") or {}).items()},
+        {int(node): dict(enumerate(row)) for node, row in (given.get("distances") or {}).items()},
         bool(options.get("prefer-closest-numa-nodes")),
         equal_masks=equal_masks,
     )
