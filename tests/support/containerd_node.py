@@ -165,8 +165,14 @@ state = "{folder}/state"
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env={**os.environ, "PATH": path})
         self._channel = grpc.insecure_channel(f"unix:{self._address}")
         self._sandboxes: list[str] = []
+
+    def begin(self) -> None:
+        """Wait until it answers, and give it the image."""
         grpc.channel_ready_future(self._channel).result(timeout=LONG_SECONDS)
-        self._load_image()
+        archive = self.folder / "image.tar"
+        archive.write_bytes(_archive())
+        command = ["ctr", "-a", self._address, "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "native"]
+        subprocess.run([*command, str(archive)], check=True, capture_output=True)
 
     def run_pod(
         self, name: str, uid: str, parent: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
@@ -239,23 +245,6 @@ state = "{folder}/state"
         call = self._channel.unary_unary(f"/runtime.v1.RuntimeService/{method}")
         return decode(Named, call(encode(request), timeout=LONG_SECONDS)).id
 
-    def _load_image(self) -> None:
-        archive = self.folder / "image.tar"
-        archive.write_bytes(_archive())
-        command = [
-            "ctr",
-            "-a",
-            self._address,
-            "-n",
-            "k8s.io",
-            "images",
-            "import",
-            "--snapshotter",
-            "native",
-            str(archive),
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-
 
 def _archive() -> bytes:
     """An image for `docker load`: this machine's shell and sleep, with the libraries they name."""
@@ -293,6 +282,7 @@ def running(folder: pathlib.Path) -> Iterator[Containerd]:
     """A containerd that ends with the block."""
     containerd = Containerd(folder)
     try:
+        containerd.begin()
         yield containerd
     finally:
         containerd.close()

@@ -12,7 +12,7 @@ from tests.perf.colocation import goals, loads, measure, results, ways
 from tests.perf.colocation.results import Results, Row, rows
 
 TITLE = "A service and batch work on one machine"
-LEADING = ("compute, steady beside compute", "compute, steady beside stream")
+LEADING = ("compute, steady beside compute", "memory, steady beside stream")
 """The loads of the figure that leads the README."""
 INK, SOFT, LINE, GROUND = "#1d2327", "#5b6670", "#dfe3e6", "#ffffff"
 SERVICE_COLOR, BATCH_COLOR = "#1f6fd6", "#b85c08"

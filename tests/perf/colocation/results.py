@@ -197,9 +197,13 @@ def table(lines: Sequence[Row]) -> str:
     return "\n".join(text)
 
 
+OVERVIEW = ("alone", "plain", "koordinator", "agent")
+"""Kinds of ways in an overview: the kernel's own means and a quota that never changes are in the whole table."""
+
+
 def as_shipped(lines: Sequence[Row]) -> list[Row]:
-    """The rows of ways that set no option: what an overview shows."""
-    return [row for row in lines if "," not in row.way]
+    """The rows of an overview: ways that set no option, of these kinds."""
+    return [row for row in lines if "," not in row.way and row.way.partition(":")[0] in OVERVIEW]
 
 
 def load_name(row: Row) -> str:
@@ -217,7 +221,7 @@ def brief(lines: Sequence[Row], words: Callable[[str], str], *, only: Collection
             load = load_name(row)
             text.append(f"{load:<52}{'p99 of the service':>20}{'batch work got':>18}")
         got = "" if row.way == "alone" else f"{row.batch_cpus:.2f} CPUs"
-        text.append(f"  {words(row.way):<50}{row.p99:>17.1f} ms{got:>18}")
+        text.append(f"  {words(row.way):<50}{row.p99:>17.2f} ms{got:>18}")
     return "\n".join(text)
 
 
