@@ -100,10 +100,17 @@ class LinuxContainerConfig:
 
 
 @declared
+class Mount:
+    container_path: str = wire(1, STRING)
+    host_path: str = wire(2, STRING)
+
+
+@declared
 class ContainerConfig:
     metadata: ContainerMetadata | None = wire(1, message(lambda: ContainerMetadata))
     image: ImageSpec | None = wire(2, message(lambda: ImageSpec))
     command: tuple[str, ...] = wire(3, _STRINGS)
+    mounts: tuple[Mount, ...] = wire(7, dataclasses.replace(message(lambda: Mount), repeated=True))
     log_path: str = wire(11, STRING)
     linux: LinuxContainerConfig | None = wire(15, message(lambda: LinuxContainerConfig))
 
@@ -192,11 +199,16 @@ state = "{folder}/state"
         return sandbox, config
 
     def create(self, sandbox: tuple[str, SandboxConfig], name: str, command: tuple[str, ...], **resources: int) -> str:
-        """A container that is not started yet; its id."""
+        """A container that is not started yet, with its termination log bound as kubelet does; its id."""
+        assert sandbox[1].metadata
+        log = self.folder / "pods" / sandbox[1].metadata.uid / "containers" / name / "0"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
         config = ContainerConfig(
             metadata=ContainerMetadata(name=name),
             image=ImageSpec(image=IMAGE),
             command=command,
+            mounts=(Mount(container_path="/dev/termination-log", host_path=str(log)),),
             log_path=f"{name}.log",
             linux=LinuxContainerConfig(
                 resources=ContainerResources(**resources),
