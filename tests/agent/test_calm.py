@@ -13,7 +13,7 @@ from koordlite.lab.machine import shapes
 from koordlite.report.tick import Tick
 
 
-@pytest.fixture(params=[8, 64, 256])
+@pytest.fixture(params=slices.first([64, 8, 256]))
 def sized(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Emulated:
     """A machine with so many CPUs, hyperthreads i and i + n/2, two NUMA nodes."""
     cpus: int = request.param

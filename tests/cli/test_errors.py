@@ -15,7 +15,7 @@ import koordlite.cli
 COMMANDS = """
 koordlite simulate NONE
 koordlite simulate FOLDER
-koordlite simulate configs/scenarios/spike.yaml --html NONE/x
+koordlite simulate configs/scenarios/reservation-added.yaml --html NONE/x
 koordlite check-node --recorded NONE
 koordlite check-node --recorded FILE
 koordlite resctrl show --recorded NONE

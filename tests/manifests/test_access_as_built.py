@@ -89,6 +89,7 @@ def charted(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return around / "chart"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", NAMED)
 def test_the_chart_allows_the_same(charted: pathlib.Path, case: Case) -> None:
     template = (charted / "templates" / f"case-{case.name}.yaml").read_text(encoding="utf-8")

@@ -45,6 +45,7 @@ def test_packages_come_from_whatever_registry_the_machine_uses():
     assert [line for line in lines if not re.match(r"[a-z0-9-]+==|    --hash=sha256:", line)] == []
 
 
+@pytest.mark.long
 def test_the_wheel_works_by_itself(tmp_path):
     """Away from the repository, with the packages of this environment: all three commands, and the demonstration."""
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
