@@ -97,18 +97,3 @@ def pod(server: ApiServer) -> Callable[..., Any]:
         return server.objects.load(item)[0]
 
     return load
-
-
-@pytest.fixture
-def budget(server: ApiServer) -> Callable[..., Any]:
-    """Put a disruption budget there with a status of one's choice."""
-
-    def load(name: str, allowed: int, *, healthy: int = 3, desired: int = 2, observed: int = 1, **spec: Any) -> Any:
-        counts = {"observedGeneration": observed, "disruptionsAllowed": allowed, "expectedPods": 3}
-        counts |= {"currentHealthy": healthy, "desiredHealthy": desired}
-        item = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
-        item |= {"metadata": {"name": name, "namespace": "default", "generation": 1}, "status": counts}  # type: ignore[dict-item]
-        item["spec"] = {"minAvailable": 2, "selector": {"matchLabels": {"app": "a"}}, **spec}  # type: ignore[assignment]
-        return server.objects.load(item)[0]
-
-    return load

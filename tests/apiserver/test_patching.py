@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import copy
 
-import hypothesis
 import pytest
-from apiserver import patches, strategic
-from hypothesis import strategies as st
-
-MAPS = "/api/v1/namespaces/default/configmaps"
-NODES = "/api/v1/nodes"
+from apiserver import strategic
 
 
 @pytest.mark.parametrize(
@@ -57,16 +52,3 @@ def test_strategic_merge_patch(old, patch, new):
     before = copy.deepcopy(old)
     assert strategic.merged(old, patch) == new
     assert old == before
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@hypothesis.given(_JSON, st.dictionaries(st.text(max_size=2), _JSON, max_size=3))
-def test_a_merge_patch_twice_is_a_merge_patch_once(old, patch):
-    once = patches.merged(old, patch)
-    assert patches.merged(once, patch) == once

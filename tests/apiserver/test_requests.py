@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
 
 import pytest
-from apiserver import ApiServer, User
+from apiserver import ApiServer
 
-EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-CORE_EVENTS = "/api/v1/namespaces/default/events"
 JSON = b"Content-Type: application/json\r\n"
 MAP = b'{"metadata":{"name":"a"}}'
 
@@ -38,27 +35,3 @@ def test_a_length_that_is_no_number_is_a_bad_request(server, length):
 def test_a_body_may_come_in_chunks(server, body, code):
     head = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
     assert _answer(server, head + JSON + b"\r\n" + body).startswith(f"HTTP/1.1 {code} ".encode())
-
-
-@pytest.mark.parametrize(
-    ("header", "code"),
-    [
-        ("Bearer secret", 200),
-        ("bearer  secret", 200),
-        ("Bearer wrong", 401),
-        ("Basic c2VjcmV0", 403),
-        ("Bearer", 403),
-        ("secret", 403),
-    ],
-)
-def test_only_a_bearer_token_says_who_asks(header, code):
-    with ApiServer(tokens={"secret": User("admin", ("system:masters",))}) as server:
-        request = f"GET /api/v1/nodes HTTP/1.1\r\nHost: x\r\nAuthorization: {header}\r\n\r\n".encode()
-        assert _answer(server, request).startswith(f"HTTP/1.1 {code} ".encode())
-
-
-def _event(**more: Any) -> dict[str, Any]:
-    about = {"kind": "Pod", "name": "p", "namespace": "default"}
-    said = {"action": "Evict", "reason": "Evicted", "type": "Normal"}
-    who = {"reportingController": "example.com/c", "reportingInstance": "i", "eventTime": "2026-01-01T00:00:00.000000Z"}
-    return {"metadata": {"name": "e"}, "regarding": about, **said, **who, **more}

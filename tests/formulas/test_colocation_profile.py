@@ -9,7 +9,7 @@ import pytest
 
 from koordlite.formulas.admission import colocation_profile as rules
 from koordlite.formulas.admission.colocation_profile import Admission, PriorityClassValue
-from koordlite.model import colocation_profile, keys
+from koordlite.model import colocation_profile
 from koordlite.model.errors import InputError
 
 CLASSES = {"koord-batch": PriorityClassValue(5000, "Never"), "koord-prod": PriorityClassValue(9000)}
@@ -33,12 +33,6 @@ def requests(made: Admission) -> Any:
     return made.pod["spec"]["containers"][0]["resources"]["requests"]
 
 
-def test_a_pod_of_the_batch_class_requests_batch_resources():
-    made = admitted(profile(qosClass="BE", priorityClassName="koord-batch"))
-    assert requests(made) == {keys.BATCH_CPU: "1500", keys.BATCH_MEMORY: "2Gi"}
-    assert made.taken_by == ("batch",)
-
-
 def test_the_pod_that_was_given_stays_as_it_is():
     before = copy.deepcopy(POD)
     admitted(profile(qosClass="BE", labels={"a": "b"}, priorityClassName="koord-batch"))
@@ -53,13 +47,6 @@ def test_each_change_says_why():
     assert explained[cpu] == ("1500m", None, "priority class koord-batch")
 
 
-def test_the_annotation_of_one_profile_keeps_the_requests_for_all():
-    keeps = profile("keeps", annotations={keys.SKIP_RESOURCES: "false"})
-    made = admitted(profile(qosClass="BE", priorityClassName="koord-batch"), keeps)
-    assert requests(made) == {"cpu": "1500m", "memory": "2Gi"}
-    assert "profile keeps" in made.notes[0]
-
-
 def test_a_namespace_whose_labels_are_unknown_matches_no_selector_and_is_named():
     asks = profile(namespaceSelector={"matchLabels": {"colocation": "true"}})
     made = rules.admitted(POD, [asks], namespaces={}, priority_classes=CLASSES)
@@ -72,24 +59,6 @@ def test_a_probability_of_30_takes_30_of_100_draws(draw, applied):
     made = admitted(profile(probability="30%", labels={"a": "b"}), draws=[draw])
     assert ("a" in made.pod["metadata"]["labels"]) is applied
     assert made.skipped == (() if applied else ("batch",))
-
-
-def test_profiles_apply_by_name_and_the_last_one_wins():
-    made = admitted(profile("b", labels={"k": "b"}), profile("a10", labels={"k": "a10"}), profile("a9"))
-    assert made.taken_by == ("a10", "a9", "b")
-    assert made.pod["metadata"]["labels"]["k"] == "b"
-
-
-def test_a_mapping_reads_every_key_before_it_writes_one():
-    made = admitted(profile(labelKeysMapping={"app": "b", "b": "c"}, labels={"b": "old"}))
-    assert made.pod["metadata"]["labels"] == {"app": "x", "b": "x", "c": "old"}
-
-
-def test_a_key_that_the_pod_lacks_is_copied_as_an_empty_value():
-    second = profile("b", labelKeysMapping={"new": "next"}, annotationKeysMapping={"no": "noted"})
-    made = admitted(profile("a", labelKeysMapping={"no": "app", "none": "new"}, labelSuffixes={"new": "-s"}), second)
-    assert made.pod["metadata"]["labels"] == {"app": "", "new": "-s", "next": "-s"}
-    assert made.pod["metadata"]["annotations"] == {"noted": ""}
 
 
 def test_a_priority_class_without_a_policy_takes_the_policy_of_the_pod():

@@ -11,28 +11,6 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
 
 
-@pytest.mark.parametrize(
-    ("count", "picked"),
-    [
-        pytest.param(0, (), id="nothing asked"),
-        pytest.param(1, (0,), id="a single CPU splits the first core"),
-        pytest.param(2, (0, 4), id="two CPUs are one core"),
-        pytest.param(3, (0, 4, 2), id="the single one comes from the next NUMA node"),
-        pytest.param(4, (0, 4, 2, 6), id="pairs alternate between NUMA nodes"),
-        pytest.param(6, (0, 4, 2, 6, 1, 5), id="and come back for the second core"),
-        pytest.param(8, (0, 4, 2, 6, 1, 5, 3, 7), id="everything"),
-        pytest.param(9, (), id="more than there are gives nothing"),
-    ],
-)
-def test_spread_picks_pairs_node_by_node(machine, count: int, picked: tuple[int, ...]) -> None:
-    assert cpu_select.spread(count, machine(sockets=2, cores_per_node=2)) == picked
-
-
-def test_spread_starts_with_the_largest_place(machine) -> None:
-    cpus = [cpu for cpu in machine(sockets=2, cores_per_node=2) if cpu.id != 0]
-    assert cpu_select.spread(2, cpus) == (2, 6)
-
-
 def test_spread_without_hyperthreads_is_singles_node_by_node(machine) -> None:
     assert cpu_select.spread(3, machine(sockets=2, cores_per_node=2, threads=1)) == (0, 2, 1)
 
@@ -57,13 +35,6 @@ def test_be_cpuset(machine, count: int, lsr: str, forbidden: str, chosen: str) -
         forbidden=CPUSet.parse(forbidden),
     )
     assert found == CPUSet.parse(chosen)
-
-
-def test_full_set_is_everything_nobody_has_alone(machine) -> None:
-    found = cpu_select.be_full_set(
-        cpus=machine(), reserved=CPUSet([0]), system_exclusive=CPUSet([1, 99]), lse=CPUSet([2])
-    )
-    assert found == CPUSet([3, 4, 5, 6, 7])
 
 
 ROWS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=20)

@@ -15,13 +15,6 @@ CPU, MEMORY = keys.BATCH_CPU, keys.BATCH_MEMORY
 
 
 @pytest.mark.parametrize(
-    ("age", "too_old"), [(None, True), (0.0, False), (900.0, False), (900.1, True)], ids=["never", "new", "edge", "old"]
-)
-def test_degraded_after_fifteen_minutes(age: float | None, too_old: bool) -> None:
-    assert node_sync.degraded(age_seconds=age, degrade_minutes=15) is too_old
-
-
-@pytest.mark.parametrize(
     ("old", "new", "since", "reason"),
     [
         pytest.param(1000, 1100, 10, "", id="exactly the threshold is no reason"),
@@ -49,36 +42,6 @@ def test_one_that_differs_takes_the_others_along() -> None:
         old={"a": 100, "b": 1}, new={"a": 100, "b": 5}, threshold=0.1, since_last_seconds=1, update_seconds=300
     )
     assert found.startswith("b 5 differs from 1")
-
-
-@pytest.mark.parametrize(
-    ("thousandths", "ratio", "offered"),
-    [
-        pytest.param(22_200, 1.0, 23, id="whole numbers, rounded up"),
-        pytest.param(25_000_000, 1.2, 30_000, id="worth more on a faster machine"),
-        pytest.param(25_000_000, 0.5, 25_000, id="never worth less"),
-        pytest.param(10_001, 1.33, 14, id="cut to thousandths before it is made whole"),
-        pytest.param(None, 1.2, None, id="what goes, goes"),
-    ],
-)
-def test_what_is_offered_of_cpu(thousandths: int | None, ratio: float, offered: int | None) -> None:
-    found, left = node_sync.prepared(thousandths={CPU: thousandths}, ratio=ratio, taken={})
-    assert found == left == {CPU: offered}
-
-
-def test_memory_is_worth_the_same_everywhere() -> None:
-    assert node_sync.prepared(thousandths={MEMORY: 5_000}, ratio=2.0, taken={})[0] == {MEMORY: 5}
-
-
-@pytest.mark.parametrize(("taken", "left"), [({}, 50), ({CPU: 20}, 30), ({CPU: 60}, 0), ({"other": 9}, 50)])
-def test_third_parties_come_first(taken: dict[str, int], left: int) -> None:
-    assert node_sync.prepared(thousandths={CPU: 50_000}, ratio=1, taken=taken) == ({CPU: 50}, {CPU: left})
-
-
-def test_metadata_that_stands_there_is_not_written() -> None:
-    held = {"same": "1", "other": "1", "kept": "1"}
-    wanted = {"same": "1", "other": "2", "gone": None, "kept": None}
-    assert node_sync.metadata_changes(held=held, wanted=wanted) == {"other": "2", "kept": None}
 
 
 # ── zones ──

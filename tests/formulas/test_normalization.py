@@ -23,20 +23,6 @@ def machine(model: str = "Xeon", hyper_threads: bool = True, turbo: bool = True)
     return CPUBasicInfo(model=model, hyper_threads=hyper_threads, turbo=turbo)
 
 
-@pytest.mark.parametrize(
-    ("info", "ratio"),
-    [
-        (machine(hyper_threads=False, turbo=False), 1.5),
-        (machine(hyper_threads=False), 1.65),
-        (machine(turbo=False), 1.0),
-        (machine(), 1.1),
-    ],
-    ids=["base", "turbo", "hyperthreads", "both"],
-)
-def test_the_ratio_follows_what_is_switched_on(info: CPUBasicInfo, ratio: float) -> None:
-    assert normalization.cpu_ratio(CONFIG, info) == ratio
-
-
 @pytest.mark.parametrize("info", [machine("Pentium"), machine("EPYC")], ids=["unknown model", "ratio not given"])
 def test_the_default_stands_in(info: CPUBasicInfo) -> None:
     config = CPUNormalization(enable=True, default_ratio=1.3, ratio_model=CONFIG.ratio_model)
@@ -53,15 +39,6 @@ def test_a_ratio_out_of_range_is_refused(ratio: float, fits: bool) -> None:
     else:
         with pytest.raises(ValueError, match="not within 1 to 5"):
             normalization.cpu_ratio(config, machine())
-
-
-@pytest.mark.parametrize(
-    ("enable", "label", "ratio"),
-    [(True, None, 1.1), (False, None, 1.0), (False, "true", 1.1), (True, "false", 1.0), (True, "F", 1.0)],
-)
-def test_the_label_decides_before_the_configuration(enable: bool, label: str | None, ratio: float) -> None:
-    config = CPUNormalization(enable=enable, ratio_model=CONFIG.ratio_model)
-    assert normalization.node_ratio(config, label=label, machine=machine()) == ratio
 
 
 @pytest.mark.parametrize("label", ["yes", "", "tRUE"])
@@ -99,11 +76,6 @@ def test_less_than_there_is_is_refused(ratios: dict[str, float], worth: float | 
     config = ResourceAmplification(enable=True, resource_amplification_ratio=ratios)
     with pytest.raises(ValueError, match="below 1"):
         normalization.amplification(config, cpu_normalization=worth)
-
-
-def test_configured_ratios_count_only_when_enabled() -> None:
-    config = ResourceAmplification(enable=False, resource_amplification_ratio={"cpu": 0.1})
-    assert normalization.amplification(config, cpu_normalization=1.2) == {"cpu": 1.2}
 
 
 def test_names_are_written_as_json() -> None:

@@ -83,23 +83,6 @@ def test_cpu_by_numa_node(found: list[int], offered: list[int]) -> None:
     assert found == offered
 
 
-def test_memory_is_split_in_thousandths_of_a_byte() -> None:
-    (first, *_) = numa_shares.batch(
-        zones=dict.fromkeys(range(3), SIZE),
-        colocation=WHOLE,
-        pods=[pod(0, memory=10)],
-        usage={},
-        measured=NOTHING,
-        reserved=NOTHING,
-    )
-    assert first.memory.result == MEMORY * 1000 - 3_334
-
-
-@pytest.mark.parametrize(("milli", "parts", "each"), [(1000, 2, 500), (2000, 3, 667), (5, 0, 5), (0, 4, 0)])
-def test_parts_are_rounded_up(milli: int, parts: int, each: int) -> None:
-    assert numa_shares.divided(milli, parts) == each
-
-
 def zone(name: str, cpu: str, memory: str = "1Gi") -> Zone:
     amounts = (("cpu", cpu), ("memory", memory))
     return Zone(name=name, resources=tuple(ZoneResource(name=n, capacity="9", allocatable=a) for n, a in amounts))

@@ -85,68 +85,6 @@ def test_other_amounts_stay_and_the_written_annotation_is_kept(machine) -> None:
     assert found.written is written
 
 
-@pytest.mark.parametrize(
-    ("written", "resources"),
-    [
-        pytest.param(None, {}, id="nothing"),
-        pytest.param(listed("0-99"), {"cpu": "100"}, id="the list is not compared with the machine"),
-        pytest.param(listed("0-1", cpu="9", memory="1Gi"), {"cpu": "2", "memory": "1Gi"}, id="only cpu is replaced"),
-        pytest.param(counted("1500m"), {"cpu": "1500m"}, id="a quantity as written"),
-    ],
-)
-def test_written_resources(written: Reservation | None, resources: dict[str, str]) -> None:
-    assert reservation.written_resources(written) == amounts(**resources)
-
-
-@pytest.mark.parametrize(
-    ("written", "count"),
-    [(None, 0), (counted("1m"), 1), (counted("1001m"), 2), (counted("-2"), 0), (listed("0-3", cpu="9"), 0)],
-    ids=["nothing", "ceil of a milli", "ceil of more", "negative", "a list has no count"],
-)
-def test_cpu_count(written: Reservation | None, count: int) -> None:
-    assert reservation.cpu_count(written) == count
-
-
-def test_kubelet_keeps_the_difference_of_cpu_and_memory() -> None:
-    found = reservation.from_kubelet(
-        capacity=amounts(cpu="8", memory="16Gi", pods="110"), allocatable=amounts(cpu="9", memory="15Gi", pods="100")
-    )
-    assert found == amounts(cpu="0", memory="1Gi")
-
-
-def test_larger_is_key_wise_and_keeps_single_keys() -> None:
-    found = reservation.larger(amounts(cpu="1", memory="2Gi"), amounts(cpu="2", pods="5"))
-    assert found == amounts(cpu="2", memory="2Gi", pods="5")
-
-
-@pytest.mark.parametrize(
-    ("written", "cpu"),
-    [
-        pytest.param(counted("2"), "6", id="no policy trims"),
-        pytest.param(counted("2", "Default"), "6", id="Default trims"),
-        pytest.param(counted("2", "ReservedCPUsOnly"), "8", id="ReservedCPUsOnly does not"),
-        pytest.param(counted("2", "default"), "8", id="case matters"),
-        pytest.param(counted("20"), "0", id="never below zero"),
-        pytest.param(None, "8", id="no annotation"),
-        pytest.param(counted("0"), "8", id="nothing reserved"),
-    ],
-)
-def test_trimmed_cpu(written: Reservation | None, cpu: str) -> None:
-    found = reservation.trim_allocatable(allocatable=amounts(cpu="8"), written=written)
-    assert found["cpu"] == Quantity.parse(cpu)
-
-
-def test_trimming_leaves_batch_resources() -> None:
-    before = {**amounts(cpu="8"), "kubernetes.io/batch-cpu": Quantity.of(5000)}
-    found = reservation.trim_allocatable(allocatable=before, written=counted("2", memory="1Gi"))
-    assert {name: amount.value for name, amount in found.items()} == {
-        "cpu": 6,
-        "memory": 0,
-        "kubernetes.io/batch-cpu": 5000,
-        "kubernetes.io/batch-memory": 0,
-    }
-
-
 @given(count=st.integers(-3, 40), pinned=st.sets(st.integers(0, 15)).map(CPUSet), cores=st.integers(1, 8))
 def test_a_quantity_never_takes_the_last_cpu_by_mistake(count: int, pinned: CPUSet, cores: int) -> None:
     cpus = [CPU(id=i, core=i // 2, socket=0, node=0) for i in range(2 * cores)]

@@ -10,60 +10,6 @@ from koordlite.formulas.cpu import suppress
 
 
 @pytest.mark.parametrize(
-    ("node", "pods", "hosts", "reserved", "system"),
-    [
-        pytest.param(12000, 9000, 1000, 0, 2000, id="what is left of the node's use"),
-        pytest.param(9000, 9000, 1000, 0, 0, id="never negative, samples may not fit together"),
-        pytest.param(12000, 9000, 1000, 3000, 3000, id="at least what is reserved"),
-    ],
-)
-def test_system_use(node: int, pods: int, hosts: int, reserved: int, system: int) -> None:
-    found = suppress.system_use(node_milli=node, pods_milli=pods, host_apps_milli=hosts, reserved_milli=reserved)
-    assert found == system
-
-
-@pytest.mark.parametrize(
-    ("prod", "host", "system", "minimum", "budget"),
-    [
-        pytest.param(0, 0, 0, None, 20800, id="all of the threshold on an idle node"),
-        pytest.param(8000, 1000, 2000, None, 9800, id="what the others use is taken off"),
-        pytest.param(30000, 0, 2000, None, -11200, id="negative when the others use more than the threshold"),
-        pytest.param(30000, 0, 2000, 10, 3200, id="never below the configured minimum"),
-        pytest.param(1000, 0, 0, 10, 19800, id="the minimum does not lower a larger budget"),
-    ],
-)
-def test_budget_of_32_cpus_at_65_percent(prod: int, host: int, system: int, minimum: int | None, budget: int) -> None:
-    found = suppress.be_cpu_budget(
-        capacity_milli=32000,
-        threshold_percent=65,
-        prod_milli=prod,
-        host_milli=host,
-        system_milli=system,
-        min_percent=minimum,
-    )
-    assert found == budget
-
-
-@pytest.mark.parametrize(
-    ("budget", "current", "target"),
-    [
-        pytest.param(4000, 1_000_000, 400_000, id="shrinks at once"),
-        pytest.param(9000, 400_000, 720_000, id="grows by a tenth of the node"),
-        pytest.param(7000, 400_000, 700_000, id="grows at once when it is less than that"),
-        pytest.param(4300, 400_000, None, id="holds within one percent of the node"),
-        pytest.param(4320, 400_000, 432_000, id="one percent is outside the band"),
-        pytest.param(-5000, 400_000, 2_000, id="never below 2 ms"),
-        pytest.param(0, 10_000, 2_000, id="the minimum is set even when it is near"),
-        pytest.param(0, 2_000, None, id="the minimum is not set twice"),
-        pytest.param(10000, -1, 1_000_000, id="from unlimited the target takes effect at once"),
-        pytest.param(100, -1, 10_000, id="also a target that is near zero"),
-    ],
-)
-def test_quota_of_32_cpus(budget: int, current: int, target: int | None) -> None:
-    assert suppress.quota_target(budget_milli=budget, current_us=current, capacity_milli=32000) == target
-
-
-@pytest.mark.parametrize(
     ("budget", "present", "target"),
     [
         pytest.param(3001, 8, 4, id="a started CPU counts"),

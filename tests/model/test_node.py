@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from koordlite.model import keys, node
-from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
@@ -18,11 +18,6 @@ def test_sizes_and_bad_sizes() -> None:
     assert (found.name, found.capacity_milli, found.capacity_memory) == ("n1", 8000, 0)
     assert found.allocatable["cpu"].milli == 7500
     assert [(problem.object, problem.field) for problem in found.problems] == [("node/n1", "status.capacity.memory")]
-
-
-@pytest.mark.parametrize("text", ["", "null"])
-def test_no_reservation(text: str) -> None:
-    assert node.parse_reservation(text, "node/n1") is None
 
 
 def test_a_reservation_as_written() -> None:
@@ -69,22 +64,6 @@ def test_a_reservation_that_cannot_be_read_is_an_error_with_all_it_takes_to_fix_
     assert (problem.object, problem.field, problem.value) == ("node/n1", keys.RESERVATION, text)
     assert problem.why
     assert "stays in force" in problem.do
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus", "exclusive"),
-    [
-        (None, EMPTY, True),
-        ("{}", EMPTY, True),
-        ('{"cpuset":"0-1"}', CPUSet([0, 1]), True),
-        ('{"cpuset":"0-1","cpusetExclusive":false}', CPUSet([0, 1]), False),
-        ('{"CPUSet":"0-1","CpusetExclusive":false}', CPUSet([0, 1]), False),
-        ('{"cpuset":null,"cpusetExclusive":null}', EMPTY, True),
-        ("null", EMPTY, True),
-    ],
-)
-def test_system_qos(text: str | None, cpus: CPUSet, exclusive: bool) -> None:
-    assert node.parse_system_qos(text, "node/n1") == node.SystemQoS(cpus, exclusive)
 
 
 @pytest.mark.parametrize("text", ["{", '{"cpuset":"x"}', '{"cpusetExclusive":"no"}'])

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.node import Reservation, ResolvedReservation, SystemQoS
-from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 cpusets = st.frozensets(st.integers(0, 300), max_size=12).map(CPUSet)
@@ -84,76 +82,10 @@ def test_allocs_are_null_when_there_are_none_and_sorted_by_uid_else() -> None:
     assert nrt.decode_pod_cpu_allocs(text, "node") == (two[1], two[0])
 
 
-@pytest.mark.parametrize(
-    ("policy", "text"),
-    [
-        pytest.param(nrt.CPUManagerPolicy(), "{}", id="kubelet was not asked"),
-        pytest.param(
-            nrt.CPUManagerPolicy(policy="none", reserved_cpus=CPUSet()),
-            '{"policy":"none"}',
-            id="empty fields are left out",
-        ),
-        pytest.param(
-            nrt.CPUManagerPolicy(policy="static", options={"b": "1", "a": "2"}, reserved_cpus=CPUSet([0, 1])),
-            '{"policy":"static","options":{"a":"2","b":"1"},"reservedCPUs":"0-1"}',
-            id="options are sorted",
-        ),
-    ],
-)
-def test_cpu_manager_policy_is_printed_as_koordinator_does(policy: nrt.CPUManagerPolicy, text: str) -> None:
-    assert nrt.encode_cpu_manager_policy(policy) == text
-    assert nrt.decode_cpu_manager_policy(text, "node") == policy
-
-
 def test_cpu_topology_writes_zeros_and_reads_back() -> None:
     text = nrt.encode_cpu_topology(TOPOLOGY)
     assert text == '{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":1,"node":1}]}'
     assert nrt.decode_cpu_topology(text, "node") == TOPOLOGY
-
-
-@pytest.mark.parametrize(
-    ("reservation", "text"),
-    [
-        pytest.param(ResolvedReservation(), "{}", id="nothing is reserved"),
-        pytest.param(
-            ResolvedReservation(CPUSet([0, 1]), {}, Reservation({"cpu": Quantity.parse("2")}), "quantity"),
-            '{"resources":{"cpu":"2"},"reservedCPUs":"0-1"}',
-            id="a quantity carries its CPUs",
-        ),
-        pytest.param(
-            ResolvedReservation(CPUSet([3]), {}, Reservation({}, CPUSet([3]), "ReservedCPUsOnly"), "list"),
-            '{"reservedCPUs":"3","applyPolicy":"ReservedCPUsOnly"}',
-            id="the policy is kept",
-        ),
-    ],
-)
-def test_the_resolved_reservation_is_published(reservation: ResolvedReservation, text: str) -> None:
-    assert nrt.encode_reservation(reservation) == text
-
-
-def test_system_qos_leaves_out_what_is_the_default() -> None:
-    assert nrt.encode_system_qos(SystemQoS()) == "{}"
-    assert nrt.encode_system_qos(SystemQoS(CPUSet())) == "{}"
-    assert nrt.encode_system_qos(SystemQoS(CPUSet([0]))) == '{"cpuset":"0"}'
-    assert nrt.encode_system_qos(SystemQoS(CPUSet([0]), exclusive=False)) == '{"cpuset":"0","cpusetExclusive":false}'
-
-
-@pytest.mark.parametrize(
-    ("policy", "scope", "word"),
-    [
-        ("single-numa-node", "pod", "SingleNUMANodePodLevel"),
-        ("single-numa-node", "container", "SingleNUMANodeContainerLevel"),
-        ("restricted", "container", "RestrictedContainerLevel"),
-        ("best-effort", "pod", "BestEffortPodLevel"),
-        ("none", "pod", "None"),
-        ("", "container", "None"),
-        ("restricted", "unknown", "None"),
-    ],
-)
-def test_topology_manager_words(policy: str, scope: str, word: str) -> None:
-    assert nrt.topology_policy(policy, scope) == word
-    if word != "None":
-        assert nrt.kubelet_topology_manager(word) == (policy, scope)
 
 
 def test_the_old_word_without_a_scope_means_containers() -> None:

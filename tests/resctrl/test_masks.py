@@ -18,21 +18,6 @@ def cap(cbm: int, least: int = 1) -> CacheCapability:
 
 @pytest.mark.parametrize(
     ("start", "end", "mask"),
-    [
-        pytest.param(0, 100, 0xFFF, id="everything"),
-        pytest.param(0, 30, 0xF, id="rounded up"),
-        pytest.param(50, 100, 0xFC0, id="the upper half"),
-        pytest.param(25, 75, 0x1F8, id="the middle"),
-        pytest.param(1, 5, 0x2, id="a range that rounds to nothing gets one way"),
-        pytest.param(95, 99, 0x800, id="at the upper end the last way"),
-    ],
-)
-def test_mask_of_twelve_ways(start: int, end: int, mask: int) -> None:
-    assert masks.cache_mask(start_percent=start, end_percent=end, cap=cap(0xFFF)) == mask
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "mask"),
     [(0, 1, 0b11), (95, 100, 0b11 << 10), (50, 55, 0b11 << 6)],
     ids=["widened upwards", "widened downwards at the end", "widened in the middle"],
 )
@@ -61,19 +46,6 @@ def test_a_mask_is_legal(ways: int, least: int, start: int, end: int) -> None:
     assert mask & ~whole == 0
     assert run & (run + 1) == 0, "contiguous"
     assert mask.bit_count() >= min(max(1, least), ways)
-
-
-@pytest.mark.parametrize(
-    ("mask", "runs", "shown"),
-    [
-        (0, (), "none"),
-        (0b1, ((0, 0),), "0"),
-        (0b1110, ((1, 3),), "1-3"),
-        (0b1011, ((0, 1), (3, 3)), "0-1,3"),
-    ],
-)
-def test_runs(mask: int, runs: tuple[tuple[int, int], ...], shown: str) -> None:
-    assert (masks.runs(mask), masks.format_ways(mask)) == (runs, shown)
 
 
 @given(MASKS)

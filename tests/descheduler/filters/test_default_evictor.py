@@ -34,36 +34,6 @@ def volume(**source: object) -> dict[str, object]:
     return {"volumes": [{"name": "v", **source}]}
 
 
-NOTES: dict[str, dict[str, str]] = {
-    "mirror": {"kubernetes.io/config.mirror": "x"},
-    "file": {"kubernetes.io/config.source": "file"},
-    "api": {"kubernetes.io/config.source": "api"},
-    "prefers": {"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""},
-    "never": {"scheduling.koordinator.sh/eviction-cost": "2147483647"},
-    "cheap": {"scheduling.koordinator.sh/eviction-cost": "5"},
-}
-
-
-@pytest.mark.parametrize(
-    ("notes", "args", "expected"),
-    [
-        pytest.param({}, "", [], id="an ordinary pod may go"),
-        pytest.param(NOTES["mirror"], "", ["MirrorPod"], id="a mirror pod"),
-        pytest.param({**NOTES["mirror"], **EVICT}, "", ["MirrorPod"], id="even if it asks to be evicted"),
-        pytest.param(NOTES["file"], "", [], id="a source proves nothing"),
-        pytest.param(NOTES["api"], "", [], id="source api is no static pod"),
-        pytest.param(NOTES["prefers"], "", [], id="a preference is only one"),
-        pytest.param(NOTES["prefers"], "noEvictionPolicy: Mandatory", ["PrefersNoEviction"], id="unless mandatory"),
-        pytest.param(NOTES["never"], "", ["EvictionCostIsNever"], id="eviction cost says never"),
-        pytest.param(NOTES["cheap"], "", [], id="another eviction cost does not"),
-    ],
-)
-def test_annotations(cluster: Any, notes: dict[str, str], args: str, expected: list[str]) -> None:
-    cluster.node("a")
-    cluster.pod("p", "a", annotations=notes)
-    assert reasons(cluster, args) == expected
-
-
 @pytest.mark.parametrize(
     ("name", "owner", "expected"),
     [
@@ -80,60 +50,6 @@ def test_a_placeholder_of_a_reservation_is_not_moved(cluster: Any, name: str, ow
     view = cluster.view()
     in_a_cycle = default_evictor.Guards(view, (Args(),)).refusals(next(view.pods()))
     assert [refusal.reason for refusal in in_a_cycle] == expected
-
-
-@pytest.mark.parametrize(
-    ("spec", "args", "expected"),
-    [
-        pytest.param(volume(emptyDir={}), "", ["LocalStorage"], id="emptyDir"),
-        pytest.param(volume(hostPath={"path": "/x"}), "", ["LocalStorage"], id="hostPath"),
-        pytest.param(volume(configMap={}), "", [], id="a ConfigMap is not local storage"),
-        pytest.param(volume(emptyDir={}), "evictLocalStoragePods: true", [], id="old switch"),
-        pytest.param(
-            volume(emptyDir={}), "podProtections: {defaultDisabled: [PodsWithLocalStorage]}", [], id="new list"
-        ),
-        pytest.param(volume(persistentVolumeClaim={"claimName": "c"}), "", [], id="claims do not protect by default"),
-        pytest.param(volume(persistentVolumeClaim={"claimName": "c"}), "ignorePvcPods: true", ["HasPVC"], id="claims"),
-        pytest.param({"priority": 2000000000}, "", ["SystemCritical"], id="system-critical"),
-        pytest.param({"priority": 1999999999}, "", [], id="just below"),
-        pytest.param({"priority": 10}, "priorityThreshold: {value: 10}", ["PriorityThreshold"], id="at the threshold"),
-        pytest.param({"priority": 9}, "priorityThreshold: {value: 10}", [], id="below the threshold"),
-        pytest.param({"priority": 2000000000}, "evictSystemCriticalPods: true", [], id="criticals unprotected"),
-        pytest.param(
-            {"resourceClaims": [{}]},
-            "podProtections: {extraEnabled: [PodsWithResourceClaims]}",
-            ["HasResourceClaims"],
-            id="resource claims",
-        ),
-    ],
-)
-def test_spec(cluster: Any, spec: dict[str, object], args: str, expected: list[str]) -> None:
-    cluster.node("a")
-    cluster.pod("p", "a")["spec"].update(spec)
-    assert reasons(cluster, args) == expected
-
-
-@pytest.mark.parametrize(
-    ("owner", "args", "expected"),
-    [
-        pytest.param("", "", ["BarePod"], id="nobody makes a bare pod again"),
-        pytest.param("", "evictFailedBarePods: true", ["BarePod"], id="the switch is for failed ones"),
-        pytest.param("DaemonSet/ds", "", ["DaemonSet"], id="a DaemonSet starts it there again"),
-        pytest.param("DaemonSet/ds", "evictDaemonSetPods: true", [], id="if somebody wants that"),
-        pytest.param("app", "minReplicas: 2", ["TooFewReplicas"], id="the last replica"),
-        pytest.param("app", "minReplicas: 1", [], id="one is enough when one is asked"),
-        pytest.param("app", "labelSelector: {matchLabels: {a: b}}", ["LabelSelector"], id="other labels"),
-        pytest.param("app", "minPodAge: 5h", ["PodTooYoung"], id="too young"),
-        pytest.param("app", "minPodAge: 4h", [], id="old enough"),
-        pytest.param(
-            "app", "podProtections: {extraEnabled: [PodsWithoutPDB]}", ["NoDisruptionBudget"], id="without a budget"
-        ),
-    ],
-)
-def test_owner_and_selection(cluster: Any, owner: str, args: str, expected: list[str]) -> None:
-    cluster.node("a")
-    cluster.pod("p", "a", owner=owner)
-    assert reasons(cluster, args) == expected
 
 
 def test_a_pod_that_is_going_is_left_to_go(cluster: Any) -> None:
@@ -208,22 +124,6 @@ def test_a_pod_under_two_budgets_cannot_be_evicted_at_all(cluster: Any) -> None:
     assert reasons(cluster) == []
     cluster.budget("two", 1, {"app": "x"})
     assert reasons(cluster) == ["ManyDisruptionBudgets"]
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        pytest.param({"team": "a"}, [], id="a namespace that matches"),
-        pytest.param({"team": "b"}, ["NamespaceSelector"], id="one that does not"),
-        pytest.param(None, ["NamespaceSelector"], id="one that nobody knows"),
-    ],
-)
-def test_namespaces(cluster: Any, labels: dict[str, str] | None, expected: list[str]) -> None:
-    cluster.node("a")
-    cluster.pod("p", "a", annotations=EVICT)
-    if labels is not None:
-        cluster.add({"kind": "Namespace", "metadata": {"name": "default", "labels": labels}})
-    assert reasons(cluster, "namespaceLabelSelector: {matchLabels: {team: a}}") == expected
 
 
 @pytest.mark.parametrize(("storage_class", "expected"), [("fast", ["HasPVC"]), ("slow", []), ("", ["HasPVC"])])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
 from descheduler.migration import filters, objects
-from descheduler.migration.filters import Rate, Traffic, Waiting, Workload
+from descheduler.migration.filters import Rate, Traffic, Workload
 from descheduler.migration.objects import MigrationJob
 from koordlite.model.keys import PASSED_ARBITRATION
 from koordlite.model.wire import objects as wire
@@ -126,21 +126,6 @@ def test_in_arbitration_jobs_that_wait_do_not_stand_in_each_others_way() -> None
     waiting = Traffic.of([job("b"), job("c", passed=True)], both, arbitrating=True)
     assert set(waiting.moving) == {"uid-c"}
     assert set(Traffic.of([job("b"), job("c", phase="Running")], both, arbitrating=True).moving) == {"uid-c"}
-
-
-def test_the_order_of_waiting_jobs() -> None:
-    old, new = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
-    waiting = [
-        Waiting(job("web-old", made=old), pod("web-old")),
-        Waiting(job("web-new", made=new), pod("web-new")),
-        Waiting(job("batch-1", made=old), pod("batch-1", owner="b", kind="Job")),
-        Waiting(job("important", made=old), pod("important", spec={"priority": 9000})),
-        Waiting(job("batch-2", made=old), pod("batch-2", owner="b", kind="Job")),
-        Waiting(job("begun", made=old), pod("begun", owner="c", kind="Job")),
-        Waiting(job("gone", made=old), None),
-    ]
-    found = [entry.job.name for entry in filters.ordered(waiting, {"c": 2, "b": 1})]
-    assert found == ["j-begun", "j-batch-1", "j-batch-2", "j-gone", "j-web-new", "j-web-old", "j-important"]
 
 
 @hypothesis.settings(deadline=None)

@@ -38,16 +38,6 @@ def talk(view: View, **config: Any) -> tuple[list[str], list[str]]:
         notes += [said.reason] if isinstance(said, Note) else []
 
 
-def test_the_emptiest_is_emptied_first(sparse: Any) -> None:
-    assert talk(sparse.view()) == (["b0", "a0", "a1"], [])
-
-
-def test_the_room_of_the_others_is_a_bound(sparse: Any) -> None:
-    for number in range(3):
-        sparse.pod(f"more{number}", "c", cpu="1")
-    assert talk(sparse.view())[0] == ["b0", "a0"]
-
-
 @pytest.mark.parametrize(
     ("config", "note"),
     [
@@ -58,16 +48,6 @@ def test_the_room_of_the_others_is_a_bound(sparse: Any) -> None:
 )
 def test_why_nothing_is_done(sparse: Any, config: dict[str, Any], note: str) -> None:
     assert talk(sparse.view(), **config) == ([], [note])
-
-
-def test_cordoned_nodes_take_nothing_but_are_emptied(sparse: Any) -> None:
-    for name in "bc":
-        next(o for o in sparse.objects if o["metadata"]["name"] == name)["spec"]["unschedulable"] = True
-    assert talk(sparse.view()) == ([], ["NoNodeTakesPods"])
-    sparse.node("d", cpu="10")
-    for number in range(5):
-        sparse.pod(f"d{number}", "d", cpu="1")
-    assert talk(sparse.view())[0] == ["b0", "a0", "a1"]
 
 
 def test_only_pods_that_ask_for_what_is_compared_may_be_chosen(sparse: Any) -> None:

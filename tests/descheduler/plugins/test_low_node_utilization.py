@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from handles import handle
 
-from descheduler.arguments.common import Namespaces
 from descheduler.framework import Finding, Note, Usage, Verdict, View
 from descheduler.plugins import low_node_utilization as plugin
 from descheduler.utilization import args
@@ -47,10 +46,6 @@ def talk(view: View, *, refuse: dict[str, Verdict] | None = None, **config: Any)
             notes.append(said.reason)
 
 
-def test_pods_leave_until_the_node_is_at_its_target(uneven: Any) -> None:
-    assert talk(uneven.view()) == (["a0", "a1", "a2"], [])
-
-
 @pytest.mark.parametrize(
     ("config", "note"),
     [
@@ -71,28 +66,9 @@ def test_what_did_not_go_is_not_subtracted(uneven: Any) -> None:
     assert talk(uneven.view(), refuse=kept) == (["a1", "a2", "a3"], [])
 
 
-def test_the_limit_of_a_node_ends_that_node_only(uneven: Any) -> None:
-    uneven.node("d", cpu="10")
-    for number in range(7):
-        uneven.pod(f"d{number}", "d", cpu="1")
-    stop = {"a1": Verdict(evicted=False, reason="LimitPerNode", stop="node")}
-    assert talk(uneven.view(), refuse=stop) == (["a0", "d0", "d1"], [])
-
-
 def test_the_limit_of_the_cycle_ends_everything(uneven: Any) -> None:
     stop = {"a1": Verdict(evicted=False, reason="LimitTotal", stop="total")}
     assert talk(uneven.view(), refuse=stop) == (["a0"], [])
-
-
-def test_the_room_of_the_others_is_a_bound(uneven: Any) -> None:
-    uneven.objects = [o for o in uneven.objects if o["metadata"]["name"] != "b"]
-    uneven.node("b", cpu="5")
-    assert talk(uneven.view()) == (["a0", "a1"], [])
-
-
-def test_cordoned_nodes_take_nothing(uneven: Any) -> None:
-    next(o for o in uneven.objects if o["metadata"]["name"] == "b")["spec"]["unschedulable"] = True
-    assert talk(uneven.view()) == ([], ["NoUnderutilizedNode"])
 
 
 def test_the_node_reservation_is_not_there_to_be_used(cluster: Any) -> None:
@@ -101,53 +77,6 @@ def test_the_node_reservation_is_not_there_to_be_used(cluster: Any) -> None:
     for number in range(4):
         cluster.pod(f"a{number}", "a", cpu="1")
     assert talk(cluster.view()) == (["a0"], [])
-
-
-def test_the_fullest_by_its_target_comes_first_not_the_one_with_most_bytes(cluster: Any) -> None:
-    cluster.node("cpu-bound", cpu="10", memory="64Gi")
-    cluster.node("big", cpu="10", memory="640Gi")
-    cluster.node("empty", cpu="10")
-    for number in range(9):
-        cluster.pod(f"c{number}", "cpu-bound", cpu="1", memory="1Mi")
-    for number in range(6):
-        cluster.pod(f"m{number}", "big", cpu="1", memory="20Gi")
-    assert talk(cluster.view())[0] == ["c0", "c1", "c2", "c3", "m0"]
-
-
-def test_deviations_are_distances_from_the_mean(uneven: Any) -> None:
-    bounds: dict[str, Any] = {"thresholds": {"cpu": 10}, "target_thresholds": {"cpu": 10}}
-    assert talk(uneven.view(), **bounds, use_deviation_thresholds=True)[0] == ["a0", "a1", "a2"]
-
-
-def test_other_namespaces_count_as_use_but_stay(uneven: Any) -> None:
-    excluded = Namespaces(exclude=("default",))
-    assert talk(uneven.view(), evictable_namespaces=excluded) == ([], [])
-
-
-def test_a_limit_of_its_own_per_node(uneven: Any) -> None:
-    assert talk(uneven.view(), eviction_limits=args.EvictionLimits(node=1))[0] == ["a0"]
-
-
-@pytest.mark.parametrize(
-    ("tolerations", "gone"),
-    [
-        pytest.param([], [], id="a pod that tolerates nothing stays"),
-        pytest.param([{"operator": "Exists"}], ["a0", "a1", "a2"], id="one toleration may be enough for two taints"),
-    ],
-)
-def test_taints_of_the_nodes_with_room(uneven: Any, tolerations: list[Any], gone: list[str]) -> None:
-    node = next(o for o in uneven.objects if o["metadata"]["name"] == "b")
-    node["spec"]["taints"] = [{"key": "x", "effect": "NoSchedule"}, {"key": "y", "effect": "NoExecute"}]
-    for obj in uneven.objects:
-        if obj["kind"] == "Pod":
-            obj["spec"]["tolerations"] = tolerations
-    assert talk(uneven.view())[0] == gone
-
-
-def test_a_taint_that_only_prefers_keeps_nobody_off(uneven: Any) -> None:
-    node = next(o for o in uneven.objects if o["metadata"]["name"] == "b")
-    node["spec"]["taints"] = [{"key": "x", "effect": "PreferNoSchedule"}]
-    assert talk(uneven.view())[0] == ["a0", "a1", "a2"]
 
 
 def measured(view: View, nodes: dict[str, int], pods: dict[str, int]) -> View:
@@ -159,17 +88,6 @@ def measured(view: View, nodes: dict[str, int], pods: dict[str, int]) -> View:
 
 
 BY_METRICS: dict[str, Any] = {"metrics_utilization": args.MetricsUtilization(source="KubernetesMetrics")}
-
-
-def test_measured_use_decides_when_asked_for(uneven: Any) -> None:
-    pods = {f"c{number}": 3000 for number in range(3)}
-    view = measured(uneven.view(), {"a": 1000, "b": 1000, "c": 9000}, pods)
-    assert talk(view, **BY_METRICS)[0] == ["c0", "c1"]
-
-
-def test_a_pod_that_was_not_measured_stays(uneven: Any) -> None:
-    view = measured(uneven.view(), {"a": 1000, "b": 1000, "c": 9000}, {"c2": 3000})
-    assert talk(view, **BY_METRICS)[0] == ["c2"]
 
 
 def test_one_node_without_measurement_stops_the_comparison(uneven: Any) -> None:
@@ -226,11 +144,6 @@ def test_arguments_that_mean_nothing_are_refused(text: str, word: str) -> None:
     with pytest.raises(ConfigError) as refused:
         strict.load(text, plugin.Config, "args.yaml")
     assert word in str(refused.value)
-
-
-def test_a_deviation_may_be_larger_below_than_above() -> None:
-    text = "useDeviationThresholds: true\nthresholds: {cpu: 20}\ntargetThresholds: {cpu: 10}"
-    assert strict.load(text, plugin.Config, "args.yaml").use_deviation_thresholds
 
 
 def test_the_finding_says_how_full_the_node_is(uneven: Any) -> None:

@@ -27,27 +27,6 @@ def yarn(amount: object, priority: str = "koord-batch") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("text", "units"),
-    [
-        pytest.param("", None, id="no annotation"),
-        pytest.param("null", None, id="null"),
-        pytest.param("{}", None, id="empty"),
-        pytest.param(allocations(yarn("10k")), 10_000, id="one"),
-        pytest.param(allocations(yarn("10k"), yarn(500)), 10_500, id="their sum"),
-        pytest.param(allocations(yarn("10k", "koord-mid")), None, id="other priorities do not count"),
-        pytest.param(
-            '{"Allocations":[{"PRIORITY":"koord-batch","Resources":{"B":"1"}}]}'.replace('"B"', f'"{CPU}"'),
-            1,
-            id="case",
-        ),
-    ],
-)
-def test_what_third_parties_took(text: str, units: int | None) -> None:
-    found = node_notes.parse_third_party(text, "node/n")
-    assert found == ({} if units is None else {CPU: Quantity.of(units)})
-
-
-@pytest.mark.parametrize(
     "text", ["{", "[]", '{"allocations":{}}', allocations(yarn("much")), allocations(yarn(True)), '{"allocations":[1]}']
 )
 def test_what_cannot_be_read_is_an_error_with_its_place(text: str) -> None:
@@ -73,21 +52,6 @@ def test_a_worth_that_is_no_number_is_refused(text: str) -> None:
 def test_a_worth_of_nothing_or_less_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="not above 0"):
         node_notes.parse_normalization(text, "node/n")
-
-
-@pytest.mark.parametrize(
-    ("text", "ratio"),
-    [
-        pytest.param("1.205", 1.2, id="closer than 0.01 to the ratio in force, it changes nothing"),
-        pytest.param("1.21", 1.21, id="a step of 0.01 is a change"),
-        pytest.param("", None, id="without the annotation there is no ratio"),
-        pytest.param("0", 1.2, id="the last good ratio stays"),
-    ],
-)
-def test_a_new_ratio_beside_the_one_in_force(text: str, ratio: float | None) -> None:
-    last = NodeNotes(cpu_normalization=1.2)
-    notes = node_notes.parse({keys.CPU_NORMALIZATION_RATIO: text}, "node/n", last=last, problems=[])
-    assert notes.cpu_normalization == ratio
 
 
 def test_kubelets_allocatable_is_what_stood_there_before_amplification() -> None:

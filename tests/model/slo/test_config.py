@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.model import keys
-from koordlite.model.pod.qos import PriorityClass, QoSClass
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import config
-from koordlite.model.slo.settings import SLO, Colocation, HostApplication, ResctrlQOS, Threshold
+from koordlite.model.slo.settings import SLO, Colocation, ResctrlQOS
 
 COLOCATION, THRESHOLD, QOS, HOST = (
     "colocation-config",
@@ -33,65 +33,6 @@ def effective(
 ) -> SLO:
     texts = data and {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
     return config.effective(texts, labels=LABELS | (labels or {}), annotations=annotations or {}, previous=previous)
-
-
-@pytest.mark.parametrize("data", [None, {}, {COLOCATION: ""}], ids=["no ConfigMap", "no keys", "an empty key"])
-def test_defaults(data: dict[str, Any] | None) -> None:
-    found = effective(data)
-    assert (found.colocation, found.threshold, found.host_applications) == (Colocation(), Threshold(), ())
-    assert set(found.resctrl.values()) == {ResctrlQOS()}
-    assert not found.problems
-    assert not found.origins
-
-
-def test_cluster_strategy_over_defaults() -> None:
-    found = effective({COLOCATION: {"enable": True, "cpuReclaimThresholdPercent": 70, "resourceDiffThreshold": 0.2}})
-    assert found.colocation == Colocation(enable=True, cpu_reclaim_threshold_percent=70, resource_diff_threshold=0.2)
-    assert found.origins["colocation.cpuReclaimThresholdPercent"] == "cluster"
-
-
-def test_the_first_matching_group_wins_and_inherits_the_cluster() -> None:
-    groups = [
-        {"nodeSelector": OTHER, "cpuSuppressThresholdPercent": 10},
-        {"name": "batch", "nodeSelector": MINE, "cpuSuppressThresholdPercent": 0, "cpuSuppressPolicy": ""},
-        {"nodeSelector": MINE, "cpuSuppressThresholdPercent": 99, "enable": False},
-    ]
-    cluster = {"enable": True, "cpuSuppressThresholdPercent": 70, "cpuSuppressPolicy": "cfsQuota"}
-    found = effective({THRESHOLD: {"clusterStrategy": cluster, "nodeStrategies": groups}})
-    assert found.threshold == Threshold(enable=True, cpu_suppress_threshold_percent=0, cpu_suppress_policy="cfsQuota")
-    assert found.origins == {
-        "threshold.enable": "cluster",
-        "threshold.cpuSuppressThresholdPercent": "node strategy batch",
-        "threshold.cpuSuppressPolicy": "cluster",
-    }
-
-
-def test_a_group_can_switch_on_what_the_cluster_has_off() -> None:
-    found = effective({COLOCATION: {"enable": False, "nodeConfigs": [{"nodeSelector": {}, "enable": True}]}})
-    assert found.colocation.enable
-
-
-def test_a_node_has_the_last_word_and_its_labels_the_very_last() -> None:
-    found = effective(
-        {COLOCATION: {"cpuReclaimThresholdPercent": 50, "memoryReclaimThresholdPercent": 50}},
-        labels={keys.CPU_RECLAIM_RATIO: "0.8"},
-        annotations={keys.COLOCATION_STRATEGY: '{"cpuReclaimThresholdPercent":70,"memoryReclaimThresholdPercent":75}'},
-    )
-    assert (found.colocation.cpu_reclaim_threshold_percent, found.colocation.memory_reclaim_threshold_percent) == (
-        80,
-        75,
-    )
-    assert found.origins["colocation.cpuReclaimThresholdPercent"] == f"label {keys.CPU_RECLAIM_RATIO}"
-    assert found.origins["colocation.memoryReclaimThresholdPercent"] == f"annotation {keys.COLOCATION_STRATEGY}"
-
-
-@pytest.mark.parametrize(
-    ("text", "percent"), [("0.7", 70), ("1.1", 110), ("0.29", 28), ("1", 100), ("0", 0), (".5", 50), ("1e-1", 10)]
-)
-def test_a_ratio_label_is_truncated(text: str, percent: int) -> None:
-    assert (
-        effective({}, labels={keys.MEMORY_RECLAIM_RATIO: text}).colocation.memory_reclaim_threshold_percent == percent
-    )
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "NaN", "Inf", "0.5 ", "1_0", "1e300", "0x1"])
@@ -179,31 +120,6 @@ def test_an_empty_range_in_a_group_leaves_the_cluster_strategy() -> None:
 
 
 APPS = [{"name": "logs", "qos": "LS", "priority": "koord-prod"}]
-
-
-def test_host_applications() -> None:
-    path = {"base": "KubepodsBesteffort", "parentDir": "a/", "relativePath": "b"}
-    found = effective({HOST: {"applications": [*APPS, {"name": "crunch", "qos": "BE", "cgroupPath": path}]}})
-    assert found.host_applications == (
-        HostApplication(name="logs", qos=QoSClass.LS, priority=PriorityClass.PROD),
-        HostApplication(name="crunch", qos=QoSClass.BE, base="KubepodsBesteffort", parent_dir="a/", relative_path="b"),
-    )
-    assert found.host_applications[1].is_best_effort
-    assert not found.problems
-
-
-@pytest.mark.parametrize(
-    ("group", "names"),
-    [
-        ({"nodeSelector": MINE, "applications": [{"name": "other"}]}, ["other"]),
-        ({"nodeSelector": MINE}, []),
-        ({"nodeSelector": OTHER, "applications": []}, ["logs"]),
-    ],
-    ids=["replaced, not merged", "a group without a list has none", "not this node"],
-)
-def test_host_applications_of_a_group(group: dict[str, Any], names: list[str]) -> None:
-    found = effective({HOST: {"applications": APPS, "nodeConfigs": [group]}})
-    assert [app.name for app in found.host_applications] == names
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -15,7 +14,7 @@ from koordlite.model.pod import crane
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import TopologyObject
-from koordlite.numa.crane import assignments, scheduling, zones
+from koordlite.numa.crane import scheduling, zones
 from koordlite.numa.crane.scheduling import PodAsked, Verdict
 from koordlite.numa.machine import Machine
 
@@ -42,18 +41,6 @@ def judged(topology: TopologyObject, *used: dict[str, dict[str, Quantity]], **as
     return scheduling.verdict(PodAsked(containers=[("main", wanted, wanted)]), topology, used, resources=tuple(asked))
 
 
-@pytest.mark.parametrize("node_aware", [True, False])
-@pytest.mark.parametrize(("pod_aware", "passes"), [(True, False), (False, True), (None, None)])
-def test_what_the_pod_says_of_numa_nodes_goes_before_what_the_node_says(
-    node_aware: bool, pod_aware: bool | None, passes: bool | None
-) -> None:
-    """6 CPUs are on two NUMA nodes of 4 only together: an aware pod needs one that has them all."""
-    asked = amounts(cpu="6")
-    pod = PodAsked(containers=[("main", asked, asked)], aware=pod_aware)
-    found = scheduling.verdict(pod, node("4", "4", aware=node_aware), (), resources=("cpu",))
-    assert found.passes == (not node_aware if passes is None else passes)
-
-
 def test_memory_in_the_result_is_the_memory_that_was_requested() -> None:
     found = judged(node("4", "8", memory="16Gi"), cpu="3", memory="2Gi")
     assert json.loads(found.annotation) == [
@@ -76,21 +63,6 @@ def test_an_overcommitted_numa_node_gives_nothing_and_a_full_node_scores_0() -> 
     full = judged(node("4", aware=False), over, cpu="2")
     assert (full.score, full.annotation, full.passes) == (0, "", True)
     assert "2 cpu on no NUMA node" in full.detail
-
-
-@pytest.mark.parametrize(
-    ("requests", "limits", "cpus"),
-    [
-        pytest.param({"cpu": "2"}, {"cpu": "2"}, 2, id="whole CPUs"),
-        pytest.param({"cpu": "2"}, {"cpu": "2000m"}, 2, id="the same amount in other words"),
-        pytest.param({"cpu": "2"}, {"cpu": "3"}, 0, id="a higher limit"),
-        pytest.param({"cpu": "2"}, {}, 0, id="no limit"),
-        pytest.param({"cpu": "1500m"}, {"cpu": "1500m"}, 0, id="a part of a CPU"),
-        pytest.param({}, {}, 0, id="nothing"),
-    ],
-)
-def test_which_containers_are_given_cpus(requests: dict[str, str], limits: dict[str, str], cpus: int) -> None:
-    assert assignments.guaranteed_cpus(amounts(**requests), amounts(**limits)) == cpus
 
 
 def test_what_one_numa_node_cannot_reserve_the_next_one_does() -> None:

@@ -20,34 +20,6 @@ def parse(text: str) -> CPUSet:
     return CPUSet.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("available", "count", "taken"),
-    [
-        pytest.param("0-15", 0, "", id="nothing asked, nothing taken"),
-        pytest.param("0-15", -3, "", id="a negative count takes nothing"),
-        pytest.param("0-15", 1, "0", id="one CPU is the first"),
-        pytest.param("0-15", 2, "0,8", id="two CPUs are one core"),
-        pytest.param("0-15", 3, "0-1,8", id="a core and a thread"),
-        pytest.param("0-15", 4, "0-1,8-9", id="two cores of the first NUMA node, which is whole"),
-        pytest.param("0-15", 8, "0-3,8-11", id="a whole socket"),
-        pytest.param("0-15", 10, "0-4,8-12", id="a whole socket, then a core of the next"),
-        pytest.param("1-15", 8, "4-7,12-15", id="the socket that is still whole comes first"),
-        pytest.param("1-15", 4, "2-3,10-11", id="the NUMA node that is still whole, in the socket with fewer free"),
-        pytest.param("1-2,9", 1, "2", id="singles come from the NUMA node with the fewest free CPUs"),
-        pytest.param("0-1,8", 1, "1", id="a half-used core is broken before a free one"),
-        pytest.param("0-15", 16, "0-15", id="everything"),
-    ],
-)
-def test_takes_whole_parts_first(available: str, count: int, taken: str) -> None:
-    cpus = cpus_of(sockets=2, nodes_per_socket=2, cores_per_node=2)
-    assert take_by_topology(cpus=cpus, available=parse(available), count=count) == parse(taken)
-
-
-def test_too_few_cpus_is_an_error() -> None:
-    with pytest.raises(ValueError, match="not enough cpus available to satisfy request"):
-        take_by_topology(cpus=cpus_of(), available=parse("0-2"), count=4)
-
-
 def test_ids_the_machine_lacks_are_not_available() -> None:
     with pytest.raises(ValueError, match="not enough"):
         take_by_topology(cpus=cpus_of(), available=parse("0,100-103"), count=2)

@@ -24,37 +24,6 @@ POLICIES = some.builds(
 SHAPES = some.builds(machine, *(some.integers(1, most) for most in (3, 2, 4, 2)))
 
 
-@pytest.mark.parametrize(
-    ("policy", "available", "count", "taken"),
-    [
-        pytest.param(("FullPCPUs", "", "MostAllocated"), "1-7,9-15", 4, "1-2,9-10", id="the NUMA node with less free"),
-        pytest.param(("FullPCPUs", "", "LeastAllocated"), "1-7,9-15", 4, "4-5,12-13", id="the one with more free"),
-        pytest.param(("FullPCPUs", "", "MostAllocated"), "0-15", 3, "0-1,8", id="an odd number breaks one core"),
-        pytest.param(("SpreadByPCPUs", "", "MostAllocated"), "0-15", 4, "0-3", id="one thread of each core"),
-        pytest.param(("SpreadByPCPUs", "", "MostAllocated"), "0-15", 6, "0-3,8-9", id="then second threads"),
-        pytest.param(("FullPCPUs", "", "MostAllocated"), "0-15", 12, "0-5,8-13", id="a socket, then cores of the next"),
-    ],
-)
-def test_takes_by_policy(policy: tuple[str, str, str], available: str, count: int, taken: str) -> None:
-    found = take(machine(), {}, TakePolicy(*policy), available=CPUSet.parse(available), count=count)
-    assert str(found) == taken
-
-
-def test_an_odd_number_over_many_sockets_is_not_rounded_up_on_each_of_them() -> None:
-    """Koordinator gives 12 CPUs to a pod that asks for 11 here."""
-    found = take(machine(sockets=3), {}, TakePolicy("FullPCPUs"), available=CPUSet(range(24)), count=11)
-    assert len(found) == 11
-
-
-def test_exclusive_pods_keep_off_each_others_cores_while_they_can() -> None:
-    cpus = machine(sockets=1)
-    held = Held.of(cpus, [Allocation(uid="a", cpus=CPUSet([0]), exclusive="PCPULevel")])
-    free = available_cpus(cpus, held.cpus, reserved=CPUSet(), most_holders=1)
-    policy = TakePolicy("SpreadByPCPUs", "PCPULevel", "MostAllocated")
-    assert str(take(cpus, held.cpus, policy, available=free, count=3)) == "1-3"
-    assert str(take(cpus, held.cpus, policy, available=free, count=4)) == "1-4"
-
-
 @given(SHAPES, POLICIES, some.data())
 def test_as_many_as_asked_all_of_them_available_and_the_same_again(
     cpus: Machine, policy: TakePolicy, data: some.DataObject

@@ -53,11 +53,6 @@ def test_align(wanted: nrt.Request, scope: str, nodes: tuple[int, ...], why_not:
     assert (found.nodes, found.why_not) == (nodes, why_not)
 
 
-def test_the_whole_pod_is_the_larger_of_init_and_app_with_overhead() -> None:
-    wanted = ask(amounts(cpu="2"), amounts(cpu="2"), init=(amounts(cpu="5", memory="1"),), overhead=amounts(cpu="1"))
-    assert wanted.whole.taken == amounts(cpu="6", memory="1")
-
-
 def test_a_numa_node_gives_no_more_than_it_has() -> None:
     left = nrt.take(ZONES, 0, amounts(cpu="4", memory="1Gi"))
     assert left == {0: amounts(cpu="0", memory="7Gi", vendor_nic="4"), 1: ZONES[1]}
@@ -65,11 +60,3 @@ def test_a_numa_node_gives_no_more_than_it_has() -> None:
     assert nrt.take(ZONES, 1, amounts(vendor_nic="1")) == ZONES, "it lists no such resource"
     with pytest.raises(ValueError, match="NUMA node 0 has 4000000000 of cpu, and 5000000000"):
         nrt.take(ZONES, 0, amounts(cpu="5"))
-
-
-def test_several_numa_nodes_give_all_they_have_before_the_next_is_asked() -> None:
-    assert nrt.without(ZONES, (1, 0), amounts(cpu="9")) == {
-        0: {**ZONES[0], "cpu": 3 * nrt.NANO},
-        1: {**ZONES[1], "cpu": 0},
-    }
-    assert nrt.without(ZONES, (0, 1), amounts(cpu="13"))[1]["cpu"] == 0, "more than there is takes what there is"
