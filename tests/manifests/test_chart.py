@@ -75,6 +75,7 @@ def test_components_are_those_of_kustomize(chart: pathlib.Path) -> None:
 def test_values_change_what_they_name_and_nothing_else(chart: pathlib.Path) -> None:
     resources, tolerations = {"limits": {"memory": "1Gi"}}, [{"key": "batch", "operator": "Exists"}]
     config = {"strategies": {"cpuSuppress": {"mode": "enforce"}}, "numaExporter": {"listen": ":9201"}}
+    config["agent"] = {"reaction": "off"}
     agent = {"resources": resources, "tolerations": tolerations, "nodeSelector": {"pool": "batch"}}
     agent |= {"updateStrategy": {"type": "OnDelete"}, "affinity": {"nodeAffinity": {}}}
     secrets = [{"name": "my-registry"}]
@@ -144,6 +145,17 @@ def test_strategies_and_numa_are_merged_into_the_overlays_configuration(chart: p
     assert agent["metadata"]["annotations"].keys() == {"checksum/config"}
 
 
+def test_nri_mounts_the_runtimes_socket_and_sets_the_agent(chart: pathlib.Path) -> None:
+    daemon_set = ("DaemonSet", "koordlite-system", "koordlite")
+    found = by_name(templated(chart, overlay="enforce", nri={"nri": "auto"}))
+    (held,) = [each["data"]["koordlite.yaml"] for each in found.values() if "koordlite.yaml" in each.get("data", {})]
+    assert parse(held, "chart").agent.nri == "auto"
+    by_component = by_name(rendered("overlays/enforce", "nri"))[daemon_set]["spec"]["template"]["spec"]
+    by_value = found[daemon_set]["spec"]["template"]["spec"]
+    assert by_value["volumes"] == by_component["volumes"]
+    assert by_value["containers"][0]["volumeMounts"] == by_component["containers"][0]["volumeMounts"]
+
+
 def test_monitoring_is_that_of_kustomize_with_ones_own_names(chart: pathlib.Path) -> None:
     plain = by_name(rendered("monitoring"))
     found = by_name(templated(chart, monitoring={"enabled": True}))
@@ -202,6 +214,7 @@ def test_the_policies_trust_the_accounts_of_the_release(chart: pathlib.Path) -> 
         {"descheduler": {"replicas": 0}},
         {"numaApi": {"prometheusURL": "http://a"}},
         {"strategies": {"cpuSuppress": "enforce"}},
+        {"nri": {"enabled": True}},
     ],
     ids=str,
 )
@@ -245,6 +258,7 @@ def test_helm_lint_has_nothing_to_say(chart: pathlib.Path) -> None:
 def test_helm_gives_what_the_tests_without_it_are_held_to(chart: pathlib.Path) -> None:
     values = {"createNamespace": True, "components": list(ADDED), "strategies": STRATEGIES, **EVERYWHERE}
     values |= {"numa": {"exporter": {"listen": ":9201"}, "metrics": True}, "monitoring": {"enabled": True}}
+    values |= {"nri": {"nri": "auto"}}
     made, ours = by_name(realhelm.template(chart, values)), by_name(templated(chart, **values))
     for each in (*made.values(), *ours.values()):
         # Helm's JSON has other white space, so its digest is another one.
