@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until stopped."""
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.cluster import Cluster
-    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.judgement.nodes import Settings
     from koordlite.scheduler.watches import Watches
 
     levels = serving.start_log(args.log_level, flows=())

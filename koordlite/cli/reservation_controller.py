@@ -46,7 +46,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
     from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
     from koordlite.reservation.controller import Controller
     from koordlite.scheduler.cluster import Cluster
-    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.judgement.nodes import Settings
     from koordlite.scheduler.owners import ReservationJudge
 
     name = socket.gethostname()

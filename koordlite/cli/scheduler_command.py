@@ -61,7 +61,7 @@ def _levels(found: dict[str, Any]) -> Iterable[str]:
 
 def _try(args: argparse.Namespace) -> int:
     from koordlite.scheduler import trial
-    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.judgement.nodes import Settings
     from koordlite.scheduler.report import documents, texts
 
     if not pathlib.Path(args.folder).is_dir():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from koordlite.http.server import Server
     from koordlite.scheduler.front import Front
     from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
-    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.judgement.nodes import Settings
     from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
@@ -176,7 +176,7 @@ def load_aware(file: str) -> LoadAwareSchedulingArgs:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.judgement.nodes import Settings
 
     given = Settings(
         strategy=args.strategy,

@@ -73,13 +73,10 @@ class KubeCluster:
         self.kubelet_times = RequestTimes()
         """How long kubelet takes to answer."""
         named = settings.affinity_namespace
-        watched: list[Source[Any]] = [
-            sources.node(node_name),
-            *([] if settings.pods == "kubelet" else [sources.pods(node_name)]),
-            sources.config_map(settings.config_namespace, settings.config_name),
-            sources.topology(node_name),
-            *([sources.oenuma(named), sources.whitelist(named)] if named else []),
-        ]
+        pods: list[Source[Any]] = [] if settings.pods == "kubelet" else [sources.pods(node_name)]
+        affinities: list[Source[Any]] = [sources.oenuma(named), sources.whitelist(named)] if named else []
+        config = sources.config_map(settings.config_namespace, settings.config_name)
+        watched = (sources.node(node_name), *pods, config, sources.topology(node_name), *affinities)
         self._watches: dict[str, Watching[Any]] = {
             source.name: Watching(api, Reflector(source, uniform=backoff.uniform), monotonic=clock.monotonic)
             for source in watched

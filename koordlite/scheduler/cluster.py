@@ -28,8 +28,7 @@ from koordlite.reservation import pods as judged
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.assumed import AssumedPod, AssumedPods, Stage
 from koordlite.scheduler.judgement import reports
-from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Row, Settings
 from koordlite.scheduler.node_state import NodeState
 from koordlite.scheduler.reservations import Reservations
 

@@ -21,8 +21,7 @@ from koordlite.model.wire import objects
 from koordlite.reservation import pods
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts
-from koordlite.scheduler.boards import Board, Boards
+from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts, Board, Boards
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.nodes import Promise, Row

@@ -16,8 +16,7 @@ from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, owners
-from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Row, Settings
 
 MOST_WAITING = 5_000
 PATIENCE_SECONDS = 10.0

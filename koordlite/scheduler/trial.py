@@ -18,14 +18,13 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import admit as kubelet
 from koordlite.numa.kubelet import requests
+from koordlite.numa.kubelet.admit import NodeState, empty_node
 from koordlite.numa.kubelet.merge import Policy
-from koordlite.numa.kubelet.node import NodeState, empty_node
 from koordlite.numa.nrt.filter import add
 from koordlite.reservation import pods
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Row, Settings
 
 _POLICIES: tuple[Policy, ...] = ("none", "best-effort", "restricted", "single-numa-node")
 

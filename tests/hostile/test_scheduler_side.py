@@ -19,7 +19,7 @@ from koordlite.model.wire import crane, objects
 from koordlite.scheduler import watches
 from koordlite.scheduler.judgement import judge, load
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.numa_api.service import NumaService
 from tests.scheduler import test_load_aware as loads
 from tests.scheduler.builders import Scene, as_object, bound, pod, report

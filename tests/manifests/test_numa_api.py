@@ -14,7 +14,7 @@ from apiserver.users import User
 from koordlite import cli
 from koordlite.kube.client import access, reviews
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.numa_api.switches import NUMA_AWARE, NUMA_DISTANCE, Policy, Switches
 from koordlite.scheduler.watches import Watches
 

@@ -22,7 +22,7 @@ from koordlite.scheduler import render as rendering
 from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.watches import Watches
 from tests.manifests.test_rbac import SYSTEM, rights, rules
 

@@ -24,7 +24,7 @@ from koordlite.reservation import report
 from koordlite.reservation.controller import Controller
 from koordlite.reservation.placeholder import Settings
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement.settings import Settings as Judgement
+from koordlite.scheduler.judgement.nodes import Settings as Judgement
 from koordlite.scheduler.owners import ReservationJudge
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from koordlite.numa.nrt import fingerprint
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 
 OURS = "koordlite-scheduler"
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from koordlite.model.wire import objects
-from koordlite.scheduler.boards import Board
+from koordlite.scheduler.attempts import Board
 from koordlite.scheduler.extender import BINDING_SECONDS, BindError, NotReady
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from tests.scheduler import builders
 from tests.scheduler.builders import Scene, as_object, bound, pod
 

@@ -9,8 +9,8 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.model.slo.settings import NUMAPolicy
-from koordlite.scheduler.judgement import distance
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.numa.nrt import score
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.report import documents
 from tests.scheduler.builders import Scene, as_object, pod
 
@@ -100,6 +100,6 @@ def test_a_pod_that_is_aligned_by_policy_gets_the_nearest_as_well():
 
 
 def test_a_distance_that_is_not_reported_counts_as_far_as_can_be():
-    assert distance.nearness((0,), {}) == 100
-    assert distance.nearness((0, 1), {}) == 3
-    assert distance.nearness((0, 1), {0: {0: 10, 1: 20}, 1: {0: 20, 1: 10}}) == 66
+    assert score.nearness((0,), {}) == 100
+    assert score.nearness((0, 1), {}) == 3
+    assert score.nearness((0, 1), {0: {0: 10, 1: 20}, 1: {0: 20, 1: 10}}) == 66

@@ -19,7 +19,7 @@ from koordlite.reservation import pods
 from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.watches import Watches
 from tests.scheduler import builders
 from tests.scheduler.builders import as_object, pod

@@ -14,8 +14,8 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.numa.kubelet import admit as kubelet
 from koordlite.numa.kubelet import requests
+from koordlite.numa.kubelet.admit import NodeState, empty_node
 from koordlite.numa.kubelet.merge import Policy
-from koordlite.numa.kubelet.node import NodeState, empty_node
 from tests.scheduler.builders import Scene, as_object
 
 PER_NODE = 8

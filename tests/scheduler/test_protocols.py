@@ -12,7 +12,7 @@ import pytest
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.wire import crane, objects
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from tests.scheduler.builders import Scene, bound, pod
 
 ZONE = {"cpu": "8", "memory": "32Gi"}

@@ -10,7 +10,7 @@ import pytest
 from koordlite import cli
 from koordlite.model.errors import InputError
 from koordlite.scheduler import trial
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "configs/tour-scheduling"

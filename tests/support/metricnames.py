@@ -32,11 +32,11 @@ from koordlite.reservation.controller import Controller, ReservationMetrics
 from koordlite.reservation.placeholder import Settings as Placeholders
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.owners import ReservationJudge
 from koordlite.scheduler.promises import Promises, Writer
-from koordlite.scheduler.report.metrics import ExtenderMetrics
+from koordlite.scheduler.service import ExtenderMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
 _OWN_NUMA = ("numa_node_", "numa_container_", "numa_pod_")

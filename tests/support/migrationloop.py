@@ -32,7 +32,7 @@ from koordlite.reservation.writer import Writer
 from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 
 ROOT = pathlib.Path(__file__).parents[2]
 CRDS = ROOT / "manifests/crds"

@@ -19,9 +19,8 @@ from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
-from koordlite.numa.kubelet.admit import Admission, admit
+from koordlite.numa.kubelet.admit import Admission, NodeState, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import DEFAULT, CPUState, StaticPolicy
-from koordlite.numa.kubelet.node import NodeState, empty_node
 from koordlite.numa.kubelet.requests import of_pod
 from koordlite.numa.machine import Machine as CPUs
 

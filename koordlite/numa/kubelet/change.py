@@ -18,9 +18,8 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
-from koordlite.numa.kubelet.admit import admit
+from koordlite.numa.kubelet.admit import NodeState, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import CPUOptions, CPUState, StaticPolicy
-from koordlite.numa.kubelet.node import NodeState, empty_node
 from koordlite.numa.kubelet.requests import of_pod
 from koordlite.numa.machine import Machine
 

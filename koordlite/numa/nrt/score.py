@@ -173,3 +173,35 @@ def distance(nodes: Sequence[int], costs: Costs) -> int:
     """Sum of the distances over all ordered pairs, a node to itself included. Divided by the number of pairs it is the
     mean, which sets of one size share."""
     return sum(costs.get(a, {}).get(b, FAR) for a in nodes for b in nodes)
+
+
+NEAREST = 100
+_LOCAL = 10
+"""The distance of a NUMA node to itself, as firmware writes it."""
+
+
+def nearness(nodes: Sequence[int], costs: Costs) -> int:
+    """100 for one NUMA node; else 100 × 10 / mean distance over all ordered pairs, so 64 for two nodes 21 apart. A
+    distance that is not reported counts 255."""
+    return NEAREST * _LOCAL * len(nodes) ** 2 // max(1, distance(nodes, costs)) if len(nodes) > 1 else NEAREST
+
+
+def nearness_of_parts(parts: Sequence[Part], zones: Zones, costs: Costs) -> int:
+    """Nearness of the part that is worst off, by the fewest NUMA nodes that have enough, the nearest of them; 0 where
+    all of them together have too little."""
+    worst = NEAREST
+    for part in parts:
+        if only_elsewhere(zones, {name: amount for name, amount, _ in part.wanted}):
+            continue
+        found = nodes_required(part, zones, costs)
+        if found is None:
+            return 0
+        worst = min(worst, nearness(found[0], costs))
+        if part.kind != "init":
+            zones = without(zones, found[0], part.taken)
+    return worst
+
+
+def blended(total: int, near: int) -> int:
+    """The score of a node by its amounts and by the distance of the NUMA nodes, each half."""
+    return (total + near) // 2

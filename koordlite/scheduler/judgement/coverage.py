@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
 
 import msgspec
 
@@ -18,8 +17,6 @@ from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Report
 
-CacheMode = Literal["overreserve", "discardReserved", "passthrough"]
-ForeignPods = Literal["reserve", "refuse", "ignore"]
 _NOTHING: Mapping[int, Amounts] = {}
 MOST_TRIES = 4
 """Pods that are tried in any combination."""

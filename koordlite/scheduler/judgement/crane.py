@@ -14,8 +14,7 @@ from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling
 from koordlite.numa.crane.assignments import Container
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
 
 NAME = "crane"
 _Result = Mapping[str, Mapping[str, Quantity]]

@@ -10,8 +10,7 @@ import msgspec
 from koordlite.numa.nrt.filter import add
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation, crane, koordinator, kubelet, owners, volcano
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
 
 
 class Allocator(Protocol):

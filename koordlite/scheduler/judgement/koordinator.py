@@ -20,10 +20,9 @@ from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.numa.machine import Machine
+from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement import distance
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
 
 NAME = "koordinator"
 NAME_OF_SCORE = "NodeNUMAResource"
@@ -82,9 +81,9 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
         return Score(found.score, {NAME_OF_SCORE: found.score})
     given = schedule.bind(asked, state, CLOSEST, uid="")
     nodes = schedule.numa_nodes(given, state) if isinstance(given, Allocation) else ()
-    near = distance.nearness(nodes, state.topology.distances)
+    near = nrt_score.nearness(nodes, state.topology.distances)
     terms: dict[str, int | str] = {NAME_OF_SCORE: found.score, "NUMADistance": near}
-    return Score(distance.blended(found.score, near), terms)
+    return Score(nrt_score.blended(found.score, near), terms)
 
 
 def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:

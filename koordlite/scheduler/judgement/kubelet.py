@@ -10,10 +10,9 @@ from koordlite.numa.kubelet import amounts
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import PodShape
-from koordlite.scheduler.judgement import beside_reservation, distance
-from koordlite.scheduler.judgement.nodes import Row, Score, Verdict
+from koordlite.scheduler.judgement import beside_reservation
+from koordlite.scheduler.judgement.nodes import Row, Score, Settings, Verdict
 from koordlite.scheduler.judgement.reports import Report
-from koordlite.scheduler.judgement.settings import Settings
 
 NAME = "kubelet"
 INVALID = "invalid node topology data"
@@ -102,15 +101,17 @@ def points(shape: PodShape, row: Row, settings: Settings) -> int:
     total = _by_amounts(shape, row, settings)
     if not settings.numa_distance or not shape.guaranteed or row.report is None or row.unusable:
         return total
-    return distance.blended(total, _near(shape, row))
+    return nrt_score.blended(total, _near(shape, row))
 
 
 def _near(shape: PodShape, row: Row) -> int:
     """Distance between the NUMA nodes on which kubelet's managers would put the pod."""
-    policy = row.report.policy if row.report else ""
-    if policy == SINGLE:
-        return distance.NEAREST
-    return distance.of_shape(shape, row) if policy in (RESTRICTED, "best-effort") else 0
+    report = row.report
+    if report is None or report.policy not in (SINGLE, RESTRICTED, "best-effort"):
+        return 0
+    if report.policy == SINGLE:
+        return nrt_score.NEAREST
+    return nrt_score.nearness_of_parts(shape.request.of_scope(report.scope), row.zones, report.costs)
 
 
 def _by_amounts(shape: PodShape, row: Row, settings: Settings) -> int:

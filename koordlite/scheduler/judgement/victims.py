@@ -14,8 +14,7 @@ from koordlite.numa.nrt.filter import Amounts, add
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.coverage import settled
-from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Row, Settings
 
 Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]
 """What pods give back when they go, by NUMA node."""

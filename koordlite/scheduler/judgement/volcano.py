@@ -10,8 +10,7 @@ from koordlite.numa import volcano
 from koordlite.numa.machine import Machine
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import kubelet
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Verdict
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
 
 NAME = "volcano"
 _UNASKED = Machine((CPU(0, 0, 0, 0),))

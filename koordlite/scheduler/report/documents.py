@@ -18,9 +18,8 @@ from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, kubelet
-from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.nodes import Row, Settings
 from koordlite.scheduler.judgement.reserved import Placed
-from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.node_state import NodeState
 
 MOST_NODES = 1000

@@ -32,7 +32,7 @@ from koordlite.reservation.world import World
 from koordlite.scheduler import watches
 from koordlite.scheduler.judgement import owners
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.loads import Loads
 from koordlite.scheduler.numa_api import charts
 from koordlite.scheduler.numa_api.service import NumaService

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
-from koordlite.numa.kubelet import merge, node, requests
-from koordlite.numa.kubelet.admit import admit
+from koordlite.numa.kubelet import merge, requests
+from koordlite.numa.kubelet.admit import NodeState, Release, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import CPUOptions
 from koordlite.numa.kubelet.device_manager import DeviceState
 from koordlite.numa.kubelet.memory_manager import Block
-from koordlite.numa.kubelet.node import NodeState
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 
 GIB = 2**30
@@ -29,7 +28,7 @@ NICS = DeviceState({"vendor.com/nic": {"n0": frozenset({0}), "n1": frozenset({1}
 
 
 def empty(policy: merge.Policy = "single-numa-node", scope: merge.Scope = "container", **more: object) -> NodeState:
-    return node.empty_node(TOPOLOGY, policy=policy, scope=scope, reserved=CPUSet.parse("0,8"), **more)  # type: ignore[arg-type]
+    return empty_node(TOPOLOGY, policy=policy, scope=scope, reserved=CPUSet.parse("0,8"), **more)  # type: ignore[arg-type]
 
 
 def pod(*cpus: int, uid: str = "pod", kind: requests.Kind = "app", memory: int = 0) -> PodAsk:
@@ -77,8 +76,8 @@ def test_whole_cores_or_nothing() -> None:
 
 
 def test_siblings_of_reserved_cpus_are_no_whole_cores() -> None:
-    def answer(release: node.Release) -> str:
-        one = node.empty_node(
+    def answer(release: Release) -> str:
+        one = empty_node(
             TOPOLOGY,
             policy="none",
             reserved=CPUSet.parse("0"),
@@ -165,7 +164,7 @@ def test_a_reservation_larger_than_the_numa_node_is_refused_by_name() -> None:
 def test_kubelet_does_not_start_on_more_numa_nodes_than_it_may_have() -> None:
     many = Topology(CPUS, tuple(NUMANode(i, EMPTY, GIB) for i in range(9)))
     with pytest.raises(ValueError, match="more than 8 NUMA Nodes"):
-        admit(node.empty_node(many, policy="restricted"), pod(1))
+        admit(empty_node(many, policy="restricted"), pod(1))
 
 
 CONTAINER = {"name": "c", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "vendor.com/nic": "1"}}}

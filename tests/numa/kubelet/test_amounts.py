@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.numa.kubelet import amounts, merge
-from koordlite.numa.kubelet.admit import admit, free_amounts, free_cpus
+from koordlite.numa.kubelet.admit import NodeState, admit, empty_node, free_amounts, free_cpus
 from koordlite.numa.kubelet.device_manager import DeviceState
-from koordlite.numa.kubelet.node import NodeState, empty_node
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.nrt import filter as nrt
 

@@ -20,7 +20,7 @@ from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler import protocol
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.service import MOST_SHAPES, settle_memory
 
 BUDGETS = {1000: "p99 10 ms, 100 pods/s", 5000: "p99 40 ms, 150 MiB"}

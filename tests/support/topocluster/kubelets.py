@@ -15,8 +15,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
-from koordlite.numa.kubelet.admit import admit, free_amounts, free_cpus
-from koordlite.numa.kubelet.node import NodeState, empty_node
+from koordlite.numa.kubelet.admit import NodeState, admit, empty_node, free_amounts, free_cpus
 from koordlite.numa.kubelet.requests import PodAsk, of_pod
 from koordlite.numa.nrt import fingerprint
 from tests.support.topocluster.events import Events

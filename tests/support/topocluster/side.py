@@ -8,7 +8,7 @@ from koordlite.model.wire import objects
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.nodes import Settings
 from tests.support.topocluster.store import Store
 
 
