@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+import slices
 from apibench import until
 from chromium import Browser
 
@@ -146,7 +147,7 @@ def test_a_typed_filter_stays_and_holds_for_what_comes(chromium: Browser, served
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
 def test_it_says_since_when_the_server_is_gone_and_recovers(chromium: Browser, served: Changing, dark: bool) -> None:
     chromium.open(served.server.url, width=390, dark=dark)
     served.server.close()

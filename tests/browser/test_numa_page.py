@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import slices
 from apibench import until
 from chromium import Browser, has_axe
 
@@ -96,7 +97,7 @@ def test_the_overview_leads_to_a_node_and_back(chromium: Browser, url: str):
 
 
 @NEEDS_AXE
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("path", PATHS)
 def test_people_who_see_little_or_use_no_mouse_can_use_it(

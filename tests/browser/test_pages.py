@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import slices
 from apibench import until
 from chromium import Browser, has_axe
 from emulated import Emulated
@@ -90,7 +91,7 @@ def is_fit(chromium: Browser) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
 def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page: str, width: int, dark: bool) -> None:
     chromium.open(agent_page, width=width, dark=dark)
     is_fit(chromium)
@@ -101,7 +102,7 @@ def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page
 
 @pytest.mark.sliced
 @pytest.mark.skipif(not has_axe(), reason="axe-core-python is not installed: make test")
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("of", ["agent_page", "cluster_page"])
 def test_people_who_see_little_or_use_no_mouse_can_use_them_while_they_refresh(

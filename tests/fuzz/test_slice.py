@@ -64,7 +64,7 @@ def test_what_was_found_before_is_answered(name: str, processes: ProcessPoolExec
 @pytest.mark.sliced
 @pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_a_search_finds_nothing(name: str, processes: ProcessPoolExecutor) -> None:
-    seconds = slices.amount(10_000, 150) / 1000 * ENTRIES[name].weight
+    seconds = slices.amount(10_000, 80) / 1000 * ENTRIES[name].weight
     result = processes.submit(search, name, seconds).result()
     assert result.inputs
     assert not [(finding.place, finding.text, finding.data[:2000]) for finding in result.findings.values()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
 import shutil
 import subprocess
@@ -42,16 +43,13 @@ def rendered(folder: str, *components: str) -> tuple[Object, ...]:
 def overlay(folder: str, *components: str, **more: Any) -> tuple[Object, ...]:
     """The objects of an operator's overlay; `more` stands in its kustomization.yaml, such as patches."""
     with tempfile.TemporaryDirectory() as around:
-        # Kustomize takes relative paths only, and nothing from outside a copy.
-        copy = pathlib.Path(around, "manifests")
-        shutil.copytree(MANIFESTS, copy)
-        made = copy / "overlays" / "made"
-        made.mkdir()
+        # Kustomize takes relative paths only.
+        here = os.path.relpath(MANIFESTS.resolve(), pathlib.Path(around).resolve())
         head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-        paths = [f"../../components/{name}" for name in components]
-        document = head | {"resources": [f"../../{folder}"], "components": paths} | more
-        (made / "kustomization.yaml").write_text(cyaml.safe_dump(document))
-        return _rendered(made)
+        paths = [f"{here}/components/{name}" for name in components]
+        document = head | {"resources": [f"{here}/{folder}"], "components": paths} | more
+        pathlib.Path(around, "kustomization.yaml").write_text(cyaml.safe_dump(document))
+        return _rendered(pathlib.Path(around))
 
 
 def _rendered(folder: pathlib.Path) -> tuple[Object, ...]:

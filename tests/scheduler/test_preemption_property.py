@@ -216,7 +216,7 @@ class World:
 
 @pytest.mark.sliced
 def test_no_more_victims_than_one_node_needs() -> None:
-    for seed in range(amount(1000, 300)):
+    for seed in range(amount(1000, 60)):
         world = World(seed)
         world.run()
         assert world.refused == [], seed

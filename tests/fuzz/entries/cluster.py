@@ -235,6 +235,6 @@ ENTRIES = [
     Entry(name="kubelet-memory-state", seeds=[seed(files.MEMORY_STATE)], run=refused(checkpoints.parse_memory)),
     Entry(name="kubelet-devices", seeds=[seed(files.DEVICES)], run=refused(checkpoints.parse_devices)),
     Entry(name="pod-resources", seeds=[POD_RESOURCES], run=unread(pod_resources.parse_list)),
-    Entry(name="claimed-cpus", seeds=[seed(CDI)], run=unread(pod_resources.parse)),
+    Entry(name="claimed-cpus", seeds=[seed(CDI)], run=unread(pod_resources.parse_claims)),
     Entry(name="pod-resources-allocatable", seeds=[ALLOCATABLE], run=unread(pod_resources.parse_allocatable)),
 ]

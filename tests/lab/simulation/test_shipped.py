@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[3] / "configs" / "scenarios"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))
 
 
-LONG = ("daily-wave", "noisy-best-effort", "numa-classes", "spike")
+LONG = ("agent-killed", "config-edited", "daily-wave", "noisy-best-effort", "numa-classes", "paused", "spike")
 """Scenarios of a long run only. docs/quick-start.md plays the spike in every run, and its expectations hold there."""
 
 

@@ -42,6 +42,43 @@ def cpu(amount: str) -> dict[str, Any]:
     return {"requests": {"cpu": amount}}
 
 
+@pytest.mark.parametrize(
+    ("spec", "milli"),
+    [
+        pytest.param({"containers": [container(**cpu("1")), container("b", **cpu("500m"))]}, 1500, id="sum"),
+        pytest.param({"containers": [container(limits={"cpu": "2"})]}, 2000, id="a limit stands for a request"),
+        pytest.param({"containers": [container(**cpu("1"))], "overhead": {"cpu": "250m"}}, 1250, id="overhead"),
+        pytest.param(
+            {"containers": [container(**cpu("1"))], "initContainers": [container("i", **cpu("3"))]},
+            3000,
+            id="large init",
+        ),
+        pytest.param(
+            {
+                "containers": [container(**cpu("1"))],
+                "initContainers": [{**container("s", **cpu("2")), "restartPolicy": "Always"}],
+            },
+            3000,
+            id="a sidecar runs beside",
+        ),
+        pytest.param(
+            {
+                "containers": [container(**cpu("1"))],
+                "initContainers": [
+                    {**container("s", **cpu("2")), "restartPolicy": "Always"},
+                    container("i", **cpu("4")),
+                ],
+            },
+            6000,
+            id="an init container runs beside earlier sidecars",
+        ),
+        pytest.param({"containers": [container(**cpu("1"))], "resources": cpu("5")}, 5000, id="pod-level requests win"),
+    ],
+)
+def test_effective_cpu_request(spec: dict[str, Any], milli: int) -> None:
+    assert read(spec=spec).request_milli("cpu") == milli
+
+
 def test_a_bad_quantity_is_a_problem_and_counts_nothing() -> None:
     found = read(spec={"containers": [container(requests={"cpu": "1C", "memory": "1Gi"})]})
     assert (found.request_milli(), found.request_value("memory")) == (0, 1024**3)
@@ -56,6 +93,21 @@ def test_promised_cpus_and_numa_nodes() -> None:
     entries = [{"node": 1, "resources": {"cpu": "2"}}, {"node": 1}, {"node": 0}]
     found = status(cpuset="0-3", numaNodeResources=entries).resource_status
     assert (found.cpuset, found.numa_nodes, found.numa_cpu) == (CPUSet(range(4)), (1, 0), True)
+
+
+@pytest.mark.parametrize(
+    ("resources", "tied"),
+    [
+        ({"cpu": "2"}, True),
+        ({keys.BATCH_CPU: "2000"}, True),
+        ({"memory": "1Gi"}, False),
+        ({"cpu": "0"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_only_cpu_ties_cpus_to_numa_nodes(resources: dict[str, str] | None, tied: bool) -> None:
+    assert status(numaNodeResources=[{"node": 1, "resources": resources}]).resource_status.numa_cpu is tied
 
 
 def test_promises_are_read_as_go_reads_them() -> None:
@@ -104,6 +156,11 @@ def test_deprecated_resources_are_those_of_today() -> None:
 def test_the_name_of_today_wins() -> None:
     both = {"koordinator.sh/batch-cpu": "1", keys.BATCH_CPU: "2"}
     assert read(spec={"containers": [container(requests=both)]}).request_value(keys.BATCH_CPU) == 2
+
+
+def test_numbers_of_priority() -> None:
+    found = read(metadata={"labels": {keys.PRIORITY: "0x10", keys.QOS_CLASS: "BE"}})
+    assert (found.raw_priority_class, found.priority_value, found.sub_priority) == (PriorityClass.NONE, 5500, 16)
 
 
 def test_an_order_that_is_no_number_is_reported_and_counts_as_none() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.model import keys
-from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.slo import config
-from koordlite.model.slo.settings import SLO, Colocation, ResctrlQOS
+from koordlite.model.slo.settings import SLO, Colocation, HostApplication, ResctrlQOS
 
 COLOCATION, THRESHOLD, QOS, HOST = (
     "colocation-config",
@@ -120,6 +120,17 @@ def test_an_empty_range_in_a_group_leaves_the_cluster_strategy() -> None:
 
 
 APPS = [{"name": "logs", "qos": "LS", "priority": "koord-prod"}]
+
+
+def test_host_applications() -> None:
+    path = {"base": "KubepodsBesteffort", "parentDir": "a/", "relativePath": "b"}
+    found = effective({HOST: {"applications": [*APPS, {"name": "crunch", "qos": "BE", "cgroupPath": path}]}})
+    assert found.host_applications == (
+        HostApplication(name="logs", qos=QoSClass.LS, priority=PriorityClass.PROD),
+        HostApplication(name="crunch", qos=QoSClass.BE, base="KubepodsBesteffort", parent_dir="a/", relative_path="b"),
+    )
+    assert found.host_applications[1].is_best_effort
+    assert not found.problems
 
 
 @pytest.mark.parametrize(
