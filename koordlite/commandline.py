@@ -269,18 +269,28 @@ def exit_code(program: str, carry_out: Callable[[], int]) -> int:
         return carry_out()
     except InputError as error:
         for problem in error.problems:
-            print(printable.lines(f"{program}: {problem}"), file=sys.stderr)
+            _complain(program, str(problem))
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
+        _complain(program, "interrupted")
         return INTERRUPTED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(printable.lines(f"{program}: {where}{reason(error)}"), file=sys.stderr)
+        _complain(program, f"{where}{reason(error)}")
     except KoordliteError as error:
-        print(printable.lines(f"{program}: {error}"), file=sys.stderr)
+        _complain(program, str(error))
     return REFUSED
+
+
+def _complain(program: str, why: str) -> None:
+    """Say why the program ended: to people, or in its log where that is for programs."""
+    import logging  # Only failures need it.
+
+    if any(getattr(handler.formatter, "for_programs", False) for handler in logging.root.handlers):
+        logging.getLogger(program).error("%s", why)
+    else:
+        print(printable.lines(f"{program}: {why}"), file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -39,6 +39,9 @@ class Agent:
     on_stop: Literal["keep", "restore"] = "keep"
     """What a stop by signal does. keep: limits stay in force, the next start goes on with them. restore: every file
     gets back what was found in it."""
+    log_format: Literal["text", "json"] = "text"
+    """Form of the log on stderr. text: lines for people. json: one object a line, with ts, level, logger and msg. The
+    option --log-format goes before it."""
     stale_seconds: float = bounded(60.0, ge=1)
     """Age from which pods, node or configuration count as out of date: stated in status, decisions go on with them."""
     kubepods: str = ""

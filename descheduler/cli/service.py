@@ -10,7 +10,6 @@ import pathlib
 import secrets
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from descheduler.policy.koordinator import LeaderElection
 from descheduler.policy.watched_file import PolicyFile
 from descheduler.serve import events
 from descheduler.serve import report_folder as folder
-from descheduler.serve.log import CycleLog, JobLog, JsonFormatter, line
+from descheduler.serve.log import CycleLog, JobLog
 from descheduler.serve.loop import CycleResult, Loop, Tell
 from koordlite.clock import RealClock, SignalEvent
 from koordlite.fault_guard import FaultGuard
@@ -35,7 +34,9 @@ from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
 from koordlite.kube.publish.events import Events
 from koordlite.model import duration
 from koordlite.model.errors import ConfigError, InputError, Problem
-from koordlite.report.log_levels import LineFormatter, LogLevels
+from koordlite.report import log_format
+from koordlite.report.log_format import Fields
+from koordlite.report.log_levels import LogLevels
 
 if TYPE_CHECKING:
     from descheduler.serve.endpoints import Endpoints
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         args, kubeconfig=reader.kubeconfig(policy.document), again=bool(interval), watch=args.watch == "auto"
     )
     for notice in policy.notices:
-        LOG.warning("%s", line(event="policy", result="note", text=str(notice)))
+        LOG.warning("%s", Fields(event="policy", result="note", text=str(notice)))
     with contextlib.ExitStack() as stack:
         stack.callback(pictures.close)
         leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))
@@ -132,17 +133,14 @@ def _check(args: argparse.Namespace, interval: float) -> None:
 
 
 def _start_log(args: argparse.Namespace) -> LogLevels:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if args.log_format == "json" else LineFormatter())
     verbose = args.verbose or args.v >= options.VERBOSE
     levels = LogLevels(
         now=RealClock().monotonic, default="debug" if verbose else "info", logger="descheduler", flows=()
     )
-    handler.addFilter(levels)
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
+    log_format.start(args.log_format, logging.DEBUG if verbose else logging.INFO, levels)
     logging.getLogger("urllib3").setLevel(logging.INFO)
     for notice in options.notices(args):
-        LOG.warning("%s", line(event="options", result="note", text=notice))
+        LOG.warning("%s", Fields(event="options", result="note", text=notice))
     return levels
 
 
@@ -164,14 +162,14 @@ def _elected(
     settings, clock, ending = _settings(args, written), RealClock(), False
 
     def gained() -> None:
-        LOG.info("%s", line(event="lease", result="gained", lease=f"{settings.namespace}/{settings.name}"))
+        LOG.info("%s", Fields(event="lease", result="gained", lease=f"{settings.namespace}/{settings.name}"))
         wakeable.wake()
 
     def lost() -> None:
         if ending:
-            LOG.info("%s", line(event="lease", result="given back"))
+            LOG.info("%s", Fields(event="lease", result="given back"))
         else:
-            LOG.warning("%s", line(event="lease", result="lost", text="nothing more is evicted"))
+            LOG.warning("%s", Fields(event="lease", result="lost", text="nothing more is evicted"))
 
     candidate = Candidate(pictures.api, settings, monotonic=clock.monotonic, wall=clock.wall)
     election = Election(candidate, gained=gained, lost=lost)

@@ -1,18 +1,14 @@
-"""Log lines: one a decision, one a cycle, each with the same words as the report.
-
-`key=value` text, or one JSON object a line, for people and for programs that read logs.
-"""
+"""Log lines: one a decision, one a cycle, each with the same words as the report."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 
 from descheduler.evictors.migration import Progress
 from descheduler.report import document
 from descheduler.serve.loop import CycleResult
-from koordlite.model import printable
+from koordlite.report.log_format import Fields
 
 LOG = logging.getLogger("descheduler")
 Line = dict[str, object]
@@ -30,20 +26,20 @@ class CycleLog:
         if result.problems != self._policy_problems:
             self._policy_problems = result.problems
             for problem in result.problems:
-                LOG.error("%s", line(event="policy", result="rejected", text=f"{problem}; the last good one holds"))
+                LOG.error("%s", Fields(event="policy", result="rejected", text=f"{problem}; the last good one holds"))
             if not result.problems:
-                LOG.info("%s", line(event="policy", result="accepted"))
+                LOG.info("%s", Fields(event="policy", result="accepted"))
         decisions = {str(each["uid"]): each for each in _decisions(result)}
         for uid, each in decisions.items():
             level = logging.DEBUG if self._last.get(uid) == each else logging.INFO
-            LOG.log(level, "%s", line(event="decision", **each))
+            LOG.log(level, "%s", Fields(event="decision", **each))
         self._last = decisions
         for over in result.ended:
-            LOG.info("%s", line(event="background", pod=f"{over.request.namespace}/{over.request.name}",
+            LOG.info("%s", Fields(event="background", pod=f"{over.request.namespace}/{over.request.name}",
                                 result=over.result, text=over.text))  # fmt: skip
         for warning in document.warnings(result.plan) if result.plan else ():
-            LOG.warning("%s", line(event="plan", result="warning", text=warning))
-        LOG.log(logging.ERROR if result.error else logging.INFO, "%s", line(event="cycle", **_summary(result)))
+            LOG.warning("%s", Fields(event="plan", result="warning", text=warning))
+        LOG.log(logging.ERROR if result.error else logging.INFO, "%s", Fields(event="cycle", **_summary(result)))
 
 
 class JobLog:
@@ -60,35 +56,7 @@ class JobLog:
             del self._last[progress.job]
         level = logging.ERROR if progress.reason == "Failed" else logging.INFO
         fields = {"job": progress.job, "pod": progress.pod, "result": progress.reason, "text": progress.text}
-        LOG.log(logging.DEBUG if again else level, "%s", line(event="migration", **fields))
-
-
-def line(**fields: object) -> Line:
-    """A log line; the formatters below write it."""
-    return _Line(fields)
-
-
-class _Line(Line):
-    """Prints itself as `key=value`; values with spaces are quoted as JSON has it."""
-
-    def __str__(self) -> str:
-        return " ".join(f"{key}={_value(value)}" for key, value in self.items())
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time`, `level`, and the fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line; records of others have their text in `message`."""
-        fields = record.args[0] if isinstance(record.args, tuple) and record.args else record.args
-        entry = fields if isinstance(fields, _Line) else {"message": record.getMessage()}
-        head = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
-        return printable.in_json(json.dumps({**head, **entry}, ensure_ascii=False))
-
-
-def _value(value: object) -> str:
-    text = str(value)
-    return text if text and not any(c in text for c in ' "=\n') else json.dumps(text, ensure_ascii=False)
+        LOG.log(logging.DEBUG if again else level, "%s", Fields(event="migration", **fields))
 
 
 def _decisions(result: CycleResult) -> Iterator[Line]:

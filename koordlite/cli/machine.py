@@ -28,7 +28,7 @@ from koordlite.model.node import Node
 from koordlite.model.reading import strict
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster, Files
-from koordlite.report import units
+from koordlite.report import log_format, units
 
 if TYPE_CHECKING:
     from koordlite.lab import Sandbox
@@ -77,8 +77,10 @@ def settings(args: argparse.Namespace) -> Settings:
         "interval_seconds": getattr(args, "interval", None),
         "state_dir": getattr(args, "state_dir", None),
         "on_stop": getattr(args, "on_stop", None),
+        "log_format": getattr(args, "log_format", None),
     }
     agent = dataclasses.replace(chosen.agent, **{key: value for key, value in given.items() if value is not None})
+    log_format.use(agent.log_format)
     named = {
         "port": getattr(args, "port", None),
         "address": getattr(args, "http_address", None),

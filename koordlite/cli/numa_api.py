@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.judgement.nodes import Settings
     from koordlite.scheduler.watches import Watches
 
-    levels = serving.start_log(args.log_level, flows=())
+    levels = serving.start_log(args, flows=())
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
     settings = Settings(max_age_seconds=args.max_age, max_numa_nodes=args.max_numa_nodes)

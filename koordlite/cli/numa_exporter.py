@@ -44,11 +44,9 @@ _JOIN_SECONDS = 5.0
 
 def numa_exporter(args: argparse.Namespace) -> int:
     """Serve until stopped. Nothing is decided and nothing is written."""
-    from koordlite.report.log_levels import LineFormatter
+    from koordlite.report import log_format
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_format.start(args.log_format or "text")
     stop = ended_by_signals()
     settings = _observing(machines.settings(args), args)
     if args.node_only:

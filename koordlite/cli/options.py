@@ -42,6 +42,14 @@ def modes(command: argparse._ActionsContainer) -> None:
     )
 
 
+def log_format(command: argparse._ActionsContainer, *, default: str | None = None) -> None:
+    """The option about the form of the log. `default`: None leaves it to agent.logFormat."""
+    means = "default: agent.logFormat, else text" if default is None else f"default: {default}"
+    command.add_argument(
+        "--log-format", choices=("text", "json"), default=default, help=f"form of the log on stderr ({means})"
+    )
+
+
 def seconds(command: argparse._ActionsContainer, help: str) -> None:
     """The option --for, in seconds."""
     command.add_argument("--for", dest="seconds", metavar="DURATION", type=times.duration("--for"), help=help)
@@ -111,6 +119,7 @@ def run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--tls-private-key-file", metavar="FILE", help="its key (default: in the same file; http.tlsKeyFile)"
     )
+    log_format(command)
     command.add_argument("-q", "--quiet", action="store_true", help="no live view, log problems only")
 
 
@@ -319,6 +328,7 @@ def numa_exporter(command: argparse.ArgumentParser) -> None:
     command.add_argument("--listen", metavar="ADDRESS:PORT", help="where to serve /metrics (default: :9201)")
     command.add_argument("--node-only", action="store_true", help="ask no cluster: no containers and no violations")
     command.add_argument("--other-names", action="store_true", help="also the names that other NUMA exporters use")
+    log_format(command)
     seconds(command, "stop after 90s, 5m, …")
 
 

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.kube.client.access import connect
     from koordlite.reservation.controller import Service
 
-    serving.start_log(args.log_level)
+    serving.start_log(args)
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-reservation-controller")
     with controlling(args, api) as controller, serving.health(args, api, Service(controller).answer):

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import TextIO
 
 import msgspec
 
@@ -38,9 +37,8 @@ from koordlite.model import node as nodes
 from koordlite.model import printable
 from koordlite.model.errors import JournalFull, Problem
 from koordlite.model.status import Pause
-from koordlite.report import view
+from koordlite.report import log_format, view
 from koordlite.report.history import History
-from koordlite.report.log_levels import LineFormatter
 from koordlite.report.terminal.decision_log import LineLimit
 from koordlite.report.tick import Tick
 
@@ -49,22 +47,12 @@ _CLUSTER_OBJECTS = ("configmap/", "node/", "pod/")
 """How problems begin whose cause is in the cluster, not on this machine."""
 
 
-class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes to whatever stderr is at the moment: the live view puts its own in place while it is drawn."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.stream = sys.stderr
-        super().emit(record)
-
-
 def run(args: argparse.Namespace) -> int:
     """Run until stopped. 0 when every file that had to be written was."""
     live = sys.stdout.isatty() and not args.quiet and not args.once
     # The live view owns the terminal: only what needs a person goes above it.
     level = logging.WARNING if live else logging.INFO
-    handler = _Stderr()
-    handler.setFormatter(LineFormatter())
-    logging.basicConfig(level=level, handlers=[handler])
+    log_format.start(args.log_format or "text", level)
     _keep_files_open()
     heap.keep_small()
     stop = ended_by_signals()

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.watches import Watches
 
     address, port = listen_address(args.listen, "--listen")
-    levels, stop = start_log(args.log_level), ended_by_signals()
+    levels, stop = start_log(args), ended_by_signals()
     front = _Channel(stop) if args.behind_front else None
     guard, certificate = _guarded(args, address) if front is None else (front.guard, None)
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
@@ -105,7 +105,7 @@ def _run_front(args: argparse.Namespace) -> int:
 
     address, port = listen_address(args.listen, "--listen")
     guard, certificate = _guarded(args, address)
-    _, stop = start_log(args.log_level), ended_by_signals()
+    _, stop = start_log(args), ended_by_signals()
     # Credentials that cannot be used are an error here, and not one of every replica for ever.
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
     if args.load_aware:

@@ -128,7 +128,12 @@ def _shared(command: argparse.ArgumentParser, *, audience: str, token: str) -> N
         f"At most {defaults.MOST_NUMA_NODES}, default {defaults.NUMA_NODES}",
     )
     command.add_argument("--state-dir", metavar="DIR", default="", help=f"where {token} is written")
+    _log(command)
+
+
+def _log(command: argparse.ArgumentParser) -> None:
     command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+    options.log_format(command, default="text")
 
 
 def _numa_nodes(text: str) -> int:
@@ -229,7 +234,7 @@ def controller(command: argparse.ArgumentParser) -> None:
     shared(command)
     health_listen(command)
     token_audience(command, "with --health-listen: ")
-    command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+    _log(command)
 
 
 def health_listen(command: argparse.ArgumentParser) -> None:

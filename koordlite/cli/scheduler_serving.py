@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from koordlite.http.server import Ask
     from koordlite.kube.client.access import Api
     from koordlite.kube.publish.events import Events
-    from koordlite.report.log_levels import Level, LogLevels
+    from koordlite.report.log_levels import LogLevels
     from koordlite.scheduler.watches import Watches
 
 LOG = logging.getLogger("koordlite.scheduler")
@@ -73,15 +72,15 @@ def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
         server.close()
 
 
-def start_log(level: Level, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")) -> LogLevels:
-    """Log to standard error."""
-    from koordlite.report.log_levels import LineFormatter, LogLevels
+def start_log(
+    args: argparse.Namespace, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")
+) -> LogLevels:
+    """Log to standard error as the options say."""
+    from koordlite.report import log_format
+    from koordlite.report.log_levels import LogLevels
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
-    levels = LogLevels(now=time.monotonic, default=level, flows=flows)
-    handler.addFilter(levels)
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    levels = LogLevels(now=time.monotonic, default=args.log_level, flows=flows)
+    log_format.start(args.log_format, logging.INFO, levels)
     return levels
 
 

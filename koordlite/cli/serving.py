@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from koordlite.cli.machine import Machine
 from koordlite.config import Http, Settings
 from koordlite.http.answers import JSON, TEXT, Answer, Request, plain
 from koordlite.kube.cluster import KubeCluster
-from koordlite.model import printable
 from koordlite.model.errors import ConfigError
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
@@ -103,10 +101,7 @@ def _server(
                 raise
             server = listen(0)
             ask = f"export {URL_VARIABLE}={server.url}"
-            print(
-                printable.lines(f"port {http.port} is taken, so this agent listens on {server.url}: {ask}"),
-                file=sys.stderr,
-            )
+            LOG.warning("port %d is taken, so this agent listens on %s: %s", http.port, server.url, ask)
         past = Past()
 
         def publish(tick: Tick, news: News) -> None:

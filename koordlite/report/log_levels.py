@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from koordlite.model import printable
-
 Level = Literal["off", "warning", "info", "debug"]
 LEVELS: dict[Level, int] = {
     "off": logging.CRITICAL + 1,
@@ -141,22 +139,3 @@ class LogLevels(LevelTable, logging.Filter):
     def _apply(self) -> None:
         """Records below the loudest level are not even made."""
         logging.getLogger(self._logger).setLevel(LEVELS[self.loudest])
-
-
-class LineFormatter(logging.Formatter):
-    """Time, level, message. Line ends in a message are shown by their code; a traceback is indented below it.
-
-    So no text of a pod's owner or of a server begins a line that looks like a record of ours.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        """The record without its traceback, in one line."""
-        return printable.one_line(super().formatMessage(record))
-
-    def formatException(self, ei: object) -> str:
-        """The traceback, every line of it indented."""
-        found = super().formatException(ei)  # type: ignore[arg-type]
-        return "\n".join(f"    {printable.one_line(line)}" for line in found.splitlines())

@@ -18,7 +18,6 @@ from rich.console import Console
 from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import document, explain, html, text
-from descheduler.serve import log
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.kube.publish.events import Event, Events, Regarding
@@ -30,7 +29,7 @@ from koordlite.report.explain import subject
 from koordlite.report.history import DecisionEvent, History
 from koordlite.report.html import run_report as run_page
 from koordlite.report.json import run_report
-from koordlite.report.log_levels import LineFormatter
+from koordlite.report.log_format import Fields, JsonFormatter, LineFormatter
 from koordlite.report.past import Past
 from koordlite.report.terminal import screen, status
 from koordlite.report.terminal.live import LiveView
@@ -138,9 +137,9 @@ def test_the_log_has_one_line_a_record_and_indents_tracebacks() -> None:
 
 
 def test_both_forms_of_the_deschedulers_log() -> None:
-    record = logging.LogRecord("x", logging.INFO, "x", 1, "%s", (log.line(event="decision", text=ATTACK),), None)
+    record = logging.LogRecord("x", logging.INFO, "x", 1, "%s", (Fields(event="decision", text=ATTACK),), None)
     assert_harmless(LineFormatter().format(record))
-    found = log.JsonFormatter().format(record)
+    found = JsonFormatter().format(record)
     assert_harmless(found)
     assert json.loads(found)["text"] == ATTACK, "JSON loses nothing"
 

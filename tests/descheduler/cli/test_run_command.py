@@ -61,7 +61,7 @@ def test_one_cycle_from_files_logs_every_decision_and_writes_the_report(
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(text) for text in done.stderr.splitlines()]
-    assert [(one["event"], one.get("result")) for one in lines] == [("decision", "WouldEvict"), ("cycle", None)]
+    assert [(one["msg"], one.get("result")) for one in lines] == [("decision", "WouldEvict"), ("cycle", None)]
     assert json.loads((tmp_path / "out" / "plan.json").read_text())["evict"][0]["pod"] == "default/restless"
 
 

@@ -17,7 +17,7 @@ from descheduler.plan import Attempt
 from descheduler.policy import reader
 from descheduler.serve import page
 from descheduler.serve.endpoints import Endpoints
-from descheduler.serve.log import CycleLog, JsonFormatter, line
+from descheduler.serve.log import CycleLog
 from descheduler.serve.loop import CycleResult
 from descheduler.serve.metrics import Metrics
 from koordlite.model.errors import Problem
@@ -244,18 +244,6 @@ def test_a_rejected_policy_is_told_once(told: CycleResult, caplog: pytest.LogCap
         narrator.tell(each)
     said = [text for record in caplog.records if "event=policy" in (text := record.getMessage())]
     assert [text.split()[1] for text in said] == ["result=rejected", "result=accepted"]
-
-
-def test_a_json_line_holds_the_fields() -> None:
-    record = logging.LogRecord("x", logging.INFO, "", 0, "%s", (line(event="cycle", text='a "b"\nc'),), None)
-    found = json.loads(JsonFormatter().format(record))
-    assert (found["event"], found["text"], found["level"]) == ("cycle", 'a "b"\nc', "info")
-    other = logging.LogRecord("x", logging.WARNING, "", 0, "plain %d", (5,), None)
-    assert json.loads(JsonFormatter().format(other))["message"] == "plain 5"
-
-
-def test_text_lines_quote_what_has_spaces() -> None:
-    assert str(line(a="b", c='d "e"', f="")) == 'a=b c="d \\"e\\"" f=""'
 
 
 def test_what_is_logged_changes_while_it_runs_and_changes_back(time: Time) -> None:
