@@ -87,7 +87,7 @@ def test_a_fault_is_told_in_words_as_a_problem_and_as_a_number(small: Emulated, 
     assert "1 in the agent itself, the last: OverflowError" in status.screen(well, width=200)
     metrics = Metrics()
     metrics.observe_tick(well)
-    assert b"koordlite_faults_total 1.0" in generate_latest(metrics.registry)
+    assert b'koordlite_faults_total{node="node-a"} 1.0' in generate_latest(metrics.registry)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

@@ -135,3 +135,16 @@ def test_the_numa_page_asks_prometheus_where_the_component_says_so(render, find)
     assert (
         cli.parser().parse_args(container["command"][1:]).prometheus_url == "http://prometheus-k8s.monitoring.svc:9090"
     )
+
+
+def test_the_monitors_label_of_a_node_gives_way_to_the_agents_own() -> None:
+    """Otherwise Prometheus would keep the agent's as `exported_node`."""
+    monitors = cyaml.safe_load_all((MANIFESTS / "monitoring/service-monitors.yaml").read_text())
+    relabeled = [
+        endpoint
+        for monitor in monitors
+        for endpoint in monitor["spec"]["endpoints"]
+        if any(rule["targetLabel"] == "node" for rule in endpoint.get("relabelings", ()))
+    ]
+    assert relabeled
+    assert all(endpoint["honorLabels"] for endpoint in relabeled)

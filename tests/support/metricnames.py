@@ -27,6 +27,7 @@ from koordlite.model.status import AppliedStep, WatchState
 from koordlite.model.topology import Topology
 from koordlite.observe import numa
 from koordlite.report.metrics.collector import Metrics as AgentMetrics
+from koordlite.report.metrics.families import NodeRegistry
 from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.reservation.controller import Controller, ReservationMetrics
 from koordlite.reservation.placeholder import Settings as Placeholders
@@ -47,7 +48,8 @@ What `/metrics` of the agent (port 9316), of the descheduler (port 10258), of th
 the NUMA exporter (port 9201) shows.
 Names under `koordlet_`, and most under `descheduler_`, are Koordinator's and upstream's, with their labels, so that
 existing dashboards keep working; names under `koordlite_` are ours. A series whose subject is gone is missing from the
-next scrape. A histogram `x` is scraped as `x_bucket`, `x_sum` and `x_count`.
+next scrape. Every series of the agent has the label `node`. A histogram `x` is scraped as `x_bucket`, `x_sum` and
+`x_count`.
 
 On loopback everyone may read them. On any other address agent and descheduler want a token that may `get` the
 non-resource URL `/metrics` ([kubernetes.md](kubernetes.md#who-may-ask-the-agent)); the NUMA exporter
@@ -160,7 +162,13 @@ def _exported(registry: CollectorRegistry) -> Iterator[Exported]:
 
 
 def _labels(registry: CollectorRegistry, family: Metric) -> tuple[str, ...]:
-    """From the family, from the collector that made it, or from a sample."""
+    """From the family, from the collector that made it, or from a sample; with the one that the agent's registry gives
+    to all."""
+    labels = _own_labels(registry, family)
+    return ("node", *labels) if isinstance(registry, NodeRegistry) and "node" not in labels else labels
+
+
+def _own_labels(registry: CollectorRegistry, family: Metric) -> tuple[str, ...]:
     for source in (family, *registry._collector_to_names):
         names = getattr(source, "_labelnames", None)
         if names is not None and (source is family or getattr(source, "_name", "") == family.name):

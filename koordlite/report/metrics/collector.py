@@ -11,7 +11,7 @@ import errno
 from collections.abc import Iterator
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,6 +19,7 @@ from koordlite.model import cpuset
 from koordlite.model.status import REQUEST_BUCKETS_SECONDS
 from koordlite.report.metrics import machine, node, pods
 from koordlite.report.metrics.events import EventMetrics
+from koordlite.report.metrics.families import NodeRegistry
 from koordlite.report.tick import Tick
 
 _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -27,20 +28,13 @@ _WRITE_BUCKETS = tuple(0.01 * 4**k for k in range(8))
 
 
 class Metrics:
-    """Counts ticks and shows the last one; one `CollectorRegistry` of its own unless another is given."""
+    """Counts ticks and shows the last one; every series has the label `node`."""
 
-    def __init__(
-        self,
-        registry: CollectorRegistry | None = None,
-        *,
-        started: float = 0.0,
-        per_cpu: bool = False,
-        longer_psi: bool = False,
-    ) -> None:
+    def __init__(self, *, started: float = 0.0, per_cpu: bool = False, longer_psi: bool = False) -> None:
         """`started` is seconds since the epoch; `per_cpu` adds a series for each CPU of the pools, `longer_psi` the
         means over 60 and 300 s of how long pods waited."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = registry or CollectorRegistry()
+        self.registry = NodeRegistry()
         self._started = started
         self._last, self._events = _LastTick(started, per_cpu, longer_psi), EventMetrics()
         self.registry.register(self._last)
@@ -81,6 +75,7 @@ class Metrics:
                 self._write.labels(step.place.kind.update, status).observe(step.seconds * 1000)
         self._events.observe(tick)
         self._last.tick = tick
+        self.registry.node = tick.node or self.registry.node
 
 
 class _LastTick(Collector):

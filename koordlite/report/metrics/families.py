@@ -5,7 +5,7 @@ Source of the halves: `pkg/koordlet/metrics`: external_metrics.go, internal_metr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -32,6 +32,21 @@ def koordinator_counter(name: str, meaning: str, labels: Sequence[str], samples:
     for values, value in samples:
         family.add_sample(name, dict(zip(labels, values, strict=True)), value)
     return family
+
+
+class NodeRegistry(CollectorRegistry):
+    """Gives the label `node` to the series that lack it: a scrape that relabels nothing tells nodes apart, too."""
+
+    node = ""
+    """Nothing before the first tick."""
+
+    def collect(self) -> Iterator[Metric]:
+        """All families. The series of a family have the same labels, and each scrape makes them anew."""
+        for family in super().collect():
+            if self.node and family.samples and "node" not in family.samples[0].labels:
+                for sample in family.samples:
+                    sample.labels["node"] = self.node
+            yield family
 
 
 EXTERNAL = frozenset(

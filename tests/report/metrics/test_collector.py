@@ -9,8 +9,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from koordlite import changes
-from koordlite.model.status import AppliedStep
+from koordlite.model.status import AppliedStep, RequestHistogram
 from koordlite.report.metrics.collector import Metrics
+from koordlite.report.metrics.events import KubeletMetrics
 from koordlite.report.tick import Tick
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -22,7 +23,7 @@ def scrape(metrics: Metrics) -> Series:
 
 
 def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
-    return name, frozenset(labels.items())
+    return name, frozenset({"node": "node-a", **labels}.items())
 
 
 def offer(resource: str, unit: str) -> tuple[str, frozenset[tuple[str, str]]]:
@@ -70,6 +71,22 @@ def test_series(
     assert scrape(metrics)[series] == pytest.approx(value)
 
 
+def test_every_series_has_the_node(metrics: Metrics, ticks: tuple[Tick, ...]) -> None:
+    """Also histograms, and what another part of the process registered."""
+    asked = {("get", "/pods", "200"): RequestHistogram().plus(2.0)}
+    metrics.registry.register(KubeletMetrics(lambda: asked))
+    for tick in ticks:
+        metrics.observe_tick(tick)
+    for _ in range(2):
+        series = scrape(metrics)
+        assert {name for name, labels in series if ("node", "node-a") not in labels} == set()
+    assert any(name == "koordlet_kubelet_request_duration_seconds_bucket" for name, _ in series)
+
+
+def test_no_node_is_made_up_before_the_first_tick(metrics: Metrics) -> None:
+    assert all("node" not in dict(labels) for _, labels in scrape(metrics))
+
+
 def test_counters_count_and_gauges_follow(metrics: Metrics, ticks: tuple[Tick, ...]) -> None:
     for tick in ticks:
         metrics.observe_tick(tick)
@@ -81,7 +98,7 @@ def test_counters_count_and_gauges_follow(metrics: Metrics, ticks: tuple[Tick, .
 
 def test_a_refusal_is_counted_as_one(metrics: Metrics) -> None:
     step = AppliedStep(changes.parse("resctrl/BE/L3"), "L3:0=0", ok=False, error="EINVAL", seconds=0.001)
-    metrics.observe_tick(Tick(time=0.0, applied=(step,)))
+    metrics.observe_tick(Tick(time=0.0, node="node-a", applied=(step,)))
     found = scrape(metrics)
     assert found[key("koordlite_writes_total", kind="resctrl L3", result="refused")] == 1
     name = "koordlet_resource_update_duration_milliseconds_sum"

@@ -197,7 +197,7 @@ def scraped(registry: CollectorRegistry) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_metric_of_koordinator_has_its_name_and_labels(found: dict[str, set[str]], name: str) -> None:
-    assert found.get(f"koordlet_{name}") == NAMES[name]
+    assert found.get(f"koordlet_{name}") == NAMES[name] | {"node"}
 
 
 def test_nothing_else_has_koordinators_prefix(found: dict[str, set[str]]) -> None:
