@@ -16,11 +16,9 @@ from koordlite.host.files import RealFiles
 from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.publish.background_report import BackgroundReport
-from koordlite.kube.publish.crane_topology import crane_topology
 from koordlite.kube.publish.events import Events
 from koordlite.kube.publish.node_metric import NodeMetricReport
-from koordlite.kube.publish.numatopology import NUMATOPOLOGY
-from koordlite.kube.publish.pod_affinity import POD_AFFINITY
+from koordlite.kube.publish.node_reports import NUMATOPOLOGY, POD_AFFINITY, crane_topology
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology

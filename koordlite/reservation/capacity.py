@@ -7,7 +7,7 @@ Source: Koordinator v1.9 `ReservationInfo` (frameworkext/reservation_info.go), `
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -110,7 +110,9 @@ def refusals(
     by_node: set[str] = set()
     by_reservation: list[str] = []
     for holding in holdings:
-        if not _concerned(wanted, holding):
+        if wanted.name and wanted.name != holding.name:
+            continue
+        if not wanted.has_affinity and not any(name in wanted.requests for name in holding.names):
             continue
         node, own = fit_both(wanted, where, holding, skip_node=skip_node and len(holdings) <= 1)
         if not node and not own:
@@ -118,8 +120,9 @@ def refusals(
         by_node.update(node)
         by_reservation += own
     if wanted.must_reserve:
-        return (*_by_node(sorted(by_node)), *by_reservation) or (NONE_MEETS,)
-    return _by_node(sorted(by_node) or sorted(fit_node(whole(wanted.requests), where, whole(where.preemptible))))
+        return (*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation) or (NONE_MEETS,)
+    lacking = by_node or fit_node(whole(wanted.requests), where, whole(where.preemptible))
+    return tuple(f"Insufficient {name} by node" for name in sorted(lacking))
 
 
 def fit_both(
@@ -202,25 +205,15 @@ def _order(text: str | None) -> int | None:
 
 def whole(amounts: Amounts) -> dict[str, int]:
     """The amounts as a scheduler counts them; native names that it does not count are left out."""
-    return {name: _whole(name, amount) for name, amount in amounts.items() if _is_counted(name)}
-
-
-def _is_counted(name: str) -> bool:
-    return name in (*_NATIVE, "pods") or "/" in name or name.startswith("hugepages-")
+    return {
+        name: _whole(name, amount)
+        for name, amount in amounts.items()
+        if name in (*_NATIVE, "pods") or "/" in name or name.startswith("hugepages-")
+    }
 
 
 def _whole(name: str, amount: Quantity) -> int:
     return amount.milli if name == "cpu" else amount.value
-
-
-def _concerned(wanted: Wanted, holding: Holding) -> bool:
-    if wanted.name and wanted.name != holding.name:
-        return False
-    return wanted.has_affinity or any(name in wanted.requests for name in holding.names)
-
-
-def _by_node(names: Collection[str]) -> tuple[str, ...]:
-    return tuple(f"Insufficient {name} by node" for name in names)
 
 
 def _numbers(asked: int, used: int, most: int) -> str:

@@ -16,7 +16,6 @@ from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.label_selectors import check_requirement
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import (
-    LabelRequirement,
     NodeSelectorTerm,
     OwnerReference,
     PodObject,
@@ -66,23 +65,23 @@ def match(one: Candidate, reservation: ReservationObject, allocatable: Amounts, 
     """
     if one.ignores:
         return IGNORED
-    if not _is_owner(one, reservation):
+    if not may_own(reservation, one.pod):
         return "owner"
     affinity = one.affinity or NO_AFFINITY
-    why = _named(affinity, reservation) if affinity.name else _unnamed(affinity, reservation, node_labels)
+    if affinity.name:
+        why = "" if affinity.name == reservation.metadata.name else "name"
+    else:
+        why = _unnamed(affinity, reservation, node_labels)
     return why or (MATCHED if exact_match(one.exact, one.requests, allocatable) else "exact")
 
 
-def _is_owner(one: Candidate, reservation: ReservationObject) -> bool:
+def may_own(reservation: ReservationObject, pod: PodObject) -> bool:
+    """Tell whether its owners name the pod. With a selector that cannot be read they name none; `validity` reports
+    it."""
     try:
-        return match_owners(reservation.spec.owners, one.pod)
+        return match_owners(reservation.spec.owners, pod)
     except ValueError:
-        # The reservation's own problem, which `lifecycle.problems` reports.
         return False
-
-
-def _named(affinity: Affinity, reservation: ReservationObject) -> str:
-    return "" if affinity.name == reservation.metadata.name else "name"
 
 
 def _unnamed(affinity: Affinity, reservation: ReservationObject, node_labels: Mapping[str, str]) -> str:
@@ -161,18 +160,13 @@ def _check(term: NodeSelectorTerm) -> None:
     for line in term.match_expressions or ():
         values = line.values or ()
         if line.operator in ("Gt", "Lt"):
-            _check_number(line)
+            if len(values) != 1 or not values[0].lstrip("+-").isdigit():
+                raise ValueError(f"{line.key}: {line.operator} needs one whole number")
         else:
             check_requirement(line.key, line.operator, values)
     for line in term.match_fields or ():
         if line.operator not in ("In", "NotIn") or len(line.values or ()) != 1:
             raise ValueError(f"{line.key}: a field is compared with one value, by In or NotIn")
-
-
-def _check_number(line: LabelRequirement) -> None:
-    values = line.values or ()
-    if len(values) != 1 or not values[0].lstrip("+-").isdigit():
-        raise ValueError(f"{line.key}: {line.operator} needs one whole number")
 
 
 def check_owners(owners: Iterable[Owner] | None) -> None:

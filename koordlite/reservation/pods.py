@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -58,6 +58,12 @@ class PodShape(msgspec.Struct, frozen=True, eq=False):
     def guaranteed(self) -> bool:
         """Kubernetes' class Guaranteed."""
         return self.pod.kube_qos is KubeQoS.GUARANTEED
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Result of `make()`, worked out once for this shape."""
+        if name not in self.extra:
+            self.extra[name] = make()
+        return self.extra[name]
 
     def note(self, key: str) -> str:
         """An annotation, or nothing."""

@@ -12,7 +12,7 @@ from koordlite.model import duration, keys, times
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import Owner, ReservationObject
-from koordlite.reservation import hand_over, lifecycle, placeholder, validity, waiting
+from koordlite.reservation import hand_over, lifecycle, matching, placeholder, validity, waiting
 from koordlite.reservation.actions import Case
 from koordlite.reservation.pods import KnownPod
 from koordlite.reservation.world import World
@@ -142,7 +142,7 @@ def _waiting(
     place = waiting.place_of(obj)
     for pod in sorted(world.waiting.values(), key=lambda pod: pod.key):
         one = waiting.candidate(pod)
-        if one is None or not waiting.may_own(obj, one.pod):
+        if one is None or not matching.may_own(obj, one.pod):
             continue
         yield {
             "pod": pod.key,

@@ -30,9 +30,10 @@ from koordlite.reservation.actions import (
     WriteStatus,
     delete,
 )
+from koordlite.reservation.matching import may_own
 from koordlite.reservation.placeholder import Settings
 from koordlite.reservation.pods import KnownPod
-from koordlite.reservation.waiting import assigned, displaced, held_by, may_own, missing, taker
+from koordlite.reservation.waiting import assigned, displaced, held_by, missing, taker
 from koordlite.reservation.world import World
 
 KEEP_SECONDS = 24 * 3600.0

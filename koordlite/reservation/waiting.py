@@ -14,7 +14,7 @@ import msgspec
 from koordlite.model import keys, node_selectors
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity, add_resources
-from koordlite.model.wire.objects import NodeObject, PodObject, PodSpec
+from koordlite.model.wire.objects import NodeObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.numa.koordinator.values import ZERO, added, left
 from koordlite.reservation import capacity, hand_over, lifecycle, matching
@@ -116,18 +116,22 @@ def taker(world: World, owner: KnownPod, reservation: ReservationObject, guarded
         if pod.uid == owner.uid or pod.obj is None:
             continue
         before = pod.scheduler != mine or pod.priority > owner.priority
-        spec = pod.obj.spec
-        if before and node_selectors.node_matches(spec, name, node.metadata.labels or {}):
-            tolerated = node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ()) is None
+        if before and _may_run(pod.obj.spec, node):
             whole = capacity.whole(pod.requests)
             if pod.scheduler in guarded:
                 both = collections.Counter(whole) + collections.Counter(capacity.whole(owner.requests))
                 takes = not capacity.fit_node(whole, where, {}) and bool(capacity.fit_node(both, where, freed))
             else:
                 takes = not capacity.fit_node(whole, where, freed)
-            if tolerated and takes:
+            if takes:
                 return pod
     return None
+
+
+def _may_run(spec: PodSpec, node: NodeObject) -> bool:
+    """Tell whether selectors, affinity and taints let the pod run there."""
+    matches = node_selectors.node_matches(spec, node.metadata.name, node.metadata.labels or {})
+    return matches and node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ()) is None
 
 
 def _keeps_off(one: Candidate, node: NodeObject) -> str:
@@ -139,15 +143,6 @@ def _keeps_off(one: Candidate, node: NodeObject) -> str:
     if taint is not None:
         return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect} of node {name}"
     return f"node {name} takes no new pods" if node.spec.unschedulable else ""
-
-
-def may_own(reservation: ReservationObject, pod: PodObject) -> bool:
-    """Tell whether its owners name the pod. With a selector that cannot be read they name none; `validity` reports
-    it."""
-    try:
-        return matching.match_owners(reservation.spec.owners, pod)
-    except ValueError:
-        return False
 
 
 def _as_held(world: World, place: Place) -> Place:
@@ -262,8 +257,7 @@ def displaced(world: World, amounts: Amounts, spec: PodSpec, mine: str) -> str:
         node, where = world.nodes.get(name), world.capacity(name)
         if node is None or where is None or reservation.metadata.uid == mine:
             continue
-        may = node_selectors.node_matches(spec, name, node.metadata.labels or {})
-        if not may or node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ()) is not None:
+        if not _may_run(spec, node):
             continue
         kept = node_capacity(world, name, mine)
         whole = capacity.whole(amounts)

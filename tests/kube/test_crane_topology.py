@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish.background_report import BackgroundReport
-from koordlite.kube.publish.crane_topology import crane_topology, topology
+from koordlite.kube.publish.node_reports import crane_topology, topology
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node

@@ -14,9 +14,9 @@ from hypothesis import strategies as some
 from descheduler.snapshot import assemble
 from descheduler.snapshot.files import Objects
 from koordlite.kube.client.access import ApiError
-from koordlite.kube.publish import numatopology as writer
+from koordlite.kube.publish import node_reports as writer
 from koordlite.kube.publish.background_report import BackgroundReport
-from koordlite.kube.publish.numatopology import NUMATOPOLOGY
+from koordlite.kube.publish.node_reports import NUMATOPOLOGY
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
@@ -62,7 +62,7 @@ class Server:
 
 def test_the_node_as_volcano_reads_it() -> None:
     server = Server()
-    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
+    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.numatopology_spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
     assert server.held is not None
     assert server.held["metadata"]["ownerReferences"][0]["uid"] == "u-n1"
     assert server.held["spec"] == {
@@ -91,7 +91,7 @@ def test_the_node_as_volcano_reads_it() -> None:
 
 def test_a_pod_that_has_ended_gives_its_cpus_back() -> None:
     ended = Pod(namespace="ns", name="p", uid="u1", phase="Succeeded")
-    spec = writer.spec(seen(PINNED, pods=(ended,)))
+    spec = writer.numatopology_spec(seen(PINNED, pods=(ended,)))
     assert (spec.numares or {})["cpu"].allocatable == "0-3"
     assert spec.pod_allocations is None
 
@@ -99,9 +99,9 @@ def test_a_pod_that_has_ended_gives_its_cpus_back() -> None:
 def test_nothing_is_written_when_nothing_changed_and_what_changed_replaces() -> None:
     server = Server()
     report = BackgroundReport(server, "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
-    report.write(writer.spec(seen()), NODE)
-    report.write(writer.spec(seen()), NODE)
-    report.write(writer.spec(seen(PINNED)), NODE)
+    report.write(writer.numatopology_spec(seen()), NODE)
+    report.write(writer.numatopology_spec(seen()), NODE)
+    report.write(writer.numatopology_spec(seen(PINNED)), NODE)
     assert server.asked == ["GET", "POST", "GET", "GET", "PUT"]
     assert server.held is not None
     assert server.held["metadata"]["ownerReferences"]
@@ -130,7 +130,7 @@ def test_a_refusal_is_a_problem() -> None:
 
 def test_what_is_written_reads_back_as_a_node_resource_topology() -> None:
     server = Server()
-    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
+    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.numatopology_spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
     read = nrt.to_nrt(msgspec.convert(server.held, NumatopologyObject))
     notes = read.metadata.annotations or {}
     assert nrt.decode_cpu_topology(notes[keys.CPU_TOPOLOGY], "n1").cpus == FOUR.cpus
@@ -143,7 +143,7 @@ def test_the_descheduler_takes_it_for_a_node_without_another() -> None:
     found = Objects()
     found.by_kind["Node"][("", "n1")] = NODE
     server = Server()
-    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.spec(seen()), NODE)  # type: ignore[arg-type]
+    BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.numatopology_spec(seen()), NODE)  # type: ignore[arg-type]
     found.by_kind[numatopology.KIND][("", "n1")] = msgspec.convert(server.held, NumatopologyObject)
     view = assemble.view(found, "2026-01-01T00:00:00Z")
     assert view.nodes["n1"].topology_policy == "single-numa-node"

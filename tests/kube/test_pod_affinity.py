@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from koordlite.kube.client.access import ApiError
-from koordlite.kube.publish import pod_affinity
+from koordlite.kube.publish import node_reports
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.affinity import AffinityState, Connections, Talk
@@ -54,7 +54,7 @@ def snapshot(*talks: Talk, cpus: dict[str, str], pods: tuple[Pod, ...] | None = 
 
 
 def test_pairs_and_places_are_written_with_the_columns_of_oenuma() -> None:
-    spec = pod_affinity.spec(snapshot(Talk("a", "b", 9), cpus={"a": "0-1", "b": "2", "c": "3"}))
+    spec = node_reports.pod_affinity_spec(snapshot(Talk("a", "b", 9), cpus={"a": "0-1", "b": "2", "c": "3"}))
     assert json.loads(msgspec.json.encode(spec)) == {
         "connections": 8,
         "apart": 8,
@@ -82,32 +82,35 @@ def test_pairs_and_places_are_written_with_the_columns_of_oenuma() -> None:
     ids=["one NUMA node has both", "each has its own", "both lie on two"],
 )
 def test_connections_of_pods_that_do_not_share_a_numa_node_are_apart(cpus: dict[str, str], apart: int) -> None:
-    assert pod_affinity.spec(snapshot(Talk("a", "b", 4), cpus=cpus)).apart == apart
+    assert node_reports.pod_affinity_spec(snapshot(Talk("a", "b", 4), cpus=cpus)).apart == apart
 
 
 @pytest.mark.parametrize(("count", "written"), [(1, 1), (7, 4), (8, 8), (1000, 512)])
 def test_counts_are_written_as_powers_of_two_so_that_a_busy_service_writes_seldom(count: int, written: int) -> None:
-    assert pod_affinity.spec(snapshot(Talk("a", "b", count), cpus={"a": "0", "b": "1"})).connections == written
+    assert (
+        node_reports.pod_affinity_spec(snapshot(Talk("a", "b", count), cpus={"a": "0", "b": "1"})).connections
+        == written
+    )
 
 
 def test_a_pod_that_has_ended_is_in_no_pair() -> None:
     pods = (pod("a"), pod("b", "Succeeded"))
-    spec = pod_affinity.spec(snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": "1"}, pods=pods))
+    spec = node_reports.pod_affinity_spec(snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": "1"}, pods=pods))
     assert (spec.pairs, spec.pod_affinity) == (None, None)
 
 
 def test_many_pairs_are_cut_to_what_the_schema_allows(spec_schema: dict[str, Any]) -> None:
     names = [f"p{n}" for n in range(300)]
     talks = [Talk(first, second, 2) for first, second in itertools.pairwise(names)]
-    spec = pod_affinity.spec(snapshot(*talks, cpus=dict.fromkeys(names, "0")))
+    spec = node_reports.pod_affinity_spec(snapshot(*talks, cpus=dict.fromkeys(names, "0")))
     pairs = spec_schema["properties"]["pairs"]["maxItems"]
-    assert len(spec.pairs or ()) == pairs == pod_affinity.MOST_PAIRS
+    assert len(spec.pairs or ()) == pairs == node_reports.MOST_PAIRS
     assert len(spec.pod_affinity or ()) <= spec_schema["properties"]["podAffinity"]["maxItems"]
 
 
 def test_every_field_that_is_written_is_in_the_schema(spec_schema: dict[str, Any]) -> None:
     written = json.loads(
-        msgspec.json.encode(pod_affinity.spec(snapshot(Talk("a", "b", 9), cpus={"a": "0", "b": "1-2"})))
+        msgspec.json.encode(node_reports.pod_affinity_spec(snapshot(Talk("a", "b", 9), cpus={"a": "0", "b": "1-2"})))
     )
 
     def check(value: Any, schema: dict[str, Any]) -> None:
@@ -143,12 +146,12 @@ def test_the_object_is_made_once_and_replaced_when_it_differs() -> None:
                 held.update(json.loads(json.dumps(body)))
             return SimpleNamespace(body=json.dumps(held).encode())
 
-    report = BackgroundReport(Server(), "n1", pod_affinity.POD_AFFINITY)  # type: ignore[arg-type]
+    report = BackgroundReport(Server(), "n1", node_reports.POD_AFFINITY)  # type: ignore[arg-type]
     first = snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": "2"})
-    report.write(pod_affinity.spec(first), NODE)
-    report.write(pod_affinity.spec(first), NODE)
+    report.write(node_reports.pod_affinity_spec(first), NODE)
+    report.write(node_reports.pod_affinity_spec(first), NODE)
     later = snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": "1"})
-    report.write(pod_affinity.spec(later), NODE)
+    report.write(node_reports.pod_affinity_spec(later), NODE)
     path = "/apis/numa.koordlite.io/v1alpha1/podaffinities"
     assert asked == [
         ("GET", f"{path}/n1"),

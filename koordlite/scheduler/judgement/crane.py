@@ -52,19 +52,17 @@ def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
 
 def _judged(shape: PodShape, row: Row) -> scheduling.Verdict:
     given: tuple[_Result, ...] = row.once(NAME, lambda: tuple(_results(row.pods)))
-    return scheduling.verdict(_asked(shape), row.crane, given)
+    asked: scheduling.PodAsked = shape.once(NAME, lambda: _asked(shape))
+    return scheduling.verdict(asked, row.crane, given)
 
 
 def _asked(shape: PodShape) -> scheduling.PodAsked:
-    if NAME not in shape.extra:
-        shape.extra[NAME] = scheduling.PodAsked(
-            containers=[_container(container) for container in shape.containers],
-            policy=shape.note(keys.CRANE_CPU_POLICY),
-            aware=boolean(shape.note(keys.CRANE_TOPOLOGY_AWARENESS) or None),
-            of_daemon_set=shape.daemon,
-        )
-    found: scheduling.PodAsked = shape.extra[NAME]
-    return found
+    return scheduling.PodAsked(
+        containers=[_container(container) for container in shape.containers],
+        policy=shape.note(keys.CRANE_CPU_POLICY),
+        aware=boolean(shape.note(keys.CRANE_TOPOLOGY_AWARENESS) or None),
+        of_daemon_set=shape.daemon,
+    )
 
 
 def _container(container: objects.Container) -> Container:

@@ -133,9 +133,7 @@ def _of(settings: Settings) -> ask.Settings:
 
 def asked_by(shape: PodShape) -> PodAsk | Refusal | None:
     """Request of a pod of this shape, worked out once."""
-    if NAME not in shape.extra:
-        shape.extra[NAME] = ask.of(shape.pod)
-    found: PodAsk | Refusal | None = shape.extra[NAME]
+    found: PodAsk | Refusal | None = shape.once(NAME, lambda: ask.of(shape.pod))
     return found
 
 

@@ -166,9 +166,7 @@ def _preferred(candidate: Candidate, mine: list[Placed]) -> list[Placed]:
 
 def _wanted(shape: PodShape) -> Wanted | str:
     """Request of pods of this shape; the text of the mistake where their annotations cannot be read."""
-    if NAME not in shape.extra:
-        shape.extra[NAME] = _read(shape)
-    found: Wanted | str = shape.extra[NAME]
+    found: Wanted | str = shape.once(NAME, lambda: _read(shape))
     return found
 
 

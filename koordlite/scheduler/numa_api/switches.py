@@ -21,6 +21,7 @@ from koordlite.kube.client.answers import ApiError
 from koordlite.model.reading import declared, yaml_bounds
 from koordlite.model.slo import config
 from koordlite.model.slo.settings import NUMAPolicy
+from koordlite.model.wire import objects
 from koordlite.scheduler import watches
 
 LOG = logging.getLogger(__name__)
@@ -28,15 +29,6 @@ Status = Literal["open", "close"]
 TRIES = 3
 """When another program writes the ConfigMap between reading and writing."""
 _TIMEOUT = (2.0, 5.0)
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-    data: dict[str, str] | None = None
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -233,7 +225,7 @@ class Switches:
                 raise NotThere(f"there is no {where}: {policy.without}") from error
             raise
         try:
-            found = msgspec.json.decode(raw, type=_ConfigMap)
+            found = msgspec.json.decode(raw, type=objects.ConfigMapObject)
         except msgspec.DecodeError as error:
             raise CannotEdit(f"{where} cannot be read: {error}") from error
         text = (found.data or {}).get(policy.key, policy.empty)

@@ -1,0 +1,226 @@
+"""Objects about the node that are written on request, for other programs: Crane's NodeResourceTopology and Volcano's
+Numatopology, for clusters whose scheduler goes by them, and our PodAffinity, for people: which pods talk to each other,
+as `numaAffinity` measured, and where they run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from koordlite.kube.publish.background_report import ReportKind, spec_kind
+from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet, union
+from koordlite.model.picture.affinity import Talk
+from koordlite.model.picture.kubelet import PodCPUs
+from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.reading.go_words import boolean
+from koordlite.model.snapshot import Snapshot, container_cpus
+from koordlite.model.wire import crane, numatopology, pod_affinity
+from koordlite.model.wire.crane import ManagerPolicy, TopologyObject, Zone
+from koordlite.model.wire.numatopology import (
+    ContainerAllocation,
+    CPUInfo,
+    NumatopologyObject,
+    NumatopologySpec,
+    PodAllocation,
+    ResourceInfo,
+)
+from koordlite.model.wire.pod_affinity import Container, Pair, PodAffinityObject, PodAffinitySpec, PodRow
+from koordlite.numa.crane import zones
+
+
+def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
+    """The node by the picture, without metadata; with `parts` also its sockets and cores.
+
+    Crane's scheduler counts the CPUs that pods of other protocols have alone as not there. Source: crane-agent
+    `BuildNodeResourceTopology`.
+    """
+    promised = snapshot.crane
+    reserved = dict(snapshot.kubelet.reserved)
+    if promised.reserved:
+        reserved["cpu"] = Quantity.of(len(promised.reserved))
+    found = zones.node_zones(
+        snapshot.topology.nodes, reserved_cpus=promised.reserved, reserved=reserved, taken=promised.taken
+    )
+    return TopologyObject(
+        crane_manager_policy=ManagerPolicy(
+            cpu_manager_policy=crane.STATIC if promised.enforced and not promised.why_not else "None",
+            topology_manager_policy=_default_awareness(snapshot),
+        ),
+        reserved={name: str(amount) for name, amount in sorted(reserved.items())} or None,
+        zones=(*found, *(zones.part_zones(snapshot.topology.cpus) if parts else ())),
+        attributes={keys.CRANE_RESERVED_CPUS: str(promised.reserved)},
+    )
+
+
+def _default_awareness(snapshot: Snapshot) -> str:
+    """For pods that do not say: the Node's label."""
+    label = (snapshot.node.labels if snapshot.node else {}).get(keys.CRANE_TOPOLOGY_AWARENESS)
+    return "None" if boolean(label) is False else crane.SINGLE_NUMA
+
+
+def crane_topology(*, parts: bool = False) -> ReportKind:
+    """The object of `topology`. Attributes and labels of others stay."""
+    return ReportKind(
+        name="crane-noderesourcetopology",
+        path=crane.PATH,
+        resource="noderesourcetopologies.topology.crane.io",
+        no_kind="install the CRD of manifests/crds/crane, or set publish.craneTopology: off",
+        head=(crane.API_VERSION, crane.KIND),
+        type=TopologyObject,
+        wanted=functools.partial(topology, parts=parts),
+        content=msgspec.to_builtins,
+        change=_change,
+    )
+
+
+def _change(held: TopologyObject, wanted: TopologyObject) -> tuple[str, dict[str, Any]] | None:
+    """Patch what differs; attributes that others put into zones stay."""
+    body = _difference(held, structs.replace(wanted, zones=_with_attributes(wanted.zones or (), held.zones or ())))
+    # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
+    version = {"metadata": {"resourceVersion": held.metadata.resource_version}}
+    return ("PATCH", body | version) if body else None
+
+
+def _difference(held: TopologyObject, wanted: TopologyObject) -> dict[str, Any]:
+    """A merge patch from what is held; empty when it says the same."""
+    body: dict[str, Any] = {}
+    if held.crane_manager_policy != wanted.crane_manager_policy:
+        body["craneManagerPolicy"] = msgspec.to_builtins(wanted.crane_manager_policy)
+    if held.zones != wanted.zones:
+        body["zones"] = msgspec.to_builtins(wanted.zones)
+    if (held.reserved or {}) != (wanted.reserved or {}):
+        gone: dict[str, Any] = dict.fromkeys((held.reserved or {}).keys() - (wanted.reserved or {}).keys())
+        body["reserved"] = {**gone, **(wanted.reserved or {})}
+    ours = {key: text for key, text in (wanted.attributes or {}).items() if (held.attributes or {}).get(key) != text}
+    return body | ({"attributes": ours} if ours else {})
+
+
+def _with_attributes(wanted: tuple[Zone, ...], held: tuple[Zone, ...]) -> tuple[Zone, ...]:
+    """The zones with what others put into their attributes."""
+    theirs = {zone.name: zone.attributes for zone in held}
+    return tuple(
+        structs.replace(zone, attributes={**(theirs.get(zone.name) or {}), **(zone.attributes or {})} or None)
+        for zone in wanted
+    )
+
+
+def numatopology_spec(snapshot: Snapshot) -> NumatopologySpec:
+    """The node by the picture. Source: Volcano's resource-exporter.
+
+    Free are all CPUs that no container has to itself, reserved ones among them, as in kubelet's shared pool.
+    """
+    kubelet, by_uid = snapshot.kubelet, {pod.uid: pod for pod in snapshot.pods}
+    held = [pod for pod in kubelet.pod_cpus if pod.uid not in by_uid or by_uid[pod.uid].active]
+    free = snapshot.topology.cpuset - union(pod.cpus for pod in held)
+    return NumatopologySpec(
+        policies={
+            numatopology.CPU_POLICY: kubelet.cpu_manager_policy or "none",
+            numatopology.TOPOLOGY_POLICY: kubelet.topology_manager_policy or "none",
+        },
+        res_reserved={"cpu": _reserved_cpu(snapshot)},
+        numares={"cpu": ResourceInfo(allocatable=str(free), capacity=len(snapshot.topology.cpus))},
+        cpu_detail={
+            str(cpu.id): CPUInfo(numa=cpu.node, socket=cpu.socket, core=cpu.core) for cpu in snapshot.topology.cpus
+        },
+        pod_allocations=tuple(_pod_allocation(snapshot, pod) for pod in sorted(held, key=lambda pod: pod.uid)) or None,
+    )
+
+
+def _reserved_cpu(snapshot: Snapshot) -> str:
+    """Kubelet's reserved CPU: the listed CPUs under the static policy, else capacity − allocatable of the Node."""
+    if snapshot.kubelet.reserved_cpus or snapshot.node is None:
+        return str(len(snapshot.kubelet.reserved_cpus))
+    nothing = Quantity(0)
+    capacity = snapshot.node.capacity.get("cpu", nothing)
+    allocatable = snapshot.notes.kubelet_allocatable(snapshot.node).get("cpu", capacity)
+    return str(Quantity(max(0, capacity.nano - allocatable.nano)))
+
+
+def _pod_allocation(snapshot: Snapshot, held: PodCPUs) -> PodAllocation:
+    pod = next((pod for pod in snapshot.pods if pod.uid == held.uid), None)
+    containers: list[tuple[str, CPUSet]] = sorted(held.containers.items())
+    return PodAllocation(
+        uid=held.uid,
+        name=pod.name if pod else "",
+        namespace=pod.namespace if pod else "",
+        container_allocations=tuple(
+            ContainerAllocation(name=name, allocations={"cpu": str(cpus)}) for name, cpus in containers if cpus
+        ),
+    )
+
+
+NUMATOPOLOGY = spec_kind(
+    name="numatopology",
+    path=numatopology.PATH,
+    resource="numatopologies.nodeinfo.volcano.sh",
+    no_kind="install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off",
+    head=(numatopology.API_VERSION, numatopology.KIND),
+    type=NumatopologyObject,
+    wanted=numatopology_spec,
+)
+
+
+MOST_PAIRS = 200
+"""An object of the API server is no database: 200 pairs are some 60 KiB."""
+
+
+def pod_affinity_spec(snapshot: Snapshot) -> PodAffinitySpec:
+    """The last count of connections, between pods that are there now; empty before the first one has ended.
+
+    Connections are given as powers of two: a busy service opens and closes some all the time, and each new number would
+    be a write.
+    """
+    pods = {pod.uid: pod for pod in snapshot.pods if pod.active}
+    talks = snapshot.affinity.connections.talks if snapshot.affinity.connections else ()
+    both = [talk for talk in talks if talk.first in pods and talk.second in pods][:MOST_PAIRS]
+    nodes = {uid: _numa_node(snapshot, pods[uid]) for talk in both for uid in (talk.first, talk.second)}
+    return PodAffinitySpec(
+        connections=sum(map(_rounded, both)),
+        apart=sum(_rounded(talk) for talk in both if _apart(nodes, talk)),
+        pairs=tuple(Pair(pods[talk.first].key, pods[talk.second].key, _rounded(talk)) for talk in both) or None,
+        pod_affinity=tuple(_row(snapshot, pods[uid], nodes[uid]) for uid in sorted(nodes, key=lambda u: pods[u].key))
+        or None,
+    )
+
+
+def _rounded(talk: Talk) -> int:
+    """The largest power of two that is no more than the connections."""
+    return 1 << (talk.connections.bit_length() - 1) if talk.connections > 0 else 0
+
+
+def _apart(nodes: Mapping[str, int], talk: Talk) -> bool:
+    first, second = nodes[talk.first], nodes[talk.second]
+    return first != second or first < 0
+
+
+def _numa_node(snapshot: Snapshot, pod: Pod) -> int:
+    homes = snapshot.topology.numa_of(container_cpus(snapshot, pod.uid))
+    return min(homes) if len(homes) == 1 else -1
+
+
+def _row(snapshot: Snapshot, pod: Pod, numa_node: int) -> PodRow:
+    place = snapshot.places.get(pod.uid)
+    ids = {container.name: container.id for container in pod.containers}
+    containers = []
+    for name, group in sorted(place.containers.items()) if place else ():
+        cgroup, memory = snapshot.cgroups.get(group), snapshot.memory_places.get(group)
+        cpus = str(cgroup.effective) if cgroup and cgroup.effective else ""
+        containers.append(Container(name, ids.get(name, ""), cpus, str(memory.mems) if memory else ""))
+    return PodRow(numa_node, pod.name, pod.namespace, tuple(containers) or None)
+
+
+POD_AFFINITY = spec_kind(
+    name="podaffinity",
+    path=pod_affinity.PATH,
+    resource="podaffinities.numa.koordlite.io",
+    no_kind="install the CRD of manifests/crds/podaffinity, or set publish.podAffinity: off",
+    head=(pod_affinity.API_VERSION, pod_affinity.KIND),
+    type=PodAffinityObject,
+    wanted=pod_affinity_spec,
+)
