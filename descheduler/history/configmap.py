@@ -24,7 +24,6 @@ KEY = "history.json"
 VERSION = 1
 MOST_BYTES = 900_000
 """An API server refuses a ConfigMap of more than one MiB."""
-MERGE = "application/merge-patch+json"
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -113,7 +112,7 @@ class ConfigMapStore:
         if text == self._written:
             return
         try:
-            self._api.request("PATCH", self._path, body={"data": {KEY: text}}, content_type=MERGE)
+            self._api.request("PATCH", self._path, body={"data": {KEY: text}})
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

@@ -15,7 +15,6 @@ from koordlite import commandline
 from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.folder import manifest_files
-from koordlite.kube.publish.background_report import MERGE
 from koordlite.model import keys, printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod.pod_reader import from_wire
@@ -101,7 +100,7 @@ def write(api: Api, pod: objects.PodObject, annotation: str) -> None:
     meta = pod.metadata
     body = {"metadata": {"uid": meta.uid, "annotations": {keys.CRANE_TOPOLOGY_RESULT: annotation}}}
     try:
-        api.request("PATCH", f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body=body, content_type=MERGE)
+        api.request("PATCH", f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body=body)
     except ApiError as error:
         do = "allow this identity to patch pods; where tenant-guard is applied, its policy has to name it"
         where = f"pod/{meta.namespace}/{meta.name}"

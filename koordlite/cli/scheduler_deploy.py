@@ -20,7 +20,6 @@ from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem, reason
 from koordlite.model.reading import yaml_bounds
 
-_MERGE = "application/merge-patch+json"
 _FIRST = ("Namespace", "CustomResourceDefinition")
 """What others need to be there; and what stays at a removal, since it may hold what is not ours."""
 Manifest = dict[str, Any]
@@ -76,7 +75,7 @@ def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bo
                 raise
             api.request("POST", place.collection, query=query, body=manifest)
             return "created", False
-        answer = api.request("PATCH", f"{place.collection}/{name}", query=query, body=manifest, content_type=_MERGE)
+        answer = api.request("PATCH", f"{place.collection}/{name}", query=query, body=manifest)
         after = msgspec.json.decode(answer.body)
     except ApiError as error:
         namespace = manifest["metadata"].get("namespace")

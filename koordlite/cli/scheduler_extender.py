@@ -47,11 +47,10 @@ def run(args: argparse.Namespace) -> int:
         return _run_front(args)
     from koordlite.kube.client.access import connect
     from koordlite.reservation.controller import ReservationMetrics
-    from koordlite.scheduler.binder import ApiBinder
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
     from koordlite.scheduler.loads import Loads
-    from koordlite.scheduler.promises import Promises
+    from koordlite.scheduler.promises import ApiBinder, Promises
     from koordlite.scheduler.service import Service, Warmth
     from koordlite.scheduler.watches import Watches
 

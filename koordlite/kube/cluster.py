@@ -18,9 +18,10 @@ from koordlite.kube.kubelet.http import KubeletHttp
 from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.kube.kubelet.state import KubeletState
 from koordlite.kube.kubelet.static_pods import PodsOnNode
+from koordlite.kube.publish import evictions
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.kube.publish.events import Event, Events, Regarding
-from koordlite.kube.publish.evictions import EvictionApi
+from koordlite.kube.publish.evictions import EvictionClient
 from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.publish.node_writers import NodeWriters
 from koordlite.kube.publish.publisher import AT_MOST_EVERY_SECONDS, Publisher
@@ -93,7 +94,7 @@ class KubeCluster:
             notices=pod_resources,
         )
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
-        self._evictions = EvictionApi(api)
+        self._evictions = EvictionClient(api)
         self._writes, self._requests = BackgroundRequests("publish"), BackgroundRequests("evict")
         self._on_node = PodsOnNode()
         self._pods_seen: tuple[objects.PodObject, ...] | None = None
@@ -187,7 +188,7 @@ class KubeCluster:
             self._writes.send("API server", wanted, work, patience_seconds=self._patience)
 
     def evict(self, pod: EvictPod) -> None:
-        """Ask for one eviction. Errors as of `EvictionApi.evict`, and EINPROGRESS as in `publish`; a static pod is
+        """Ask for one eviction. Errors as of `evictions.evict`, and EINPROGRESS as in `publish`; a static pod is
         refused here, since the API server would only delete what shows it.
 
         While one has no answer no other is begun: nothing waits in line to be carried out when nobody wants it.
@@ -223,7 +224,7 @@ class KubeCluster:
     def _evict(self, pod: EvictPod) -> None:
         about = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
         try:
-            outcome = self._evictions.evict(pod)
+            outcome = evictions.evict(self._evictions, pod)
         except EvictionRefused as refused:
             self._tell(about, "EvictionRefused", refused.why, "Evict", warning=True)
             raise

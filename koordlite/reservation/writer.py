@@ -31,7 +31,6 @@ LOG = logging.getLogger(__name__)
 GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
 RESERVATIONS = sources.RESERVATIONS.paths[0]
 TIMEOUT = (2.0, 5.0)
-_MERGE = "application/merge-patch+json"
 _BOUND = "may not be set on pods that are already bound to a node"
 """API server 1.36 about nominatedNodeName."""
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
@@ -136,8 +135,7 @@ class Writer:
         self._wrote(msgspec.json.decode(raw, type=ReservationObject), raw)
 
     def _ask(self, method: str, path: str, body: dict[str, Any]) -> bytes:
-        kind = _MERGE if method == "PATCH" else "application/json"
-        return self._api.request(method, path, body=body, content_type=kind, timeout=TIMEOUT).body
+        return self._api.request(method, path, body=body, timeout=TIMEOUT).body
 
 
 def _pods(namespace: str) -> str:

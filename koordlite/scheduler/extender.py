@@ -44,13 +44,16 @@ class NotReady(KoordliteError):
 
 
 class Binder(Protocol):
-    """Posts Bindings; everything that is not good is a BindError."""
+    """Binds pods, and writes to pods that are bound; everything that is not good is a BindError."""
 
     def bind(self, pod: KnownPod, node: str, annotations: Mapping[str, str]) -> None:
         """Bind the pod. Returns also when it was bound to that node already."""
 
     def pod(self, namespace: str, name: str) -> objects.PodObject:
         """The pod as the API server has it."""
+
+    def promise(self, obj: objects.PodObject, annotations: Mapping[str, str]) -> None:
+        """Write annotations to this version of the pod, and to no later one."""
 
 
 class BindError(KoordliteError):

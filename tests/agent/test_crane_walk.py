@@ -17,7 +17,7 @@ from hooked_files import HookedFiles
 from koordlite import config
 from koordlite.agent import Agent
 from koordlite.host import crane_promises
-from koordlite.kube.publish import crane_topology
+from koordlite.kube.publish import node_reports
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
@@ -75,7 +75,7 @@ def test_from_the_published_object_through_the_scheduler_to_the_cpus(tmp_path: P
         agent = cranepods.agent(node, journal)
         node.ticks(agent, 2)
         assert agent.snapshot is not None
-        topology = crane_topology.topology(agent.snapshot)
+        topology = node_reports.topology(agent.snapshot)
         given = [{"node1": {"cpu": Quantity.of(4)}}]
         verdict = scheduling.verdict(PodAsked(containers=[("nginx", amounts, amounts)]), topology, given)
         assert (verdict.passes, list(verdict.result)) == (True, ["node0"]), verdict.detail
@@ -91,7 +91,7 @@ def test_the_published_object_names_reserved_cpus_though_the_manager_is_off(tmp_
         agent = cranepods.agent(node, journal, off=frozenset({"craneCPUManager"}))
         node.ticks(agent, 2)
         assert agent.snapshot is not None
-        topology = crane_topology.topology(agent.snapshot)
+        topology = node_reports.topology(agent.snapshot)
         assert topology.crane_manager_policy.cpu_manager_policy == "None"
         assert topology.attributes == {keys.CRANE_RESERVED_CPUS: "0-1"}
         assert (topology.reserved or {})["cpu"] == "2"

@@ -13,7 +13,7 @@ from tinyapi import Reply, Request, client, status
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import ApiUnreachable
-from koordlite.kube.publish.evictions import EvictionApi
+from koordlite.kube.publish.evictions import EvictionClient, evict, eviction
 from koordlite.model.errors import EvictionRefused
 from koordlite.ports import ClusterView
 
@@ -140,9 +140,9 @@ def test_a_disruption_budget_is_kept_and_its_words_are_told(bench: Bench) -> Non
 )
 def test_the_version_is_the_one_the_server_speaks(serve: Any, spoken: dict[str, str], version: str) -> None:
     server, api = serve(lambda request: Reply(body={"resources": [spoken]}))
-    evictions = EvictionApi(api)
+    evictions = EvictionClient(api)
     for _ in range(2):
-        evictions.evict(EvictPod("ns", "p", "u", "x"), grace_period_seconds=7, dry_run=True)
+        evictions.send(eviction("ns", "p", {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 7, "dryRun": ["All"]}))
     assert len(server.asked("GET")) == 1
     assert server.asked("POST")[0].body == {
         "apiVersion": version,
@@ -160,10 +160,10 @@ def test_a_conflict_over_a_pod_that_is_still_the_same_is_a_refusal(serve: Any) -
 
     _, api = serve(answer)
     with pytest.raises(EvictionRefused, match="try again"):
-        EvictionApi(api).evict(EvictPod("ns", "p", "u", "x"))
+        evict(EvictionClient(api), EvictPod("ns", "p", "u", "x"))
 
 
 def test_a_server_that_cannot_be_asked_is_no_refusal(tmp_path: Path) -> None:
     nobody = client(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     with pytest.raises(ApiUnreachable):
-        EvictionApi(nobody).evict(EvictPod("ns", "p", "u", "x"))
+        evict(EvictionClient(nobody), EvictPod("ns", "p", "u", "x"))

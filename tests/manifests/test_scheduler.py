@@ -19,10 +19,10 @@ from koordlite.kube.client import access, reviews
 from koordlite.model.errors import InputError
 from koordlite.model.wire import objects
 from koordlite.scheduler import render as rendering
-from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.promises import ApiBinder
 from koordlite.scheduler.watches import Watches
 from tests.manifests.test_rbac import SYSTEM, rights, rules
 

@@ -16,10 +16,10 @@ from apiserver import ApiServer, User
 from koordlite.kube.client import access
 from koordlite.model import keys
 from koordlite.reservation import pods
-from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
 from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.promises import ApiBinder
 from koordlite.scheduler.watches import Watches
 from tests.scheduler import builders
 from tests.scheduler.builders import as_object, pod

@@ -32,11 +32,11 @@ from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.reservation.controller import Controller, ReservationMetrics
 from koordlite.reservation.placeholder import Settings as Placeholders
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.extender import Extender
+from koordlite.scheduler.extender import Binder, Extender
 from koordlite.scheduler.judgement.nodes import Settings
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.owners import ReservationJudge
-from koordlite.scheduler.promises import Promises, Writer
+from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.service import ExtenderMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
@@ -118,7 +118,7 @@ def extender() -> tuple[Exported, ...]:
     """Of a scheduler extender that knows no cluster."""
     cluster = Cluster(Settings(), monotonic=time.monotonic)
     idle = Extender(cluster, wall=time.time)
-    return tuple(_exported(ExtenderMetrics(idle, Promises(idle, cast("Writer", None))).registry))
+    return tuple(_exported(ExtenderMetrics(idle, Promises(idle, cast("Binder", None))).registry))
 
 
 def reservation_controller() -> tuple[Exported, ...]:

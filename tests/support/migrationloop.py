@@ -29,10 +29,10 @@ from koordlite.reservation import step
 from koordlite.reservation.placeholder import Settings as Placeholders
 from koordlite.reservation.world import World
 from koordlite.reservation.writer import Writer
-from koordlite.scheduler.binder import ApiBinder
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.promises import ApiBinder
 
 ROOT = pathlib.Path(__file__).parents[2]
 CRDS = ROOT / "manifests/crds"

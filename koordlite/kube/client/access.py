@@ -86,14 +86,16 @@ class Api:
         *,
         query: Query = (),
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = "",
         timeout: Timeout = TIMEOUT,
     ) -> Answer:
         """Ask once. ApiError when the answer is not 2xx, ApiUnreachable when there is none.
 
-        `body` is JSON as Python values. `timeout` is seconds to connect and seconds between parts of the answer.
+        `body` is JSON as Python values, of PATCH a merge patch unless `content_type` says otherwise. `timeout` is
+        seconds to connect and seconds between parts of the answer.
         """
-        headers = {} if body is None else {"Content-Type": content_type}
+        usual = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {} if body is None else {"Content-Type": content_type or usual}
         with self._asked(method, path, query=query, body=body, headers=headers, timeout=timeout) as response:
             answer = self._read(response, path, max(WHOLE_ANSWER_SECONDS, timeout[1]))
         if not 200 <= answer.status < 300:

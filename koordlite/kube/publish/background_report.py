@@ -19,7 +19,6 @@ LOG = logging.getLogger(__name__)
 AT_MOST_EVERY_SECONDS = 1.0
 CONFIRM_SECONDS = 60.0
 """What stands is looked at again this often: another program may have written it."""
-MERGE = "application/merge-patch+json"
 Owner = Callable[[], objects.NodeObject | None]
 
 
@@ -127,8 +126,7 @@ class BackgroundReport(BackgroundWriter):
             raise ApiError(422, "Unreadable", str(unreadable), named=self._name) from unreadable
         if change is not None:
             method, body = change
-            media = MERGE if method == "PATCH" else "application/json"
-            self._api.request(method, path, body=body, content_type=media)
+            self._api.request(method, path, body=body)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -244,7 +244,7 @@ class Events:
         last = {"count": series.count, "lastObservedTime": times.micro(self._wall())}
         try:
             path, body = f"{folder}/{series.name}", {"series": last}
-            self._api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+            self._api.request("PATCH", path, body=body)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

@@ -1,7 +1,7 @@
 """Evictions through the Eviction API: budgets are kept by the server, and a pod is never taken for its successor.
 
-`EvictionClient` sends evictions as they are written, for the descheduler; `EvictionApi` sends those that the agent
-decides on.
+`EvictionClient` sends evictions as they are written, for the descheduler; `evict` sends those that the agent decides
+on.
 """
 
 from __future__ import annotations
@@ -104,32 +104,17 @@ class EvictionClient:
             raise ApiUnreachable(errno.EPROTO, f"the answer is no pod: {error}", path) from error
 
 
-class EvictionApi:
-    """Asks for the evictions that strategies decide on."""
+def evict(client: EvictionClient, pod: EvictPod) -> Outcome:
+    """Ask, once, for an eviction that a strategy decided on; the pod has its own grace period.
 
-    def __init__(self, api: Api) -> None:
-        self._client = EvictionClient(api)
-
-    def evict(
-        self,
-        pod: EvictPod,
-        *,
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-        timeout: Timeout = TIMEOUT,
-    ) -> Outcome:
-        """Ask for one pod, once. `grace_period_seconds` None leaves the pod its own.
-
-        EvictionRefused when the server says no (a budget, no permission), with the seconds after which it wants to be
-        asked again; ApiUnreachable as of `EvictionClient.send`.
-        """
-        options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
-        options |= {} if grace_period_seconds is None else {"gracePeriodSeconds": grace_period_seconds}
-        options |= {"dryRun": ["All"]} if dry_run else {}
-        try:
-            return self._client.send(eviction(pod.namespace, pod.name, options), timeout=timeout)
-        except ApiError as error:
-            raise _refused(pod, error) from error
+    EvictionRefused when the server says no (a budget, no permission), with the seconds after which it wants to be asked
+    again; ApiUnreachable as of `EvictionClient.send`.
+    """
+    try:
+        made = eviction(pod.namespace, pod.name, {"preconditions": {"uid": pod.uid}})
+        return client.send(made, timeout=TIMEOUT)
+    except ApiError as error:
+        raise _refused(pod, error) from error
 
 
 class _Meta(msgspec.Struct):

@@ -17,7 +17,7 @@ import msgspec
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.kube.client.access import Api, ApiError
-from koordlite.kube.publish.background_report import MERGE, BackgroundWriter
+from koordlite.kube.publish.background_report import BackgroundWriter
 from koordlite.model import duration, keys, times
 from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.picture.usage import Spread, Use
@@ -229,7 +229,7 @@ class NodeMetricReport(BackgroundWriter):
 
     def _patch(self, part: str, body: Mapping[str, Any]) -> _Held:
         """Write a part of the object."""
-        answer = self._api.request("PATCH", f"{metrics.NODE_METRICS}/{self._name}{part}", body=body, content_type=MERGE)
+        answer = self._api.request("PATCH", f"{metrics.NODE_METRICS}/{self._name}{part}", body=body)
         try:
             return msgspec.json.decode(answer.body, type=_Held)
         except UNREADABLE as error:

@@ -85,7 +85,6 @@ AT_MOST_EVERY_SECONDS = 1.0
 """The NodeResourceTopology is written, since every consumer reads each version of it."""
 CONFLICTS = 3
 """So many times a conflict is answered by looking and trying again at once."""
-MERGE = "application/merge-patch+json"
 Refusal = InputError | ApiUnreachable
 
 
@@ -169,7 +168,7 @@ class Publisher:
         body = of_node(changes, uid=held.metadata.uid if held else "")
         path = f"/api/v1/nodes/{self._name}/status"
         try:
-            self._node.written(self._api.request("PATCH", path, body=body, content_type=MERGE).body)
+            self._node.written(self._api.request("PATCH", path, body=body).body)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND or held is None:
                 raise
@@ -198,7 +197,7 @@ class Publisher:
     def _send_topology(self, body: dict[str, object] | None, changes: Sequence[TopologyPart]) -> None:
         folder = self._topology.path
         if body is not None:
-            answer = self._api.request("PATCH", f"{folder}/{self._name}", body=body, content_type=MERGE)
+            answer = self._api.request("PATCH", f"{folder}/{self._name}", body=body)
         else:
             node = self._node.view().objects.get(self._name)
             if node is None:

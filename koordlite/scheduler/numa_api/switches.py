@@ -206,8 +206,7 @@ class Switches:
                 return False
             patch = {"metadata": {"resourceVersion": version}, "data": {policy.key: made}}
             try:
-                kind = "application/merge-patch+json"
-                self._api.request("PATCH", _path(policy), body=patch, content_type=kind, timeout=_TIMEOUT)
+                self._api.request("PATCH", _path(policy), body=patch, timeout=_TIMEOUT)
             except ApiError as error:
                 if error.status != HTTPStatus.CONFLICT or not left:
                     raise
