@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 # A loaded machine is slow, which says nothing about the change either.
 _PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("steady", derandomize=True, max_examples=slices.amount(100, 25), **_PATIENT)
+settings.register_profile("steady", derandomize=True, max_examples=slices.amount(100, 15), **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 

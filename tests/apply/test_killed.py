@@ -86,7 +86,7 @@ def test_killed_at_every_step_and_restored(
             assert journal.entries == (), f"killed at step {kill_at}"
         assert node.changed(found) == [], f"killed at step {kill_at}"
         assert host.cgroups.exists(host.cgroups.layout.besteffort)
-        kill_at += slices.amount(1, 2)
+        kill_at += slices.amount(1, 4)
     assert kill_at > 10, "the run has enough steps to be killed at"
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import slices
 from apibench import until
-from chromium import Browser, has_axe
+from chromium import VIEWS, Browser, has_axe
 
 from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Ask, Server
@@ -97,8 +96,7 @@ def test_the_overview_leads_to_a_node_and_back(chromium: Browser, url: str):
 
 
 @NEEDS_AXE
-@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
 @pytest.mark.parametrize("path", PATHS)
 def test_people_who_see_little_or_use_no_mouse_can_use_it(
     chromium: Browser, url: str, path: str, width: int, dark: bool

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import slices
 from apibench import until
-from chromium import Browser, has_axe
+from chromium import VIEWS, Browser, has_axe
 from emulated import Emulated
 from prometheus_client import CollectorRegistry
 
@@ -90,8 +89,7 @@ def is_fit(chromium: Browser) -> None:
     assert set(scripts) <= {filters.SCRIPT, page.LIVE_SCRIPT}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
 def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page: str, width: int, dark: bool) -> None:
     chromium.open(agent_page, width=width, dark=dark)
     is_fit(chromium)
@@ -102,8 +100,7 @@ def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page
 
 @pytest.mark.sliced
 @pytest.mark.skipif(not has_axe(), reason="axe-core-python is not installed: make test")
-@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
 @pytest.mark.parametrize("of", ["agent_page", "cluster_page"])
 def test_people_who_see_little_or_use_no_mouse_can_use_them_while_they_refresh(
     chromium: Browser, request: pytest.FixtureRequest, of: str, width: int, dark: bool

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import slices
-from chromium import Browser, has_axe
+from chromium import VIEWS, Browser, has_axe
 
 from descheduler.report import html
 from koordlite.model.cpuset import CPUSet
@@ -53,8 +52,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
-@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
-@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
 def test_it_fits_and_everyone_can_use_it(chromium: Browser, page: str, width: int, dark: bool) -> None:
     chromium.open(page, width=width, dark=dark)
     chromium.value("document.querySelectorAll('details').forEach(each => { each.open = true })")

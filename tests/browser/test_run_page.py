@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import slices
-from chromium import Browser, has_axe
+from chromium import VIEWS, Browser, has_axe
 from emulated import Emulated
 
 from koordlite.report.history import History
@@ -34,8 +33,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.sliced
-@pytest.mark.parametrize("dark", slices.named({"light": False, "dark": True}))
-@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
 def test_it_fits(chromium: Browser, page: str, width: int, dark: bool) -> None:
     chromium.open(page, width=width, dark=dark)
     assert chromium.value("document.documentElement.scrollWidth") <= width

@@ -19,6 +19,8 @@ import slices
 
 Object = dict[str, Any]
 BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+VIEWS = [(390, True), (1280, False), *(slices.long(width, dark) for width, dark in ((390, False), (1280, True)))]
+"""Width of a window, and whether it is dark."""
 _AXE = """
 async alike => {
   const seen = {}, texts = [...document.body.querySelectorAll('*')].filter(each => {

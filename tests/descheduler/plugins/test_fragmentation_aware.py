@@ -44,27 +44,6 @@ def test_nobody_goes(uneven: Any, evicted: Any, args: Any, gone: list[str]) -> N
     assert evicted(NAME, args) == gone
 
 
-def test_a_pod_that_fits_nowhere_else_is_passed_over_for_the_next_best(uneven: Any, evicted: Any) -> None:
-    for number in range(3):
-        uneven.pod(f"full{number}", "b", cpu="3", memory="12Gi")
-    assert evicted(NAME, {"imbalanceThreshold": 0.2}) == ["broad"]
-    assert evicted(NAME, {"imbalanceThreshold": 0.2, "nodeFit": False}, evictor={"nodeFit": False}) == ["large"]
-
-
-def test_a_protected_pod_counts_but_stays(uneven: Any, evicted: Any) -> None:
-    large = next(o for o in uneven.objects if o["metadata"]["name"] == "large")
-    large["metadata"]["ownerReferences"] = []
-    assert evicted(NAME) == ["broad"]
-
-
-def test_the_node_reservation_counts_as_gone(cluster: Any, work: Any) -> None:
-    cluster.node("a", reservation={"resources": {"cpu": "8"}})
-    cluster.node("b")
-    cluster.pod("p", "a", cpu="6", memory="24Gi")
-    plan = work(NAME, {"imbalanceThreshold": 0.1})
-    assert [o.main.evidence["imbalance"] for o in plan.evict] == [0.1875]
-
-
 @pytest.fixture
 def tilted(cluster: Any) -> Any:
     """`a` has 6 of 8 CPUs and 1 of 8 GiB requested: without `p` both parts are an eighth."""
@@ -73,42 +52,6 @@ def tilted(cluster: Any) -> Any:
     cluster.pod("p", "a", cpu="5", memory="0", labels={"t": "1"})
     cluster.pod("q", "a", cpu="1", memory="1Gi")
     return cluster
-
-
-def _selector(value: str) -> Any:
-    return {"selector": {"matchLabels": {"t": value}}}
-
-
-@pytest.mark.parametrize(
-    ("selectors", "gone"),
-    [
-        pytest.param([_selector("1"), {}], ["p"], id="an entry without selector adds nothing"),
-        pytest.param([{}], ["p"], id="no entry has a selector: every pod"),
-        pytest.param([{"selector": {}}], ["p"], id="the empty selector selects everything"),
-        pytest.param([_selector("2")], [], id="nobody is selected"),
-        pytest.param([_selector("2"), {}], [], id="an entry without selector does not mean everybody"),
-        pytest.param([_selector("2"), _selector("1")], ["p"], id="one of them is enough"),
-    ],
-)
-def test_pod_selectors_choose_who_may_leave(tilted: Any, evicted: Any, selectors: Any, gone: list[str]) -> None:
-    assert evicted(NAME, {"podSelectors": selectors}) == gone
-
-
-def test_where_the_best_pod_may_not_leave_no_other_does(tilted: Any, work: Any) -> None:
-    """A pod with less gain, of a namespace that pods may leave, does not go in its place."""
-    tilted.add({"kind": "Namespace", "metadata": {"name": "default"}})
-    tilted.add({"kind": "Namespace", "metadata": {"name": "free", "labels": {"move": "yes"}}})
-    tilted.pod("o", "a", cpu="2", memory="0")["metadata"]["namespace"] = "free"
-    plan = work(NAME, evictor={"namespaceLabelSelector": {"matchLabels": {"move": "yes"}}})
-    assert (plan.evict, [outcome.pod.pod.name for outcome in plan.spare]) == ((), ["p"])
-
-
-def test_of_equal_gains_the_first_by_name_goes(cluster: Any, evicted: Any) -> None:
-    cluster.node("a", cpu="8", memory="8Gi")
-    cluster.node("b", cpu="8", memory="8Gi")
-    for name in ("z", "y"):
-        cluster.pod(name, "a", cpu="3", memory="0")
-    assert evicted(NAME) == ["y"]
 
 
 def test_the_finding_says_what_koordinator_says(tilted: Any, work: Any) -> None:

@@ -12,14 +12,6 @@ Evicted = Callable[..., list[str]]
 Object = dict[str, Any]
 
 
-def waiting(reason: str) -> Object:
-    return {"name": "main", "state": {"waiting": {"reason": reason}}}
-
-
-def terminated(reason: str = "", code: int = 0) -> Object:
-    return {"name": "main", "state": {"terminated": {"reason": reason, "exitCode": code}}}
-
-
 @pytest.mark.parametrize(
     ("created", "goes"),
     [
@@ -35,68 +27,6 @@ def test_age_in_whole_seconds(cluster: Any, evicted: Evicted, created: str | Non
     cluster.node("a")
     cluster.pod("p", "a")["metadata"]["creationTimestamp"] = created
     assert evicted(NAME, {"maxPodLifeTimeSeconds": 600}) == ["p"] * goes
-
-
-@pytest.mark.parametrize(
-    ("status", "args", "goes"),
-    [
-        pytest.param({"phase": "Pending"}, {"states": ["Pending"]}, True, id="its phase"),
-        pytest.param({"reason": "NodeLost"}, {"states": ["NodeLost"]}, True, id="its reason"),
-        pytest.param(
-            {"containerStatuses": [waiting("ErrImagePull")]}, {"states": ["ErrImagePull"]}, True, id="a container waits"
-        ),
-        pytest.param(
-            {"containerStatuses": [terminated("OOMKilled")]}, {"states": ["OOMKilled"]}, True, id="a container ended"
-        ),
-        pytest.param(
-            {"initContainerStatuses": [waiting("ErrImagePull")]},
-            {"states": ["ErrImagePull"]},
-            False,
-            id="an init container waits, unasked",
-        ),
-        pytest.param(
-            {"initContainerStatuses": [waiting("ErrImagePull")]},
-            {"states": ["ErrImagePull"], "includingInitContainers": True},
-            True,
-            id="an init container waits",
-        ),
-        pytest.param(
-            {"ephemeralContainerStatuses": [terminated("Error")]},
-            {"states": ["Error"], "includingInitContainers": True},
-            False,
-            id="an ephemeral container ended, unasked",
-        ),
-        pytest.param(
-            {"ephemeralContainerStatuses": [terminated("Error")]},
-            {"states": ["Error"], "includingEphemeralContainers": True},
-            True,
-            id="an ephemeral container ended",
-        ),
-        pytest.param({"containerStatuses": [terminated(code=3)]}, {"exitCodes": [1, 3]}, True, id="its exit code"),
-        pytest.param({"containerStatuses": [terminated(code=0)]}, {"exitCodes": [0]}, True, id="exit code 0"),
-        pytest.param(
-            {
-                "containerStatuses": [
-                    {"name": "m", "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 3}}}
-                ]
-            },
-            {"exitCodes": [3]},
-            False,
-            id="the exit code of an earlier run",
-        ),
-        pytest.param(
-            {"phase": "Running", "containerStatuses": [terminated(code=3)]},
-            {"exitCodes": [3], "states": ["Pending"]},
-            False,
-            id="one of two that must hold",
-        ),
-        pytest.param({"phase": "Failed"}, {"states": ["Failed"], "maxPodLifeTimeSeconds": 60}, True, id="it has ended"),
-    ],
-)
-def test_states_and_exit_codes(cluster: Any, evicted: Evicted, status: Object, args: Object, goes: bool) -> None:
-    cluster.node("a")
-    cluster.pod("p", "a")["status"].update(status)
-    assert evicted(NAME, args) == ["p"] * goes
 
 
 READY = {"type": "Ready", "status": "False", "reason": "Broken", "lastTransitionTime": "2026-01-01T11:55:00Z"}
@@ -120,21 +50,6 @@ def test_conditions(cluster: Any, evicted: Evicted, wanted: list[Object], goes: 
     cluster.node("a")
     cluster.pod("p", "a")["status"]["conditions"] = [READY, {"type": "Timeless", "status": "True"}]
     assert evicted(NAME, {"conditions": wanted}) == ["p"] * goes
-
-
-@pytest.mark.parametrize(
-    ("kinds", "left"),
-    [
-        pytest.param({"include": ["Job"]}, ["job"], id="only of these owners"),
-        pytest.param({"exclude": ["Job"]}, ["app"], id="of all but these"),
-        pytest.param({}, ["app", "job"], id="of any"),
-    ],
-)
-def test_owners_choose(cluster: Any, evicted: Evicted, kinds: Object, left: list[str]) -> None:
-    cluster.node("a")
-    cluster.pod("app", "a")
-    cluster.pod("job", "a", owner="Job/x")
-    assert sorted(evicted(NAME, {"states": ["Running"], "ownerKinds": kinds})) == left
 
 
 def test_the_oldest_of_the_cluster_goes_first(cluster: Any, evicted: Evicted) -> None:

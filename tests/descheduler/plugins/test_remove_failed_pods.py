@@ -24,12 +24,6 @@ def node(cluster: Any) -> None:
     cluster.node("a")
 
 
-@pytest.mark.parametrize("phase", ["Running", "Pending", "Succeeded", "Unknown"])
-def test_pods_of_other_phases_stay(cluster: Any, evicted: Evicted, phase: str) -> None:
-    failed(cluster)["status"]["phase"] = phase
-    assert evicted(NAME, ANY_AGE) == []
-
-
 @pytest.mark.parametrize(
     ("created", "args", "goes"),
     [
@@ -69,12 +63,6 @@ STATUS = {
 def test_what_is_asked_for(cluster: Any, evicted: Evicted, args: Object, goes: bool) -> None:
     failed(cluster)["status"].update(STATUS)
     assert evicted(NAME, {**ANY_AGE, **args}) == ["p"] * goes
-
-
-def test_bare_pods_go_only_where_that_is_allowed(cluster: Any, evicted: Evicted) -> None:
-    failed(cluster, owner="")
-    assert evicted(NAME, ANY_AGE) == []
-    assert evicted(NAME, ANY_AGE, evictor={"evictFailedBarePods": True}) == ["p"]
 
 
 def test_the_finding_says_why_it_failed(cluster: Any, work: Callable[..., Any]) -> None:

@@ -44,35 +44,6 @@ def test_of_a_node_those_with_most_restarts_go_first(cluster: Any, evicted: Call
     assert evicted(NAME, {"podRestartThreshold": 1}) == ["many", "also-few", "few", "most"]
 
 
-@pytest.mark.parametrize(
-    ("phase", "main", "init", "args", "goes"),
-    [
-        pytest.param("Running", "", "", {"states": ["Running"]}, True, id="phase"),
-        pytest.param("Pending", "", "", {"states": ["Running"]}, False, id="another phase"),
-        pytest.param("Running", "CrashLoopBackOff", "", {"states": ["CrashLoopBackOff"]}, True, id="a container waits"),
-        pytest.param("Running", "ErrImagePull", "", {"states": ["CrashLoopBackOff"]}, False, id="for something else"),
-        pytest.param("Pending", "", "CrashLoopBackOff", {"states": ["CrashLoopBackOff"]}, False, id="init, unasked"),
-        pytest.param(
-            "Pending",
-            "",
-            "CrashLoopBackOff",
-            {"states": ["CrashLoopBackOff"], "includingInitContainers": True},
-            True,
-            id="init",
-        ),
-    ],
-)
-def test_states(
-    cluster: Any, evicted: Callable[..., Any], *, phase: str, main: str, init: str, args: Object, goes: bool
-) -> None:
-    cluster.node("a")
-    status = restarted(cluster, "p", 5)["status"]
-    status["phase"] = phase
-    status["containerStatuses"][0]["state"] = {"waiting": {"reason": main}} if main else {"running": {}}
-    status["initContainerStatuses"][0]["state"] = {"waiting": {"reason": init}} if init else {}
-    assert evicted(NAME, {"podRestartThreshold": 1, **args}) == ["p"] * goes
-
-
 @pytest.mark.parametrize("threshold", [None, 0, -3])
 def test_a_threshold_is_needed(refused: Callable[..., str], threshold: int | None) -> None:
     args = {} if threshold is None else {"podRestartThreshold": threshold}

@@ -44,11 +44,6 @@ def test_only_the_pod_that_declares_it_goes(
     assert evicted(NAME) == ["p"] * goes
 
 
-def test_a_pod_does_not_avoid_itself(cluster: Any, evicted: Callable[..., Any]) -> None:
-    avoiding(cluster.pod("p", "a1", labels={"app": "web"}), "web")
-    assert evicted(NAME) == []
-
-
 def test_of_pods_that_avoid_each_other_one_stays_in_each_domain(cluster: Any, evicted: Callable[..., Any]) -> None:
     for name, node in (("w1", "a1"), ("w2", "a2"), ("w3", "a2"), ("w4", "b1")):
         avoiding(cluster.pod(name, node, labels={"app": "web"}), "web")
@@ -63,34 +58,11 @@ def test_the_least_important_of_a_node_goes_first_and_so_saves_the_other(
     assert evicted(NAME) == ["low"]
 
 
-def test_a_guarded_counterpart_counts_and_stays(cluster: Any, evicted: Callable[..., Any]) -> None:
-    avoiding(cluster.pod("p", "a1"), "web")
-    cluster.pod("other", "a1", labels={"app": "web"}, owner="DaemonSet/d")
-    assert evicted(NAME) == ["p"]
-
-
 def test_one_that_stays_by_a_limit_is_still_in_the_way(cluster: Any, work: Callable[..., Any]) -> None:
     for name in ("w1", "w2"):
         avoiding(cluster.pod(name, "a1", labels={"app": "web"}), "web")
     plan = work(NAME, total=0)
     assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.spare] == [("w1", "LimitTotal"), ("w2", "LimitTotal")]
-
-
-@pytest.mark.parametrize(
-    ("term", "goes"),
-    [
-        pytest.param({}, False, id="its own namespace alone"),
-        pytest.param({"namespaces": ["other"]}, True, id="a namespace by name"),
-        pytest.param({"namespaceSelector": {"matchLabels": {"team": "x"}}}, True, id="a namespace by labels"),
-        pytest.param({"namespaceSelector": {"matchLabels": {"team": "y"}}}, False, id="by labels it has not"),
-        pytest.param({"namespaceSelector": {}}, True, id="all namespaces"),
-    ],
-)
-def test_namespaces_of_a_term(cluster: Any, evicted: Callable[..., Any], term: Object, goes: bool) -> None:
-    cluster.add({"kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "x"}}})
-    avoiding(cluster.pod("p", "a1"), "web", **term)
-    cluster.pod("p", "a1", labels={"app": "web"})["metadata"].update({"namespace": "other", "uid": "another"})
-    assert evicted(NAME) == ["p"] * goes
 
 
 def test_pods_that_are_not_looked_at_are_no_counterparts(cluster: Any, evicted: Callable[..., Any]) -> None:

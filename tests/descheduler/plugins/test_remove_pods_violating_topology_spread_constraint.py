@@ -29,78 +29,6 @@ def zones(cluster: Any, *counts: int, **changes: Any) -> list[list[Object]]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("counts", "skew", "gone"),
-    [
-        pytest.param((2, 1), 1, [], id="level enough"),
-        pytest.param((3, 1), 1, ["p0-02"], id="one too many"),
-        pytest.param((4, 0), 1, ["p0-02", "p0-03"], id="half of them"),
-        pytest.param((2, 6), 2, ["p1-05"], id="only as many as the skew asks for"),
-        pytest.param((5, 1, 0), 1, ["p0-03", "p0-04", "p0-02"], id="three domains"),
-        pytest.param((5, 5, 5), 1, [], id="all alike"),
-    ],
-)
-def test_domains_come_level(
-    cluster: Any, evicted: Callable[..., Any], counts: tuple[int, ...], skew: int, gone: list[str]
-) -> None:
-    zones(cluster, *counts, maxSkew=skew)
-    assert evicted(NAME) == gone
-
-
-@pytest.mark.parametrize(
-    ("written", "args", "moved"),
-    [
-        pytest.param({"whenUnsatisfiable": "ScheduleAnyway"}, {}, False, id="a soft constraint, unasked"),
-        pytest.param(
-            {"whenUnsatisfiable": "ScheduleAnyway"}, {"constraints": ["ScheduleAnyway"]}, True, id="a soft constraint"
-        ),
-        pytest.param({}, {"constraints": ["ScheduleAnyway"]}, False, id="a hard one, when soft ones are asked for"),
-        pytest.param({}, {"constraints": []}, True, id="a hard one, when none is asked for"),
-        pytest.param({"labelSelector": None}, {}, False, id="no selector counts nobody"),
-        pytest.param({"labelSelector": {}}, {}, True, id="an empty one counts all"),
-        pytest.param({"topologyKey": "rack"}, {}, False, id="a label that no node has"),
-        pytest.param({}, {"namespaces": {"exclude": ["default"]}}, False, id="its namespace is left out"),
-    ],
-)
-def test_constraints_that_count(
-    cluster: Any, evicted: Callable[..., Any], written: Object, args: Object, moved: bool
-) -> None:
-    zones(cluster, 3, 0, **written)
-    assert bool(evicted(NAME, args)) == moved
-
-
-def test_pods_of_two_revisions_are_counted_apart(cluster: Any, evicted: Callable[..., Any]) -> None:
-    (first, second) = zones(cluster, 2, 0, matchLabelKeys=["hash", "absent"])[0]
-    first["metadata"]["labels"]["hash"] = "x"
-    second["metadata"]["labels"]["hash"] = "y"
-    assert evicted(NAME) == []
-    second["metadata"]["labels"]["hash"] = "x"
-    assert evicted(NAME) == ["p0-01"]
-
-
-def test_the_least_important_pod_goes(cluster: Any, evicted: Callable[..., Any]) -> None:
-    pods, _ = zones(cluster, 3, 1)
-    for pod, priority in zip(pods, (5, 1, 9), strict=True):
-        pod["spec"]["priority"] = priority
-    assert evicted(NAME) == ["p0-01"]
-
-
-def test_a_pod_that_is_free_to_go_anywhere_goes_before_one_that_chooses(
-    cluster: Any, evicted: Callable[..., Any]
-) -> None:
-    pods, _ = zones(cluster, 3, 1)
-    for pod in pods[1:]:
-        pod["spec"]["nodeSelector"] = {"zone": "z0"}
-    assert evicted(NAME) == ["p0-00"]
-
-
-def test_guarded_pods_count_and_stay(cluster: Any, evicted: Callable[..., Any]) -> None:
-    pods, _ = zones(cluster, 3, 1)
-    for pod in pods[1:]:
-        pod["metadata"]["ownerReferences"] = []
-    assert evicted(NAME) == ["p0-00"]
-
-
 def test_pods_that_fit_nowhere_lower_stay_and_others_go_for_them(cluster: Any, evicted: Callable[..., Any]) -> None:
     pods, _ = zones(cluster, 3, 1)
     for pod in pods[1:]:
@@ -142,12 +70,6 @@ def test_the_evictor_s_node_fit_sees_that_a_pod_would_lie_no_better(cluster: Any
     assert [o.pod.pod.name for o in work(NAME, {"topologyBalanceNodeFit": False}).evict] == ["p2-03"]
 
 
-def test_pods_that_are_going_are_not_counted(cluster: Any, evicted: Callable[..., Any]) -> None:
-    pods, _ = zones(cluster, 3, 1)
-    pods[0]["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
-    assert evicted(NAME) == []
-
-
 def test_a_pod_goes_once_for_two_constraints(cluster: Any, work: Callable[..., Any]) -> None:
     pods, _ = zones(cluster, 4, 0)
     for pod in pods:
@@ -155,37 +77,6 @@ def test_a_pod_goes_once_for_two_constraints(cluster: Any, work: Callable[..., A
     plan = work(NAME)
     assert [o.pod.pod.name for o in plan.evict] == ["p0-02", "p0-03"]
     assert [len(o.findings) for o in plan.evict] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("policies", "moved"),
-    [
-        pytest.param({}, False, id="by its selector it may use one zone only: that is level"),
-        pytest.param({"nodeAffinityPolicy": "Ignore"}, True, id="the selector does not matter"),
-    ],
-)
-def test_nodes_that_its_affinity_leaves(
-    cluster: Any, evicted: Callable[..., Any], policies: Object, moved: bool
-) -> None:
-    for pod in zones(cluster, 3, 0, **policies)[0]:
-        pod["spec"]["nodeSelector"] = {"zone": "z0"}
-    assert bool(evicted(NAME, {"topologyBalanceNodeFit": False})) == moved
-
-
-@pytest.mark.parametrize(
-    ("policies", "moved"),
-    [
-        pytest.param({}, True, id="taints do not matter"),
-        pytest.param({"nodeTaintsPolicy": "Honor"}, False, id="nodes with a taint it does not tolerate are none"),
-    ],
-)
-def test_nodes_that_its_tolerations_leave(
-    cluster: Any, evicted: Callable[..., Any], policies: Object, moved: bool
-) -> None:
-    zones(cluster, 3, 0, **policies)
-    node = next(obj for obj in cluster.objects if obj["metadata"]["name"] == "n1")
-    node["spec"]["taints"] = [{"key": "k", "effect": "NoSchedule"}]
-    assert bool(evicted(NAME, {"topologyBalanceNodeFit": False})) == moved
 
 
 def test_pods_of_nodes_that_do_not_count_make_no_domain(cluster: Any, evicted: Callable[..., Any]) -> None:
