@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -17,17 +18,11 @@ from koordlite.report import present
 from koordlite.report.present import Figures
 
 
-class Gauge(Figures, frozen=True, kw_only=True):
-    """The figures of one round."""
-
-    wall: float
-
-
-def gauge(moment: RoundRecord, decisions: Iterable[Decision], done: Iterable[Change]) -> Gauge:
+def gauge(moment: RoundRecord, decisions: Sequence[Decision], done: Iterable[Change]) -> Figures:
     """The figures of `moment`, after `decisions` and the changes `done`."""
     snapshot, changes = moment.snapshot, list(done)
-    figures = present.figures(snapshot, decisions, changes, present.best_effort_cpus(snapshot, changes))
-    return Gauge(wall=moment.wall, **msgspec.structs.asdict(figures))
+    cpus = present.best_effort_cpus(snapshot, changes)
+    return present.figures(snapshot, decisions, changes, cpus, {}, time=moment.wall)
 
 
 MOST_POINTS = 2000
@@ -65,7 +60,7 @@ class Side(msgspec.Struct, kw_only=True):
     reasons: dict[str, int] = msgspec.field(default_factory=dict)
     """Reason of decisions → in how many rounds."""
 
-    def add(self, now: Gauge, changes: Iterable[Change], decisions: Iterable[Decision], evicted: set[str]) -> None:
+    def add(self, now: Figures, changes: Iterable[Change], decisions: Iterable[Decision], evicted: set[str]) -> None:
         """One round. `evicted` are the pods, by uid, that were evicted in earlier ones, and takes in those of this."""
         if now.be_limit is not None:
             self.be_limit_min = min(now.be_limit, now.be_limit if self.be_limit_min is None else self.be_limit_min)
@@ -81,14 +76,14 @@ class Side(msgspec.Struct, kw_only=True):
         for reason in {decision.reason for decision in decisions}:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def add_best_effort(self, before: Gauge, seconds: float, *, least: int, most: int) -> None:
+    def add_best_effort(self, before: Figures, seconds: float, *, least: int, most: int) -> None:
         """Time in which what `before` left was in force, and best effort used between `least` and `most`."""
         self.be_cpu_seconds_allowed += (before.be_limit or 0) * seconds / 1000
         self.be_cpu_seconds_budget += max(0, before.be_budget or 0) * seconds / 1000
         self.be_cpu_seconds_least += least * seconds / 1000
         self.be_cpu_seconds_most += most * seconds / 1000
 
-    def add_above(self, now: Gauge, seconds: float, least: int = 0, most: int = 0) -> None:
+    def add_above(self, now: Figures, seconds: float, least: int = 0, most: int = 0) -> None:
         """Time in which the node used so much more, at least and at most, than `now` says."""
         if now.node_cpu is None:
             return
@@ -112,8 +107,8 @@ class Turn(msgspec.Struct, frozen=True):
 class Point(msgspec.Struct, frozen=True):
     """Both courses at one moment."""
 
-    recorded: Gauge
-    other: Gauge
+    recorded: Figures
+    other: Figures
 
 
 class Comparison(msgspec.Struct, kw_only=True):
@@ -183,7 +178,7 @@ class _Sums:
         self._before = now
         self.result.recorded.add(now.recorded, changed[0], decided[0], self._evicted[0])
         self.result.other.add(now.other, changed[1], decided[1], self._evicted[1])
-        self._add_turns(now.recorded.wall, *decided)
+        self._add_turns(now.recorded.time, *decided)
         # Thinned to every second, fourth … round as the record grows.
         if self.result.rounds % self._stride == 0:
             self.result.points.append(now)
@@ -197,7 +192,7 @@ class _Sums:
 
         Use beyond the recorded limit is not lost to the other: neither was obeyed then.
         """
-        seconds = now.recorded.wall - before.recorded.wall
+        seconds = now.recorded.time - before.recorded.time
         if not 0 < seconds <= LONGEST_STEP_SECONDS:
             return
         was, would = before.recorded.be_limit or 0, before.other.be_limit or 0
@@ -215,9 +210,7 @@ class _Sums:
         recorded.add_best_effort(before.recorded, seconds, least=used, most=used)
         other.add_best_effort(before.other, seconds, least=used - lost, most=used - lost + gained)
         recorded.add_above(now.recorded, seconds)
-        other.add_above(
-            msgspec.structs.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost
-        )
+        other.add_above(dataclasses.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost)
         result.ls_seconds_above_threshold += seconds * present.above(
             now.recorded.prod_cpu, now.recorded.threshold_milli
         )

@@ -51,7 +51,7 @@ def check(found: Check, problems: Iterable[Problem] = (), *, title: str = "koord
 def _lead(found: Comparison) -> str:
     if not found.points:
         return "The record is empty."
-    first, last = found.points[0].recorded.wall, found.points[-1].recorded.wall
+    first, last = found.points[0].recorded.time, found.points[-1].recorded.time
     note = "" if found.limits_enforced else f". {text.ONLY_OBSERVED}"
     when = f"{found.rounds} rounds from {units.moment(first)} to {units.moment(last)}"
     return f"{when}, judged again with other settings{note}"
@@ -183,7 +183,7 @@ def _kinds(side: Side) -> str:
 
 
 def _times(points: Sequence[Point]) -> list[float]:
-    return [point.recorded.wall - points[0].recorded.wall for point in points]
+    return [point.recorded.time - points[0].recorded.time for point in points]
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:

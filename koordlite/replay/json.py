@@ -17,6 +17,7 @@ from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison
 from koordlite.replay.verify import Check
 from koordlite.report.json.run_report import Object, decided, fields
+from koordlite.report.present import Figures
 
 VERSION = 1
 
@@ -36,7 +37,7 @@ def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> Object:
     turns = [
         {**fields(turn), "recorded": _decision(turn.recorded), "other": _decision(turn.other)} for turn in found.turns
     ]
-    points = [{"recorded": fields(point.recorded), "other": fields(point.other)} for point in found.points]
+    points = [{"recorded": _figures(point.recorded), "other": _figures(point.other)} for point in found.points]
     return {
         "version": VERSION,
         "kind": "koordlite-replay",
@@ -51,3 +52,11 @@ def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> Object:
 
 def _decision(decision: Decision | None) -> Object | None:
     return None if decision is None else decided(decision)
+
+
+def _figures(numbers: Figures) -> Object:
+    every = fields(numbers)
+    return {**{name: every[name] for name in _DRAWN}, "wall": numbers.time}
+
+
+_DRAWN = ("capacityMilli", "thresholdMilli", "nodeCpu", "prodCpu", "beCpu", "beLimit", "beBudget")

@@ -15,6 +15,7 @@ from koordlite.model.place import Place
 from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.explain import who_changed
 from koordlite.report.explain.who_changed import Mark
+from koordlite.report.present import Figures
 from koordlite.report.summary import Summary, Totals
 from koordlite.report.tick import Tick
 
@@ -109,28 +110,6 @@ MAX_EVENTS = 2000
 MAX_PROBLEMS = 200
 
 
-class Row(msgspec.Struct, frozen=True):
-    """The numbers of one tick that are drawn over time; millicores and bytes."""
-
-    time: float
-    node_cpu: int | None
-    prod_cpu: int | None
-    be_cpu: int | None
-    be_limit: int | None
-    be_budget: int | None
-    batch_cpu: int | None
-    batch_memory: int | None
-    threshold_milli: int | None
-    would_limit: int | None = None
-    would_batch_cpu: int | None = None
-    would_batch_memory: int | None = None
-
-    @classmethod
-    def of(cls, tick: Tick) -> Row:
-        """The numbers of `tick`."""
-        return cls(**{name: getattr(tick, name) for name in cls.__struct_fields__})
-
-
 class DecisionEvent(msgspec.Struct, frozen=True):
     """A decision that says something else, or asks for another change, than the one before about the same subject."""
 
@@ -168,7 +147,7 @@ class History:
     def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str]) -> None:
         self.settings, self.environment = settings, environment
         self.last: Tick | None = None
-        self.rows: list[Row] = []
+        self.rows: list[Figures] = []
         self.decisions: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
         self.writes: collections.deque[WriteEvent] = collections.deque(maxlen=MAX_EVENTS)
         self.foreign: collections.deque[ForeignEvent] = collections.deque(maxlen=MAX_EVENTS)
@@ -210,7 +189,7 @@ class History:
         return self._totals.summary()
 
     def _add_row(self, tick: Tick) -> None:
-        self.rows.append(Row.of(tick))
+        self.rows.append(Figures.of(tick))
         if len(self.rows) > MAX_ROWS:
             self.rows = self.rows[::2]
             self._stride *= 2

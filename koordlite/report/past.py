@@ -14,7 +14,8 @@ import msgspec
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
 from koordlite.model.status import AppliedStep, ForeignWrite
-from koordlite.report.history import DecisionEvent, Row
+from koordlite.report.history import DecisionEvent
+from koordlite.report.present import Figures
 from koordlite.report.tick import Tick
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class Remembered(msgspec.Struct, frozen=True):
     """By place."""
     foreign: Mapping[Place, ForeignWrites] = msgspec.field(default_factory=dict)
     """By place."""
-    rows: Sequence[Row] = ()
+    rows: Sequence[Figures] = ()
     """The numbers of the last ticks, for drawings."""
 
 
@@ -73,14 +74,14 @@ class Past:
 
     def __init__(self) -> None:
         self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
-        self._rows: collections.deque[Row] = collections.deque(maxlen=MAX_ROWS)
+        self._rows: collections.deque[Figures] = collections.deque(maxlen=MAX_ROWS)
         self._writes: collections.OrderedDict[Place, Write] = collections.OrderedDict()
         self._foreign: collections.OrderedDict[Place, ForeignWrites] = collections.OrderedDict()
 
     def add(self, tick: Tick, news: Sequence[DecisionEvent] = ()) -> None:
         """Remember `tick` and what was new in it (`History.add`)."""
         self._events.extend(news)
-        self._rows.append(Row.of(tick))
+        self._rows.append(Figures.of(tick))
         causes = {change.place: d for d in tick.decisions for change in d.changes} if tick.applied else {}
         for step in tick.applied:
             _push(self._writes, step.place, Write(tick.time, tick.wall, step, causes.get(step.place)))

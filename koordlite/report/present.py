@@ -4,6 +4,7 @@ and what best effort would get if the strategies that only observe were enforced
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -44,35 +45,73 @@ class CPUCell(msgspec.Struct, frozen=True):
     """Best-effort pods may run here."""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """CPU of the node and of best effort at one moment, in millicores; None is unknown."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Numbers of one round that are drawn over time, in millicores and bytes; None is unknown."""
 
-    capacity_milli: int
-    threshold_milli: int | None
-    """Use of the node above which best effort is limited; None while suppression is off."""
-    node_cpu: int | None
-    prod_cpu: int | None
-    """Use of all that is not best effort."""
-    be_cpu: int | None
-    be_limit: int | None
-    """Limit of best effort from here on: the tighter of its CPUs and its quota."""
-    be_budget: int | None
-    """CPU that the formula leaves best effort."""
+    time: float = 0.0
+    """Seconds since the run started, simulated seconds in a sandbox; since the epoch in a replay."""
+    node_cpu: int | None = None
+    prod_cpu: int | None = None
+    """Use of pods and host applications that are not best-effort."""
+    be_cpu: int | None = None
+    be_limit: int | None = None
+    """Limit of best-effort pods after this round: the tighter of their CPUs and their quota."""
+    be_budget: int | None = None
+    """CPU that the suppress formula leaves best effort."""
+    batch_cpu: int | None = None
+    batch_memory: int | None = None
+    threshold_milli: int | None = None
+    """Use of the node above which best-effort pods are limited; None while suppression is off."""
+    would_limit: int | None = None
+    """Limit of best-effort pods if `cpuSuppress` were enforced; None unless it only observes."""
+    would_batch_cpu: int | None = None
+    """Their offer if `beAllocatable` were enforced; None unless it only observes."""
+    would_batch_memory: int | None = None
+    capacity_milli: int = 0
+
+    @classmethod
+    def of(cls, whole: Figures) -> Figures:
+        """The figures alone, of a round that has more."""
+        return Figures(**{field.name: getattr(whole, field.name) for field in dataclasses.fields(Figures)})
 
 
-def figures(snapshot: Snapshot, decisions: Iterable[Decision], done: Sequence[Change], cpus: CPUSet | None) -> Figures:
-    """The figures once the changes `done` are in force; `decisions` are those of that round, `cpus` is the answer of
-    `best_effort_cpus` for it."""
+def figures(
+    snapshot: Snapshot,
+    decisions: Sequence[Decision],
+    done: Sequence[Change],
+    cpus: CPUSet | None,
+    modes: Mapping[str, str],
+    *,
+    time: float,
+) -> Figures:
+    """The figures once the changes `done` are in force; `decisions` and `modes` are those of that round, `cpus` is the
+    answer of `best_effort_cpus` for it."""
     capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
     settings, usage = snapshot.slo.threshold, snapshot.usage
+    budgets = (decision.outcome.budget_milli for decision in decisions if isinstance(decision.outcome, CPULimit))
+    # What the strategies that only observe would change besides.
+    observed = [decision for decision in decisions if modes.get(decision.strategy) == "observe"]
+    limits = any(isinstance(decision.outcome, CPULimit) for decision in observed)
+    offers = any(modes.get(name) == "observe" for name in strategies.publishing(keys.BATCH_CPU))
+    by_place = {change.place: change for change in done}
+    for change in (change for decision in observed if limits or offers for change in decision.changes):
+        by_place.setdefault(change.place, change)
+    made = tuple(by_place.values())
     return Figures(
-        capacity_milli=capacity,
-        threshold_milli=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
+        time=time,
         node_cpu=usage.node.cpu if usage.node else None,
         prod_cpu=prod_cpu(snapshot),
         be_cpu=usage.best_effort_cpu,
         be_limit=best_effort_limit(snapshot, cpus, done),
-        be_budget=best_effort_budget(decisions),
+        be_budget=next(budgets, None),
+        batch_cpu=node_resource(snapshot, keys.BATCH_CPU, done),
+        batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, done),
+        threshold_milli=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
+        would_limit=best_effort_limit(snapshot, best_effort_cpus(snapshot, made), made) if limits else None,
+        would_batch_cpu=node_resource(snapshot, keys.BATCH_CPU, made) if offers else None,
+        would_batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, made) if offers else None,
+        capacity_milli=capacity,
     )
 
 
@@ -131,12 +170,6 @@ def best_effort_limit(snapshot: Snapshot, cpus: CPUSet | None, done: Iterable[Ch
     quota = quota_milli(snapshot, snapshot.layout.besteffort, written(done))
     limits = [limit for limit in (quota, len(cpus) * 1000 if cpus is not None else None) if limit is not None]
     return min(limits, default=None)
-
-
-def best_effort_budget(decisions: Iterable[Decision]) -> int | None:
-    """Millicores that the formula leaves best effort, before steps and rounding; None where nothing was judged."""
-    limits = (decision.outcome for decision in decisions if isinstance(decision.outcome, CPULimit))
-    return next((limit.budget_milli for limit in limits), None)
 
 
 def node_resource(snapshot: Snapshot, name: str, done: Iterable[Change] = ()) -> int | None:
@@ -245,37 +278,6 @@ def _owners(snapshot: Snapshot) -> dict[int, str]:
     owners = {cpu: owner.value for cpus, owner in pinned for cpu in cpus}
     system = snapshot.system_qos.exclusive_cpus
     return owners | dict.fromkeys(system, "system") | dict.fromkeys(snapshot.reserved.cpus, "reserved")
-
-
-class Would(msgspec.Struct, frozen=True):
-    """Millicores and bytes; None where the strategy is enforced or off, so that nothing differs from what holds."""
-
-    limit: int | None = None
-    """Limit of best-effort pods."""
-    batch_cpu: int | None = None
-    """Their offer."""
-    batch_memory: int | None = None
-
-
-def would(
-    snapshot: Snapshot, decisions: Iterable[Decision], modes: Mapping[str, str], done: Sequence[Change] = ()
-) -> Would:
-    """`done` are the changes that have been made."""
-    observed = [decision for decision in decisions if modes.get(decision.strategy) == "observe"]
-    limits = any(isinstance(decision.outcome, CPULimit) for decision in observed)
-    offers = any(modes.get(name) == "observe" for name in strategies.publishing(keys.BATCH_CPU))
-    if not limits and not offers:
-        return Would()
-    wanted = {change.place: change for change in done}
-    for change in (change for decision in observed for change in decision.changes):
-        wanted.setdefault(change.place, change)
-    made = tuple(wanted.values())
-    cpus = best_effort_cpus(snapshot, made) if limits else None
-    return Would(
-        limit=best_effort_limit(snapshot, cpus, made) if limits else None,
-        batch_cpu=node_resource(snapshot, keys.BATCH_CPU, made) if offers else None,
-        batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, made) if offers else None,
-    )
 
 
 class OwnedUse(msgspec.Struct, frozen=True):

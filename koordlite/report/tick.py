@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
@@ -16,15 +14,13 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction, WatchState
 from koordlite.report import present
-from koordlite.report.present import CPUCell, OwnedUse
+from koordlite.report.present import CPUCell, Figures, OwnedUse
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(Figures):
     """Everything a report may say about one tick. CPU in millicores, memory in bytes; None is unknown."""
 
-    time: float
-    """Seconds since the run started; simulated seconds in a sandbox."""
     wall: float = 0.0
     """Seconds since the epoch, for people only."""
     node: str = ""
@@ -33,27 +29,9 @@ class Tick:
     """One word: enforcing, observing, paused, degraded."""
     because: str = ""
     """The reason for a degraded status."""
-    capacity_milli: int = 0
-    threshold_milli: int | None = None
-    """Node use above which best-effort pods are limited; None while suppression is off."""
-    node_cpu: int | None = None
     node_memory: int | None = None
-    prod_cpu: int | None = None
-    """Pods and host applications that are not best-effort."""
-    be_cpu: int | None = None
-    be_limit: int | None = None
-    """Limit of best-effort pods after this tick: the tighter of their CPUs and their quota."""
-    be_budget: int | None = None
-    """Answer of the suppress formula."""
     be_policy: str = "cpuset"
     """cpuset or cfsQuota, by which best effort is limited."""
-    batch_cpu: int | None = None
-    batch_memory: int | None = None
-    would_limit: int | None = None
-    """Limit of best-effort pods if `cpuSuppress` were enforced; None unless it only observes."""
-    would_batch_cpu: int | None = None
-    """Their offer if `beAllocatable` were enforced; None unless it only observes."""
-    would_batch_memory: int | None = None
     be_cpuset: str = ""
     ls_pool: str = ""
     be_pool: str = ""
@@ -120,19 +98,13 @@ def build(
     enforced = [decision for decision in decisions if modes.get(decision.strategy) == "enforce"]
     done = present.landed(enforced, {step.place: step.ok for step in applied})
     cpus = present.best_effort_cpus(snapshot, done)
-    observed = present.would(snapshot, decisions, modes, done)
+    numbers = present.figures(snapshot, decisions, done, cpus, modes, time=snapshot.time - started)
     return dataclasses.replace(
         _seen(snapshot),
-        time=snapshot.time - started,
         wall=wall,
         status="degraded" if because else "paused" if pause else _status(modes),
         because=because,
-        **msgspec.structs.asdict(present.figures(snapshot, decisions, done, cpus)),
-        batch_cpu=present.node_resource(snapshot, keys.BATCH_CPU, done),
-        batch_memory=present.node_resource(snapshot, keys.BATCH_MEMORY, done),
-        would_limit=observed.limit,
-        would_batch_cpu=observed.batch_cpu,
-        would_batch_memory=observed.batch_memory,
+        **dataclasses.asdict(numbers),
         be_cpuset=str(cpus or EMPTY),
         ls_pool=present.shared_pool(snapshot, keys.LS_SHARED_POOLS, decisions),
         be_pool=present.shared_pool(snapshot, keys.BE_SHARED_POOLS, decisions),
@@ -151,7 +123,6 @@ def _seen(snapshot: Snapshot) -> Tick:
     """The tick as it was before anything was decided."""
     node = snapshot.usage.node
     return Tick(
-        time=snapshot.time,
         node=snapshot.node.name if snapshot.node else "",
         node_memory=node.memory if node else None,
         be_policy="cpuset" if snapshot.slo.threshold.cpu_suppress_policy == "cpuset" else "cfsQuota",

@@ -15,7 +15,6 @@ from koordlite.lab.cluster.scenario import Expectation
 from koordlite.lab.load import workloads
 from koordlite.lab.simulation.stage import Stage
 from koordlite.report import present, units
-from koordlite.report.history import Row
 from koordlite.report.simulation import Check, Figures, Workload
 from koordlite.report.tick import Tick
 
@@ -37,7 +36,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     pods: Mapping[str, Amount]
     """By NAMESPACE/NAME."""
     restarts: int
-    row: Row | None = None
+    row: present.Figures | None = None
     status: str = "dead"
     reasons: frozenset[str] = frozenset()
     problems: frozenset[str] = frozenset()
@@ -79,7 +78,7 @@ class Recorder:
                 time=time,
                 pods=pods,
                 restarts=restarts,
-                row=Row.of(tick),
+                row=present.Figures.of(tick),
                 status=tick.status,
                 reasons=frozenset(decision.reason for decision in tick.decisions),
                 problems=frozenset(map(str, tick.problems)),
@@ -259,7 +258,7 @@ def _spans(samples: Sequence[Sample]) -> Iterator[tuple[Sample, float]]:
         yield sample, sample.time - before.time
 
 
-def _timed(samples: Sequence[Sample]) -> Iterator[tuple[Row, float]]:
+def _timed(samples: Sequence[Sample]) -> Iterator[tuple[present.Figures, float]]:
     return ((sample.row, seconds) for sample, seconds in _spans(samples) if sample.row)
 
 

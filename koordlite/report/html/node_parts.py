@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from koordlite.model.decision import Decision
 from koordlite.report import pod_rows, units, view
-from koordlite.report.history import DecisionEvent, History, Row
+from koordlite.report.history import DecisionEvent, History
 from koordlite.report.html import filter as filters
 from koordlite.report.html import page
 from koordlite.report.html.chart import Line, Mark
 from koordlite.report.html.page import Child, Markup, el
 from koordlite.report.pod_rows import PodRow
-from koordlite.report.present import CPUCell
+from koordlite.report.present import CPUCell, Figures
 from koordlite.report.sentence import headline, sentence, terms
 from koordlite.report.tick import Tick
 
@@ -25,7 +25,7 @@ USE_NOTE = "Cores over time. Point at the drawing for the numbers of a moment."
 _COLORS = {"reserved": "--reserved", "system": "--system", "LSE": "--lse", "LSR": "--lsr", "LS": "--ls"}
 
 
-def use_lines(rows: Sequence[Row]) -> list[Line]:
+def use_lines(rows: Sequence[Figures]) -> list[Line]:
     """Use against the limit of best effort, the limit it would have where that is only observed, and the threshold
     where there is one."""
     lines = [
@@ -42,7 +42,7 @@ def use_lines(rows: Sequence[Row]) -> list[Line]:
     return lines
 
 
-def measured(rows: Sequence[Row]) -> Sequence[Row]:
+def measured(rows: Sequence[Figures]) -> Sequence[Figures]:
     """Rows from the first on in which the use of the node was known: before it nothing could be limited, and what held
     was left by others. All of them where it never was."""
     first = next((number for number, row in enumerate(rows) if row.node_cpu is not None), 0)

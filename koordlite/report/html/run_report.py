@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.report import pods, present, units, view
-from koordlite.report.history import History, Row
+from koordlite.report.history import History
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html import filter as filters
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
+from koordlite.report.present import Figures
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
 
@@ -40,7 +41,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
     )
 
 
-def thinned(rows: Sequence[Row], limit: int) -> list[Row]:
+def thinned(rows: Sequence[Figures], limit: int) -> list[Figures]:
     """At most about `limit` rows, evenly chosen, always with the last."""
     stride = -(-len(rows) // limit) or 1
     chosen = list(rows[::stride])
@@ -90,7 +91,7 @@ def _kinds(summary: Summary) -> str:
     return ", ".join(shown) or "none"
 
 
-def _cpu_section(rows: Sequence[Row], tick: Tick, history: History) -> Markup:
+def _cpu_section(rows: Sequence[Figures], tick: Tick, history: History) -> Markup:
     drawing = chart.timeline(
         [row.time for row in rows],
         node_parts.use_lines(rows),
@@ -104,7 +105,7 @@ def _cpu_section(rows: Sequence[Row], tick: Tick, history: History) -> Markup:
     return page.section("CPU", drawing, note=node_parts.USE_NOTE)
 
 
-def _allocatable_section(rows: Sequence[Row], history: History) -> Markup:
+def _allocatable_section(rows: Sequence[Figures], history: History) -> Markup:
     cpu = _offers("batch-cpu", "var(--be)", [(row.batch_cpu, row.would_batch_cpu) for row in rows], 1000)
     gib = _offers("batch-memory", "var(--be)", [(row.batch_memory, row.would_batch_memory) for row in rows], 1 << 30)
     if not cpu and not gib:
@@ -126,7 +127,7 @@ def _offers(name: str, color: str, values: Sequence[tuple[int | None, int | None
     return [line for line in made if any(value is not None for value in line.values)]
 
 
-def _offer(rows: Sequence[Row], lines: Sequence[Line], resource: str, history: History) -> Markup:
+def _offer(rows: Sequence[Figures], lines: Sequence[Line], resource: str, history: History) -> Markup:
     return chart.timeline(
         [row.time for row in rows],
         lines,

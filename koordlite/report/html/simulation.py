@@ -6,13 +6,12 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from koordlite.report import units
-from koordlite.report.history import Row
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.page import Markup, el
 from koordlite.report.html.run_report import MAX_POINTS, thinned
+from koordlite.report.present import Figures
 from koordlite.report.sentence import headline
 from koordlite.report.simulation import FIGURES, Simulated, shown
 
@@ -77,15 +76,14 @@ def _timeline(run: Simulated, top: int, compares: bool) -> Markup:
     )
 
 
-def _with_gaps(rows: Sequence[Row]) -> Iterator[Row]:
+def _with_gaps(rows: Sequence[Figures]) -> Iterator[Figures]:
     """An empty row where the agent was dead, so that no line is drawn through that time."""
     spans = [after.time - before.time for before, after in itertools.pairwise(rows)]
     usual = statistics.median(spans) if spans else 0.0
-    nothing: dict[str, Any] = dict.fromkeys(Row.__struct_fields__)
     for number, row in enumerate(rows):
         yield row
         if number + 1 < len(rows) and rows[number + 1].time - row.time > _GAP * usual:
-            yield Row(**{**nothing, "time": row.time + usual})
+            yield Figures(time=row.time + usual)
 
 
 def _expected(run: Simulated, compares: bool) -> Markup:

@@ -38,6 +38,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import NRIState
 from koordlite.report import history, pods
 from koordlite.report.past import Remembered
+from koordlite.report.present import Figures
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -57,7 +58,7 @@ def document(run: history.History) -> Object:
         "environment": dict(run.environment),
         "settings": dict(run.settings),
         "summary": fields(run.summary()),
-        "ticks": [fields(row) for row in run.rows],
+        "ticks": [_row(row) for row in run.rows],
         "decisions": [event(each) for each in run.decisions],
         "writes": [{"time": each.time, **fields(each.step)} for each in run.writes],
         "foreign": [{"time": each.time, **fields(each.write)} for each in run.foreign],
@@ -101,6 +102,10 @@ def event(news: history.DecisionEvent) -> Object:
 def fields(value: Any) -> Object:
     """The fields of a Struct or a dataclass under camelCase names."""
     return {_camel(name): getattr(value, name) for name in field_names(value) or ()}
+
+
+def _row(numbers: Figures) -> Object:
+    return {name: value for name, value in fields(numbers).items() if name != "capacityMilli"}
 
 
 def _machine(tick: Tick) -> Object:
@@ -151,7 +156,7 @@ def recent(past: Remembered) -> Object:
     return {
         "version": VERSION,
         "kind": "koordlite-recent",
-        "rows": [fields(row) for row in past.rows],
+        "rows": [_row(row) for row in past.rows],
         "decisions": [{"wall": each.wall, **event(each)} for each in events],
     }
 

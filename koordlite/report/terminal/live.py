@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from koordlite.model import printable
 from koordlite.report.history import DecisionEvent
+from koordlite.report.present import Figures
 from koordlite.report.terminal import text
 from koordlite.report.terminal.decision_log import Minutes
 from koordlite.report.tick import Tick
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LOG = logging.getLogger(__name__)
-KEEP_TICKS = 320
+KEEP_TICKS = 319
 KEEP_EVENTS = 500
 
 
@@ -28,7 +29,7 @@ class LiveView:
 
     def __init__(self, stream: TextIO | None = None, *, title: str = "", console: Console | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._ticks: collections.deque[Tick] = collections.deque(maxlen=KEEP_TICKS)
+        self._earlier: collections.deque[Figures] = collections.deque(maxlen=KEEP_TICKS)
         self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=KEEP_EVENTS)
         self._title = title
         self._screen = _Screen(console) if console or self._stream.isatty() else None
@@ -37,10 +38,10 @@ class LiveView:
 
     def update(self, tick: Tick, news: tuple[DecisionEvent, ...] = ()) -> None:
         """Show `tick` and the decisions that changed in it."""
-        self._ticks.append(tick)
         self._events.extend(news)
         if self._screen:
-            self._screen.show(self._title, tuple(self._ticks), tuple(self._events))
+            self._screen.show(self._title, tick, tuple(self._earlier), tuple(self._events))
+            self._earlier.append(Figures.of(tick))
             return
         for event in news:
             self._write(text.event(event))
@@ -84,14 +85,14 @@ class _Screen:
         self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
         self._live.start()
 
-    def show(self, title: str, ticks: tuple[Tick, ...], events: tuple[DecisionEvent, ...]) -> None:
+    def show(self, title: str, tick: Tick, earlier: tuple[Figures, ...], events: tuple[DecisionEvent, ...]) -> None:
         """Draw the newest state."""
         from koordlite.report import pods
         from koordlite.report.terminal import screen
 
         size = self._console.size
-        shown = pods.of(ticks[-1], events)
-        frame = screen.render(title, ticks, events, shown, width=size.width, height=size.height)
+        shown = pods.of(tick, events)
+        frame = screen.render(title, tick, earlier, events, shown, width=size.width, height=size.height)
         self._live.update(frame, refresh=True)
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal, cast
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,7 @@ from koordlite.report import pod_rows, pods, units, view
 from koordlite.report.history import DecisionEvent
 from koordlite.report.past import Remembered
 from koordlite.report.pod_rows import PodRow
-from koordlite.report.present import CPUCell
+from koordlite.report.present import CPUCell, Figures
 from koordlite.report.sentence import sentence
 from koordlite.report.terminal import canvas
 from koordlite.report.tick import Tick
@@ -49,30 +48,33 @@ _HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 def render(
     title: str,
-    ticks: Sequence[Tick],
+    tick: Tick,
+    earlier: Sequence[Figures],
     events: Sequence[DecisionEvent],
     busiest: Sequence[PodRow] = (),
     *,
     width: int,
     height: int,
 ) -> RenderableType:
-    """The frame for the newest of `ticks`; two columns from 120 characters on. The state is shown where it fits, then
-    `busiest`, then decisions; the chart gets the height that is left."""
-    tick = ticks[-1]
+    """The frame for `tick` after `earlier` ones; two columns from 120 characters on. The state is shown where it fits,
+    then `busiest`, then decisions; the chart gets the height that is left."""
     trouble, table = list(_trouble(tick)), list(_pods(busiest, width, height))
     left = height - 1 - len(trouble) - sum(part.row_count + 1 if isinstance(part, Table) else 1 for part in table)
     state = [*_cpu_map(tick), *_programmed(tick)]
+    drawn: Sequence[Figures] = (*earlier, tick)
+    if not view.threshold(tick):
+        drawn = [dataclasses.replace(each, threshold_milli=None) for each in drawn]
     body = _wide if width >= _WIDE else _narrow
     return Group(
         _header(title, tick),
-        *body(ticks, state, events, width, left),
+        *body(drawn, state, events, width, left),
         *table,
         *trouble,
     )
 
 
 def _wide(
-    ticks: Sequence[Tick], state: list[Text], events: Sequence[DecisionEvent], width: int, lines: int
+    ticks: Sequence[Figures], state: list[Text], events: Sequence[DecisionEvent], width: int, lines: int
 ) -> Iterator[RenderableType]:
     """The state beside the chart, the decisions below both."""
     right = min(width // 2 - 4, 52)
@@ -86,7 +88,7 @@ def _wide(
 
 
 def _narrow(
-    ticks: Sequence[Tick], state: list[Text], events: Sequence[DecisionEvent], width: int, lines: int
+    ticks: Sequence[Figures], state: list[Text], events: Sequence[DecisionEvent], width: int, lines: int
 ) -> Iterator[RenderableType]:
     """Chart, state, decisions, one under the other; the chart alone where the state does not fit below it."""
     least = 1 + _LEAST_ROWS
@@ -155,17 +157,16 @@ def _header(title: str, tick: Tick) -> Text:
     return line.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
 
 
-def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
+def _chart(ticks: Sequence[Figures], width: int, height: int) -> Group:
     """Use over time against the limit, with an axis in cores and a legend that carries the newest numbers."""
     top = max((t.capacity_milli for t in ticks), default=0) or 1000
-    threshold = [t.threshold_milli if view.threshold(ticks[-1]) else None for t in ticks]
     lines = (
         canvas.Series("node", NODE, [t.node_cpu for t in ticks]),
         canvas.Series("LS", PROD, [t.prod_cpu for t in ticks]),
         canvas.Series("BE", BE, [t.be_cpu for t in ticks]),
         canvas.Series("BE limit", LIMIT, [t.be_limit for t in ticks]),
         canvas.Series("would be", LIMIT, [t.would_limit for t in ticks], dots=(2, 4)),
-        canvas.Series("threshold", THRESHOLD, threshold, dots=(1, 4)),
+        canvas.Series("threshold", THRESHOLD, [t.threshold_milli for t in ticks], dots=(1, 4)),
     )
     series = [line for line in lines if any(value is not None for value in line.values)]
     grid = canvas.draw(series, width=max(10, width - _AXIS), height=height, top=top)
@@ -267,8 +268,7 @@ def frame(tick: Tick, past: Remembered, *, width: int, height: int, colors: str 
         legacy_windows=False,
         highlight=False,
     )
-    rows = [dataclasses.replace(Tick(time=0.0), **msgspec.structs.asdict(row)) for row in past.rows]
-    earlier = (row for row in rows if row.time < tick.time)
+    earlier = [row for row in past.rows if row.time < tick.time]
     shown = pods.of(tick, past.events) if with_pods else ()
-    console.print(render("", (*earlier, tick), tuple(past.events), shown, width=width, height=height))
+    console.print(render("", tick, earlier, tuple(past.events), shown, width=width, height=height))
     return written.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,15 +10,15 @@ import pytest
 from koordlite.lab.cluster.scenario import Expectation
 from koordlite.lab.simulation import measures
 from koordlite.lab.simulation.measures import Amount, Sample
-from koordlite.report.history import Row
+from koordlite.report.present import Figures
 
-NOTHING: dict[str, Any] = dict.fromkeys(Row.__struct_fields__)
+NUMBERS = {field.name for field in dataclasses.fields(Figures)}
 
 
 def sample(time: float, wanted: int = 0, used: int = 0, **more: Any) -> Sample:
     """One second; CPU time of the only pod in seconds."""
-    fields = {key: more.pop(key) for key in tuple(more) if key in NOTHING}
-    row = Row(**{**NOTHING, "time": time, **fields}) if fields else None
+    fields = {key: more.pop(key) for key in tuple(more) if key in NUMBERS}
+    row = Figures(time=time, **fields) if fields else None
     return Sample(
         time=time, pods={"a/x": Amount(wanted * 1_000_000, used * 1_000_000)}, row=row, **{"restarts": 0, **more}
     )

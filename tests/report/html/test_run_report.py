@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from koordlite.changes.cgroup import CgroupChange
@@ -73,7 +72,7 @@ def test_unknown_values_leave_gaps_not_zeros(read_html: Read) -> None:
 
 @pytest.mark.parametrize(("count", "limit"), [(1, 10), (10, 10), (11, 10), (2000, 720), (7, 3)])
 def test_thinning_keeps_the_ends_and_the_limit(history: History, count: int, limit: int) -> None:
-    rows = [msgspec.structs.replace(history.rows[0], time=float(i)) for i in range(count)]
+    rows = [dataclasses.replace(history.rows[0], time=float(i)) for i in range(count)]
     chosen = run_report.thinned(rows, limit)
     assert (chosen[0], chosen[-1]) == (rows[0], rows[-1])
     assert len(chosen) <= limit + 1

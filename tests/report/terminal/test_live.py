@@ -19,7 +19,7 @@ from koordlite.report.tick import Tick
 
 def frame(ticks: tuple[Tick, ...], run: History, *, width: int, height: int = 40) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, force_terminal=True)
-    console.print(screen.render("intel-2s-ht", ticks, tuple(run.decisions), width=width, height=height))
+    console.print(screen.render("intel-2s-ht", ticks[-1], ticks[:-1], tuple(run.decisions), width=width, height=height))
     return console.export_text().splitlines()
 
 
@@ -89,5 +89,5 @@ def test_no_pod_is_dropped_without_a_word() -> None:
     rows = [PodRow(name=f"lab/p{number}", qos="BE") for number in range(20)]
     for height, said in ((30, "20 pods: koordlite top lists them"), (50, "and 10 more: koordlite top")):
         console = Console(file=io.StringIO(), width=100, height=height)
-        console.print(screen.render("", (Tick(time=0.0),), (), rows, width=100, height=height))
+        console.print(screen.render("", Tick(time=0.0), (), (), rows, width=100, height=height))
         assert said in console.file.getvalue()  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ def drawn(ticks: tuple[Tick, ...], width: int, height: int, *, color: bool = Fal
     last = dataclasses.replace(ticks[-1], pressure={"besteffort": {"cpu": Pressure(STALL, None)}})
     events = [DecisionEvent(tick.time, tick.wall, decision) for tick in ticks for decision in tick.decisions]
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=color, no_color=not color)
-    console.print(screen.render("", (*ticks[:-1], last), events, width=width, height=height))
+    console.print(screen.render("", last, ticks[:-1], events, width=width, height=height))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
