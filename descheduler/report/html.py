@@ -21,7 +21,6 @@ from descheduler.report.diff import Difference
 from descheduler.report.text import NOTHING
 from koordlite.model import printable
 from koordlite.report import units
-from koordlite.report.html import filter as filters
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
 
@@ -53,7 +52,7 @@ def _group_table(plan: EvictionPlan, what: str) -> Markup:
     evict, kept = Counter(map(of, plan.evict)), Counter(map(of, plan.spare))
     names = sorted({*evict, *kept}, key=lambda name: (-evict[name], -kept[name], name))
     rows = [
-        (filters.link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], kept[name])
+        (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], kept[name])
         for name in names[:GROUPS_SHOWN]
     ]
     left = len(names) - len(rows)
@@ -264,7 +263,7 @@ def render(
         _notes(plan),
         lead=f"{failed}{done} The cluster as of {plan.view.time} ({plan.view.time_source}).",
         foot="Made by descheduler. The same cluster and policy give the same plan.",
-        script=filters.SCRIPT + _SEARCH,
+        script=page.FILTER_SCRIPT + _SEARCH,
     )
 
 
@@ -323,7 +322,7 @@ def _changes(changes: Difference) -> Markup | None:
 def _pods(title: str, outcomes: Sequence[Outcome], empty: str, results: dict[str, Attempt]) -> Markup:
     few = len(outcomes) <= _OPEN
     blocks = [_pod(outcome, results.get(outcome.pod.key), few=few) for outcome in outcomes[:PODS_SHOWN]]
-    field = filters.field("find a pod, owner, namespace or node") if len(blocks) > 1 else None
+    field = page.filter_field("find a pod, owner, namespace or node") if len(blocks) > 1 else None
     return page.section(title, field, blocks or el("p", empty, class_="note"), _packed(outcomes[PODS_SHOWN:]))
 
 

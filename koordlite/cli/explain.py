@@ -18,7 +18,7 @@ from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from koordlite.report.past import Remembered
+    from koordlite.report.history import Remembered
     from koordlite.report.tick import Tick
 
 SUBJECTS = (
@@ -41,7 +41,7 @@ def explain(args: argparse.Namespace) -> int:
     elif asking.of_machine(args):
         from koordlite.cli import machine
         from koordlite.report.explain.subject import explain as explained
-        from koordlite.report.past import NOTHING
+        from koordlite.report.history import NOTHING
 
         tick = machine.tick(args)
         _show(_answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output, who=args.who)), args)

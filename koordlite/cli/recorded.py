@@ -16,8 +16,7 @@ from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
 from koordlite.report import tick as ticks
 from koordlite.report import units
-from koordlite.report.history import History
-from koordlite.report.past import Past, Remembered
+from koordlite.report.history import History, Past, Remembered
 from koordlite.report.tick import Tick
 
 PAST_SECONDS = 3600.0

@@ -24,8 +24,8 @@ from koordlite.report.tick import Tick
 if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate
     from koordlite.http.guard import Guard
+    from koordlite.report.history import Remembered
     from koordlite.report.metrics.collector import Metrics
-    from koordlite.report.past import Remembered
     from koordlite.report.web.endpoints import Page
 
 LOG = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def _server(
     port_from: tuple[str, str],
 ) -> Iterator[Listener]:
     from koordlite.http.server import Server
-    from koordlite.report.past import Past
+    from koordlite.report.history import Past
     from koordlite.report.web.endpoints import Endpoints
 
     metrics = _metrics(machine.remote, settings)

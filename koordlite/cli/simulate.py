@@ -19,7 +19,6 @@ from koordlite.model import printable
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.report import simulation as reports
 from koordlite.report.html import simulation as simulation_html
-from koordlite.report.json import simulation as simulation_json
 from koordlite.report.json.run_report import encode
 
 
@@ -33,7 +32,7 @@ def simulate(args: argparse.Namespace) -> int:
         title = f"{runs[0].name}, simulated"
         pathlib.Path(args.html).write_text(simulation_html.document(runs, title=title), encoding="utf-8")
     if args.output == "json":
-        sys.stdout.buffer.write(encode(simulation_json.document(runs)))
+        sys.stdout.buffer.write(encode(reports.document(runs)))
         sys.stdout.buffer.flush()
     elif args.compare or args.without:
         print(printable.lines(reports.compared(runs)), end="")

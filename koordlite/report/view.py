@@ -16,7 +16,7 @@ from koordlite.model.place import Place
 from koordlite.model.snapshot import OF_OUR_REPORTS
 from koordlite.model.status import Beginning, FileTrouble, NRIState, Pause, Reaction, WatchState
 from koordlite.report import units
-from koordlite.report.past import Remembered
+from koordlite.report.history import Remembered
 from koordlite.report.present import CPUCell
 from koordlite.report.tick import Tick
 

@@ -12,9 +12,8 @@ from chromium import Browser
 
 from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Server
-from koordlite.report.html import filter as filters
 from koordlite.report.html import page
-from koordlite.report.html.page import Markup, el
+from koordlite.report.html.page import FILTER_SCRIPT, Markup, el
 
 pytestmark = pytest.mark.xdist_group("browser")
 AT = "document.querySelector('h1').textContent"
@@ -45,7 +44,7 @@ class Changing:
         if self.status != 200:
             return plain(self.status, "not now", {"Connection": "close"})
         every = self.refresh_seconds
-        made = page.strict(page.page(f"at {self.asked}", *self.body(), refresh_seconds=every, script=filters.SCRIPT))
+        made = page.strict(page.page(f"at {self.asked}", *self.body(), refresh_seconds=every, script=FILTER_SCRIPT))
         # A server that is closed here still serves the connections that it has; a process that ended would not.
         return Answer(200, "text/html", made.text.encode(), {**made.headers, "Connection": "close"})
 
@@ -54,8 +53,8 @@ class Changing:
         yield from (page.section(f"new {number}", el("p", "x")) for number in range(self.above))
         colour = el("b", f"{self.asked}", id="coloured", style=f"color:rgb({self.asked}, 0, 0)")
         rows = [(f"row-{number}", f"{number + self.asked}") for number in range(60)]
-        groups = [filters.group(name, page.table(("a", "b"), rows), note=f"{self.asked}") for name in self.groups]
-        yield page.section("A list", colour, filters.field("find"), *groups)
+        groups = [page.filter_group(name, page.table(("a", "b"), rows), note=f"{self.asked}") for name in self.groups]
+        yield page.section("A list", colour, page.filter_field("find"), *groups)
         yield page.section("More", page.details(f"{self.asked} more rows", page.table(("a", "b"), rows)))
 
 

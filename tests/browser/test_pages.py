@@ -20,11 +20,10 @@ from koordlite.cli import machine as machines
 from koordlite.cli import parser
 from koordlite.http.answers import Answer
 from koordlite.http.server import Ask
-from koordlite.report.history import History
+from koordlite.report.history import History, Past
 from koordlite.report.html import agent_page as agent_page_module
-from koordlite.report.html import filter as filters
 from koordlite.report.html import page
-from koordlite.report.past import Past
+from koordlite.report.html.page import FILTER_SCRIPT
 from koordlite.report.web.endpoints import Endpoints
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -86,7 +85,7 @@ def is_fit(chromium: Browser) -> None:
     assert chromium.complaints == []
     assert chromium.value("document.querySelectorAll('[style], [onclick], [onload]').length") == 0
     scripts = chromium.value("[...document.scripts].map(each => each.textContent)")
-    assert set(scripts) <= {filters.SCRIPT, page.LIVE_SCRIPT}
+    assert set(scripts) <= {FILTER_SCRIPT, page.LIVE_SCRIPT}
 
 
 @pytest.mark.parametrize(("width", "dark"), VIEWS)

@@ -24,8 +24,8 @@ from koordlite.model.node import ResolvedReservation
 from koordlite.nri import NOTHING, LinuxCPU, LinuxResources
 from koordlite.report import view
 from koordlite.report.explain import pieces
+from koordlite.report.history import Write
 from koordlite.report.metrics.collector import Metrics
-from koordlite.report.past import Write
 from tests.creation.asking import FIELDS, Asking
 
 SHAPES = ("small", "intel-2s-ht", "amd-ccd", "arm") if slices.WHOLE else ("small", "intel-2s-ht")

@@ -26,11 +26,10 @@ from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite, Pause, WatchState
 from koordlite.report.explain import subject
-from koordlite.report.history import DecisionEvent, History
+from koordlite.report.history import DecisionEvent, History, Past
 from koordlite.report.html import run_report as run_page
 from koordlite.report.json import run_report
 from koordlite.report.log_format import Fields, JsonFormatter, LineFormatter
-from koordlite.report.past import Past
 from koordlite.report.terminal import screen, status
 from koordlite.report.terminal.live import LiveView
 from koordlite.report.tick import Tick

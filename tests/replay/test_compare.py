@@ -158,7 +158,7 @@ def test_a_long_record_is_thinned(record: Record, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compare, "MOST_POINTS", 16)
     points = found(record, Other()).points
     assert 8 <= len(points) <= 16
-    assert points[0].recorded.wall < points[-1].recorded.wall
+    assert points[0].recorded.time < points[-1].recorded.time
 
 
 def test_the_text_has_both_sides_and_what_lies_between(record: Record) -> None:

@@ -15,9 +15,8 @@ from realnode.waiting import until
 from koordlite.http.answers import Answer
 from koordlite.http.server import Server
 from koordlite.model.errors import ConfigError
-from koordlite.report.history import History
+from koordlite.report.history import NOTHING, History, Remembered
 from koordlite.report.metrics.collector import Metrics
-from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 from koordlite.report.web.endpoints import Endpoints
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
+import dataclasses
+
 import pytest
 
 from koordlite import changes
@@ -10,9 +11,8 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.status import AppliedStep, ForeignWrite
-from koordlite.report import past as pasts
-from koordlite.report.history import History
-from koordlite.report.past import ForeignWrites, Past
+from koordlite.report import history as pasts
+from koordlite.report.history import ForeignWrites, History, Past
 from koordlite.report.tick import Tick
 
 PLACE = changes.parse("kubepods/besteffort/cpuset.cpus")
@@ -55,8 +55,8 @@ def test_what_was_handed_out_does_not_change_afterwards(ticks: tuple[Tick, ...])
     past, run = Past(), History({}, {})
     past.add(ticks[0], run.add(ticks[0]))
     held = past.remembered()
-    before = msgspec.structs.astuple(held.rows[0]), len(held.events), dict(held.writes)
+    before = dataclasses.astuple(held.rows[0]), len(held.events), dict(held.writes)
     for tick in ticks[1:]:
         past.add(tick, run.add(tick))
-    assert (msgspec.structs.astuple(held.rows[0]), len(held.events), dict(held.writes)) == before
+    assert (dataclasses.astuple(held.rows[0]), len(held.events), dict(held.writes)) == before
     assert len(past.remembered().rows) == 241

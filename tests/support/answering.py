@@ -5,8 +5,7 @@ from __future__ import annotations
 from emulated import Emulated
 from prometheus_client import CollectorRegistry
 
-from koordlite.report.history import History
-from koordlite.report.past import Past
+from koordlite.report.history import History, Past
 from koordlite.report.web.endpoints import Endpoints
 
 

@@ -19,9 +19,8 @@ from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.snapshot import Snapshot
 from koordlite.report import units
 from koordlite.report.explain import pieces
-from koordlite.report.history import DecisionEvent
+from koordlite.report.history import DecisionEvent, Remembered
 from koordlite.report.json import run_report
-from koordlite.report.past import Remembered
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick

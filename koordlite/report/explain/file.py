@@ -15,8 +15,8 @@ from koordlite.model.place import Place
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import pieces
+from koordlite.report.history import Remembered
 from koordlite.report.json import run_report
-from koordlite.report.past import Remembered
 from koordlite.report.tick import Tick
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
 

@@ -9,9 +9,8 @@ from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
 from koordlite.report import units, view
-from koordlite.report.history import DecisionEvent
+from koordlite.report.history import DecisionEvent, ForeignWrites, Remembered, Write
 from koordlite.report.json import run_report
-from koordlite.report.past import ForeignWrites, Remembered, Write
 from koordlite.report.sentence import headline, terms
 from koordlite.report.tick import Tick
 

@@ -9,8 +9,7 @@ from koordlite.changes import eviction
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
 from koordlite.report.explain import file, pieces
-from koordlite.report.history import DecisionEvent
-from koordlite.report.past import NOTHING, Remembered
+from koordlite.report.history import NOTHING, DecisionEvent, Remembered
 from koordlite.report.tick import Tick
 
 SUBJECT = "pod "

@@ -11,8 +11,8 @@ from koordlite.model.decision import Decision
 from koordlite.report import units
 from koordlite.report.explain import decided, pod, who_changed
 from koordlite.report.explain.allocatable import SUBJECT as PROMISES
+from koordlite.report.history import NOTHING, Remembered
 from koordlite.report.json import run_report
-from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.sentence import sentence, term
 from koordlite.report.tick import Tick
 

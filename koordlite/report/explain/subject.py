@@ -7,10 +7,9 @@ from typing import Any
 
 from koordlite.model import printable
 from koordlite.report import units
-from koordlite.report.explain import allocatable, cpus, decided, file, numa, pod, resctrl_groups, settings
-from koordlite.report.history import DecisionEvent
+from koordlite.report.explain import allocatable, cpus, decided, file, numa, pod, settings
+from koordlite.report.history import NOTHING, DecisionEvent, Remembered
 from koordlite.report.json import run_report
-from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
 _MOVES = 10
@@ -114,8 +113,8 @@ _WHOLE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
         lambda _, tick, past: cpus.text(tick),
         lambda _, tick, past: {"kind": "koordlite-cpus", **cpus.document(tick)},
     ),
-    resctrl_groups.SUBJECT: (
-        lambda _, tick, past: resctrl_groups.text(tick, past),
-        lambda _, tick, past: {"kind": "koordlite-resctrl-decisions", **resctrl_groups.document(tick, past)},
+    decided.RESCTRL: (
+        lambda _, tick, past: decided.resctrl_text(tick, past),
+        lambda _, tick, past: {"kind": "koordlite-resctrl-decisions", **decided.resctrl_document(tick, past)},
     ),
 }

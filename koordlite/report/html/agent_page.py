@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from koordlite.report import pods, units, view
 from koordlite.report.explain import pieces
-from koordlite.report.history import DecisionEvent
+from koordlite.report.history import DecisionEvent, Remembered
 from koordlite.report.html import chart, node_parts, page
-from koordlite.report.html import filter as filters
 from koordlite.report.html.page import Child, Markup, Strict, el
-from koordlite.report.past import Remembered
 from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
 
@@ -50,7 +48,7 @@ def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refre
         lead=_lead(tick, refresh) if tick else None,
         foot="Made by koordlite on the node itself.",
         refresh_seconds=every,
-        script=filters.SCRIPT,
+        script=page.FILTER_SCRIPT,
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from koordlite.model.decision import Decision
 from koordlite.report import pod_rows, units, view
 from koordlite.report.history import DecisionEvent, History
-from koordlite.report.html import filter as filters
 from koordlite.report.html import page
 from koordlite.report.html.chart import Line, Mark
 from koordlite.report.html.page import Child, Markup, el
@@ -190,20 +189,20 @@ def section(history: History) -> Markup:
 
 
 def by_subject(events: Iterable[DecisionEvent]) -> Iterator[Markup | None]:
-    """A filter, and a group to open for each subject, those first that changed most often. Needs `filter.SCRIPT`."""
+    """A filter, and a group to open for each subject, those first that changed most often. Needs `FILTER_SCRIPT`."""
     found: dict[str, list[DecisionEvent]] = {}
     for event in events:
         found.setdefault(event.decision.subject, []).append(event)
     ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     groups = [_group(subject, those) for subject, those in ordered[:MAX_GROUPS]]
-    yield filters.field("find in decisions")
+    yield page.filter_field("find in decisions")
     yield from groups[:AT_ONCE]
     yield _others(groups)
 
 
 def _others(groups: Sequence[Markup]) -> Markup | None:
     rest = groups[AT_ONCE:]
-    return filters.group(f"{len(rest)} more subjects", *rest, note="that changed less often") if rest else None
+    return page.filter_group(f"{len(rest)} more subjects", *rest, note="that changed less often") if rest else None
 
 
 def _group(subject: str, events: Sequence[DecisionEvent]) -> Markup:
@@ -213,7 +212,7 @@ def _group(subject: str, events: Sequence[DecisionEvent]) -> Markup:
     left = f"; the newest {len(shown)} are listed" if len(events) > len(shown) else ""
     words = f"{count} at {units.clock(last.time)}: {last.decision.verdict}, {last.decision.reason}{left}"
     rows = [_row(event) for event in shown]
-    return filters.group(subject, page.table(_HEADS, rows, stacked=True), note=words)
+    return page.filter_group(subject, page.table(_HEADS, rows, stacked=True), note=words)
 
 
 def _row(event: DecisionEvent) -> tuple[page.Child, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from koordlite.report import pods, present, units, view
 from koordlite.report.history import History
 from koordlite.report.html import chart, node_parts, page
-from koordlite.report.html import filter as filters
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
 from koordlite.report.present import Figures
@@ -37,7 +36,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
         _record_section(history, summary),
         lead=_lead(tick, summary),
         foot="Made by koordlite. All numbers are also in the JSON report next to this page.",
-        script=filters.SCRIPT,
+        script=page.FILTER_SCRIPT,
     )
 
 

@@ -37,7 +37,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import NRIState
 from koordlite.report import history, pods
-from koordlite.report.past import Remembered
+from koordlite.report.history import Remembered
 from koordlite.report.present import Figures
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick

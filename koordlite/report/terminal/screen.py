@@ -14,8 +14,7 @@ from rich.text import Text
 
 from koordlite.model import printable
 from koordlite.report import pod_rows, pods, units, view
-from koordlite.report.history import DecisionEvent
-from koordlite.report.past import Remembered
+from koordlite.report.history import DecisionEvent, Remembered
 from koordlite.report.pod_rows import PodRow
 from koordlite.report.present import CPUCell, Figures
 from koordlite.report.sentence import sentence

@@ -34,9 +34,9 @@ from koordlite.http import answers
 from koordlite.http.answers import JSON, TEXT, Answer, Request, Router, metrics, plain
 from koordlite.model.status import Faults
 from koordlite.report import health, pods
+from koordlite.report.history import NOTHING, Remembered
 from koordlite.report.json import run_report
 from koordlite.report.metrics import families
-from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.terminal.decision_log import Levels
 from koordlite.report.tick import Tick
 

@@ -14,7 +14,7 @@ import slices
 
 from descheduler.report import html
 from koordlite.model.nrt import ContainerPlacement
-from koordlite.report.html import filter as filters
+from koordlite.report.html.page import FILTER_SCRIPT
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
@@ -89,7 +89,7 @@ def test_nothing_sticks_out(page: str, width: int, scheme: str, tmp_path: pathli
 
 
 def test_the_page_needs_nothing_from_elsewhere(page: str) -> None:
-    assert page.count("<script") == 1 and f"<script>{filters.SCRIPT}{html._SEARCH}</script>" in page
+    assert page.count("<script") == 1 and f"<script>{FILTER_SCRIPT}{html._SEARCH}</script>" in page
     assert not re.search(r"<link|<iframe|https?://|url\(", page)
     assert "default-src &#x27;none&#x27;" in page
 

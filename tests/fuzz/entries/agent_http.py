@@ -11,8 +11,8 @@ from unittest import mock
 
 from koordlite.http.guard import Guard
 from koordlite.http.server import Server
+from koordlite.report.history import NOTHING
 from koordlite.report.metrics.collector import Metrics
-from koordlite.report.past import NOTHING
 from koordlite.report.terminal.decision_log import Levels
 from koordlite.report.web.endpoints import Endpoints
 from tests.fuzz.entries import node

@@ -8,8 +8,7 @@ import pytest
 
 from koordlite.report.explain import decided
 from koordlite.report.explain.subject import explain
-from koordlite.report.history import History
-from koordlite.report.past import Remembered
+from koordlite.report.history import History, Remembered
 from koordlite.report.tick import Tick
 
 

@@ -14,7 +14,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.report.explain.subject import explain
-from koordlite.report.past import Past, Remembered
+from koordlite.report.history import Past, Remembered
 from koordlite.report.tick import Tick
 
 BE = "kubepods/besteffort/cpuset.cpus"

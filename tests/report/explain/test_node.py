@@ -8,8 +8,7 @@ import pytest
 
 from koordlite.model.decision import Decision
 from koordlite.report.explain.subject import explain
-from koordlite.report.history import History
-from koordlite.report.past import Past, Remembered
+from koordlite.report.history import History, Past, Remembered
 from koordlite.report.present import CPUCell
 from koordlite.report.tick import Tick
 

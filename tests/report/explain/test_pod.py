@@ -10,8 +10,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.model.decision import Decision
 from koordlite.report.explain import pod
 from koordlite.report.explain.subject import explain
-from koordlite.report.history import DecisionEvent
-from koordlite.report.past import Remembered
+from koordlite.report.history import DecisionEvent, Remembered
 from koordlite.report.tick import Tick
 
 GONE = Decision(

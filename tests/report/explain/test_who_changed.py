@@ -13,8 +13,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import who_changed
 from koordlite.report.explain.subject import explain
-from koordlite.report.history import History
-from koordlite.report.past import Past
+from koordlite.report.history import History, Past
 from koordlite.report.tick import Tick
 
 NAMES = ("a", "b", "c", "d", "e", "job")

@@ -14,10 +14,9 @@ from koordlite.model.errors import Problem
 from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.settings import Mode
 from koordlite.model.status import Pause
-from koordlite.report.history import DecisionEvent, History
+from koordlite.report.history import NOTHING, DecisionEvent, History, Past, Remembered
 from koordlite.report.html import agent_page, page
-from koordlite.report.html import filter as filters
-from koordlite.report.past import NOTHING, Past, Remembered
+from koordlite.report.html.page import FILTER_SCRIPT
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 
@@ -45,7 +44,7 @@ def test_the_page_has_the_map_the_pools_pressure_decisions_and_disputes(
     for part in ("node-a", "enforcing", "2-3,8-31", "12.5 %", "BECPUBudget", "Disputed files", "NUMA node 1"):
         assert part in read.text
     assert [value for tag, name, value in read.attributes if name == "style" or name.startswith("on")] == []
-    assert scripts(made.text) == [filters.SCRIPT, page.LIVE_SCRIPT]
+    assert scripts(made.text) == [FILTER_SCRIPT, page.LIVE_SCRIPT]
     assert {"explain/cpu/0", "./metrics", "explain/cpuSuppress"} <= {v for _, n, v in read.attributes if n == "href"}
 
 
@@ -65,7 +64,7 @@ def test_names_from_the_cluster_are_text(ticks: tuple[Tick, ...], read_html: Cal
     tick = dataclasses.replace(ticks[0], decisions=(evil,), modes={"x": "observe"})
     made = agent_page.served(tick, Remembered((DecisionEvent(0.0, 0.0, evil),)), links=(), refresh=False)
     read = read_html(made.text)
-    assert scripts(made.text) == [filters.SCRIPT] and "img" not in read.tags
+    assert scripts(made.text) == [FILTER_SCRIPT] and "img" not in read.tags
     assert "alert(1)" in read.text
 
 

@@ -13,8 +13,8 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.history import History
-from koordlite.report.html import filter as filters
 from koordlite.report.html import node_parts, page, run_report
+from koordlite.report.html.page import FILTER_SCRIPT
 from koordlite.report.tick import Tick
 
 EVIL = '<script>alert("1")</script>&\'"><img src=x onerror=alert(1)>'
@@ -54,7 +54,7 @@ def test_hostile_names_stay_text(ticks: tuple[Tick, ...], read_html: Read) -> No
     found = read_html(page)
     assert "img" not in found.tags
     assert not [name for _, name, _ in found.attributes if name.startswith("on")]
-    assert page.count("<script") == 1 and f"<script>{filters.SCRIPT}</script>" in page
+    assert page.count("<script") == 1 and f"<script>{FILTER_SCRIPT}</script>" in page
 
 
 def test_a_run_without_ticks_has_a_page_too(read_html: Read) -> None:
@@ -80,7 +80,7 @@ def test_thinning_keeps_the_ends_and_the_limit(history: History, count: int, lim
 
 def test_the_only_script_is_ours_and_allowed_by_its_hash(history: History) -> None:
     made = run_report.document(history)
-    policy = f"script-src 'sha256-{page.digest(filters.SCRIPT)}'"
+    policy = f"script-src 'sha256-{page.digest(FILTER_SCRIPT)}'"
     assert str(page.escape(policy)) in made
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json as jsons
 
-from koordlite.report.history import History
+from koordlite.report.history import History, Past
 from koordlite.report.json import run_report
-from koordlite.report.past import Past
 from koordlite.report.tick import Tick
 
 
