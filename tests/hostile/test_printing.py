@@ -105,7 +105,7 @@ def test_the_live_view() -> None:
     lines, console = io.StringIO(), Console(file=io.StringIO(), width=160, height=60, color_system=None)
     LiveView(lines).update(tick, news)
     assert_harmless(lines.getvalue())
-    console.print(screen.render(ATTACK, [tick], news, width=160, height=60))
+    console.print(screen.render(ATTACK, tick, (), news, width=160, height=60))
     assert isinstance(console.file, io.StringIO)
     assert_harmless(console.file.getvalue())
 
