@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import urllib.parse
 from collections import defaultdict
 from collections.abc import Sequence
@@ -91,7 +90,7 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refr
 def _lead(result: CycleResult, text: str, refresh: bool) -> list[Child]:
     role = page.badge("leader" if result.leader else "standby", "good" if result.leader else "")
     does = page.badge("dry run" if result.dry_run else "evicting", "" if result.dry_run else "warn")
-    said = f" cycle {result.number}, {_moment(result.began)}, took {units.span(result.seconds)} · "
+    said = f" cycle {result.number}, {units.moment(result.began)}, took {units.span(result.seconds)} · "
     query = {"node": text, "refresh": "off" if refresh else ""}
     address = "?" + urllib.parse.urlencode({name: value for name, value in query.items() if value})
     return [role, " ", does, said, page.refresh_link(address, refresh)]
@@ -151,7 +150,7 @@ def _cycle(cycle: Cycle) -> tuple[Child, ...]:
     role = f"{'leader' if cycle.leader else 'standby'}{', dry run' if cycle.dry_run else ''}"
     outcome = page.join(page.badge("failed", "bad"), " ", cycle.error) if cycle.error else page.badge("ok", "good")
     numbers = (cycle.found, cycle.evict, cycle.spared, cycle.gone)
-    began = el("span", _moment(cycle.began), style="white-space:nowrap")
+    began = el("span", units.moment(cycle.began), style="white-space:nowrap")
     return cycle.number, began, units.span(cycle.seconds), role, *numbers, outcome
 
 
@@ -161,7 +160,3 @@ def _problems(result: CycleResult) -> Markup | None:
     lines += [str(problem) for problem in (*result.problems, *result.plan.view.problems)]
     items = [el("li", line) for line in lines[:MAX_OUTCOMES]]
     return page.section("Notes and problems", el("ul", items), note=_more(len(lines))) if items else None
-
-
-def _moment(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
