@@ -63,7 +63,7 @@ __all__ = [
     "excludes_crane_reserved",
     "judgeable",
     "stale_placement",
-    "young_spared",
+    "young_kept",
 ]
 
 Point = Literal["deschedule", "balance"]
@@ -97,9 +97,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Mapping[str, int | float | str] = msgspec.field(default_factory=dict)
     weight: float = 0
     """How much of it there is: CPUs, or a ratio. Of pods that are equal otherwise, the heavier goes first."""
-    spare: str = ""
+    kept: str = ""
     """The plugin's own reason not to evict yet, a CamelCase word; empty when there is none."""
-    spare_text: str = ""
+    kept_text: str = ""
     """The same as a sentence; empty for a pod that is too young, of which the cycle knows what to say."""
     sightings: int = 1
     """In how many pictures in a row it must be seen before a pod is evicted for it."""
@@ -259,10 +259,10 @@ def stale_placement(node: NodeView, oldest_seconds: float, view: View) -> Note |
     return Note(node=node.name, reason="StalePlacement", text=text)
 
 
-def young_spared(findings: Iterable[Finding], least_seconds: float, view: View) -> Iterator[Finding]:
+def young_kept(findings: Iterable[Finding], least_seconds: float, view: View) -> Iterator[Finding]:
     """The findings, those about pods younger than `least_seconds` or of unknown age with the reason to wait: what was
     promised may not have reached the node yet."""
     for finding in findings:
         age = view.age(view.by_uid[finding.pod])
         young = least_seconds > 0 and (age is None or age < least_seconds)
-        yield msgspec.structs.replace(finding, spare="PodTooYoung") if young else finding
+        yield msgspec.structs.replace(finding, kept="PodTooYoung") if young else finding

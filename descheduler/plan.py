@@ -64,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     pod: PodView
     findings: tuple[Finding, ...]
-    verdict: Literal["evict", "spare"]
+    verdict: Literal["evict", "kept"]
     profile: str
     reasons: tuple[Refusal, ...] = ()
     """Why it is kept, the deciding reason first; empty when it is evicted."""
@@ -171,7 +171,7 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     view: View
     evict: tuple[Outcome, ...]
     """In the order in which they would go."""
-    spare: tuple[Outcome, ...]
+    kept: tuple[Outcome, ...]
     """By the reason's place in the plan: the same order of pods."""
     notes: tuple[Note, ...]
     nodes: tuple[NodeChange, ...]
@@ -196,13 +196,13 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """Every pod a plugin named, evicted or kept."""
-        return (*self.evict, *self.spare)
+        return (*self.evict, *self.kept)
 
     @property
-    def spared_by(self) -> Mapping[str, int]:
+    def kept_by(self) -> Mapping[str, int]:
         """Number of kept pods by reason, most first."""
         counts: dict[str, int] = {}
-        for outcome in self.spare:
+        for outcome in self.kept:
             counts[outcome.reasons[0].reason] = counts.get(outcome.reasons[0].reason, 0) + 1
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 

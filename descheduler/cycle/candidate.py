@@ -28,10 +28,10 @@ class Candidate(msgspec.Struct, frozen=True):
     sightings: Sightings | None
     """None: this one picture is all there is."""
 
-    def spared(self, reasons: tuple[Refusal, ...], search: Search | None = None) -> Outcome:
+    def kept(self, reasons: tuple[Refusal, ...], search: Search | None = None) -> Outcome:
         """The answer that it stays, the deciding reason first; `search` when it was asked where it would fit."""
         return Outcome(
-            self.pod, self.findings, "spare", self.profile.name, reasons, search, age_seconds=self.age_seconds
+            self.pod, self.findings, "kept", self.profile.name, reasons, search, age_seconds=self.age_seconds
         )
 
     @property
@@ -51,12 +51,12 @@ class Candidate(msgspec.Struct, frozen=True):
         return waiting[0] if len(waiting) == len(hard) else None
 
     def _waits(self, finding: Finding) -> Refusal | None:
-        if finding.spare_text:
-            return Refusal(finding.spare, finding.spare_text)
-        if finding.spare:
+        if finding.kept_text:
+            return Refusal(finding.kept, finding.kept_text)
+        if finding.kept:
             age = self.age_seconds
             shown = "its age is unknown" if age is None else f"it started {duration.age(age)} ago"
-            return Refusal(finding.spare, f"{shown}: too young for {finding.plugin} to be sure")
+            return Refusal(finding.kept, f"{shown}: too young for {finding.plugin} to be sure")
         seen = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
         if seen is not None and seen < finding.sightings:
             text = f"seen in {seen} of {finding.sightings} pictures that {finding.plugin} needs"

@@ -18,7 +18,7 @@ def changes(view: View, decided: Mapping[str, Outcome], fit: FitSearch) -> Itera
     """The nodes that lose a pod, get one, or keep one that a plugin named; by name."""
     misplaced = [o for o in decided.values() if o.main.severity == "hard" and not o.pod.pod.finished]
     wrong = Counter(o.pod.node for o in misplaced)
-    stays = Counter(o.pod.node for o in misplaced if o.verdict == "spare")
+    stays = Counter(o.pod.node for o in misplaced if o.verdict == "kept")
     touched = {o.pod.node for o in decided.values()} | {o.target for o in decided.values() if o.target}
     concerned = {o.pod.node for o in decided.values() if o.pod.containers}
     concerned |= {o.target for o in decided.values() if o.target and o.pod.containers}

@@ -271,7 +271,7 @@ class _Draft:
         try:
             outcome = self._decide(asked, judge.guards)
         except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
-            outcome = asked.spared((Refusal(FAULT, _fault(error)),))
+            outcome = asked.kept((Refusal(FAULT, _fault(error)),))
         self._decided[pod.uid] = _merged(before, outcome)
         if outcome.verdict == "evict":
             self._taken.add(pod.uid)
@@ -289,10 +289,10 @@ class _Draft:
         try:
             outcomes = self._decide_all(asked, judge.guards, together)
         except Exception as error:  # noqa: BLE001 - a fault about one set of pods costs that set
-            outcomes = [one.spared((Refusal(FAULT, _fault(error)),)) for one in asked]
+            outcomes = [one.kept((Refusal(FAULT, _fault(error)),)) for one in asked]
         for outcome in outcomes:
             self._decided[outcome.pod.uid] = _merged(self._decided.get(outcome.pod.uid), outcome)
-        stays = next((outcome for outcome in outcomes if outcome.verdict == "spare"), None)
+        stays = next((outcome for outcome in outcomes if outcome.verdict == "kept"), None)
         if stays:
             return Verdict(evicted=False, reason=stays.reasons[0].reason)
         self._taken.update(outcome.pod.uid for outcome in outcomes)
@@ -316,7 +316,7 @@ class _Draft:
                 for one, place in zip(asked, places, strict=True)
             ]
         others = (Refusal("OthersStay", f"it would go only together with {first.pod.key}, which stays"),)
-        return [one.spared(spoken or others) for one, spoken in zip(asked, refusals, strict=True)]
+        return [one.kept(spoken or others) for one, spoken in zip(asked, refusals, strict=True)]
 
     def _refusal_of_all(self, pods: list[PodView]) -> tuple[Refusal, ...]:
         reason, text = self._budget.refusal_of_all(pods)
@@ -360,11 +360,11 @@ class _Draft:
         pod, profile = asked.pod, asked.profile
         refusals = self._refusals(asked, guards)
         if refusals:
-            return asked.spared(refusals)
+            return asked.kept(refusals)
         reason, text = self._budget.refusal(pod)
         if reason == limits.TOTAL:
             # Nothing goes after this, so where it would fit is not worth asking every node.
-            return asked.spared((Refusal(reason, text),))
+            return asked.kept((Refusal(reason, text),))
         each = bool(self._explained) and pod.is_called(self._explained)
         found = self._fit.search(pod, profile.args.node_selector, each=each)
         home = asked.home
@@ -372,9 +372,9 @@ class _Draft:
             found = msgspec.structs.replace(found, places=tuple(place for place in found.places if not place.here))
         must_fit = profile.args.node_fit or bool(home) or (self._alone and pod.pod.active)
         if must_fit and not found.places:
-            return asked.spared((Refusal("FitsNowhere", found.sentence),), found)
+            return asked.kept((Refusal("FitsNowhere", found.sentence),), found)
         if reason:
-            return asked.spared((Refusal(reason, text),), found)
+            return asked.kept((Refusal(reason, text),), found)
         return self._take(asked, found)
 
     def _refusals(self, asked: Candidate, guards: default_evictor.Guards) -> tuple[Refusal, ...]:
@@ -418,7 +418,7 @@ class _Draft:
         return EvictionPlan(
             view=self._view,
             evict=tuple(o for o in decided.values() if o.verdict == "evict"),
-            spare=tuple(o for o in decided.values() if o.verdict == "spare"),
+            kept=tuple(o for o in decided.values() if o.verdict == "kept"),
             notes=tuple(dict.fromkeys(self._notes)),
             nodes=tuple(changes(self._view, decided, self._fit)),
             plugins=tuple(dict.fromkeys(plugin.name for p in self._setup.profiles for plugin, _ in p.plugins)),
@@ -517,7 +517,7 @@ def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:
     """One answer a pod: the later one when it evicts, else the first one; all findings are kept."""
     if before is None:
         return outcome
-    chosen = outcome if outcome.verdict == "evict" and before.verdict == "spare" else before
+    chosen = outcome if outcome.verdict == "evict" and before.verdict == "kept" else before
     known = set(map(_identity, before.findings))
     more = tuple(f for f in outcome.findings if _identity(f) not in known)
     return msgspec.structs.replace(chosen, findings=(*before.findings, *more))

@@ -19,7 +19,7 @@ from descheduler.framework import (
     View,
     judgeable,
     stale_placement,
-    young_spared,
+    young_kept,
 )
 from koordlite.formulas.topology import numa
 from koordlite.model import duration, keys, nrt
@@ -65,7 +65,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             continue
         for pod in _judged(node):
             found = (_finding(pod, node, wrong, config) for wrong in _violations(pod, node, config))
-            yield from young_spared(found, least, view)
+            yield from young_kept(found, least, view)
 
 
 def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:

@@ -80,8 +80,8 @@ def _judge_required(groups: Sequence[SpecGroup], index: NodeIndex, config: Confi
             fact=f"{pod.node} is none of them",
             cure="moves to a node that matches; or give the node its labels back",
             evidence={"node": pod.node, "affinity": "required"},
-            spare="NoMatchingNodeFits" if stuck else "",
-            spare_text="it fits on no node that matches its affinity" if stuck else "",
+            kept="NoMatchingNodeFits" if stuck else "",
+            kept_text="it fits on no node that matches its affinity" if stuck else "",
         )
         spent = spent or (verdict is not None and verdict.stop == "total")
 

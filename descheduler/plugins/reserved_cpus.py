@@ -22,7 +22,7 @@ from descheduler.framework import (
     excludes_crane_reserved,
     judgeable,
     stale_placement,
-    young_spared,
+    young_kept,
 )
 from descheduler.picture import pods
 from descheduler.picture.pods import least_important_first
@@ -60,7 +60,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     oldest, least = duration.seconds(config.max_report_age), duration.seconds(config.min_pod_age)
     for node in handle.nodes:
         if config.by_quantity:
-            yield from young_spared(_too_many(node, config, handle), least, view)
+            yield from young_kept(_too_many(node, config, handle), least, view)
         stale = stale_placement(node, oldest, view)
         if stale:
             yield stale
@@ -68,7 +68,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         if node.reserved.koordinator is None:
             yield _unknown(node)
         for pod in node.those(NAME, _assigned):
-            yield from young_spared(_judge_pod(pod, node, config), least, view)
+            yield from young_kept(_judge_pod(pod, node, config), least, view)
 
 
 def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:

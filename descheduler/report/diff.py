@@ -13,12 +13,12 @@ import msgspec
 from descheduler.plan import EvictionPlan
 from descheduler.report.document import API_VERSION
 
-Change = Literal["new", "over", "toEvict", "toSpare", "otherReason"]
+Change = Literal["new", "over", "toEvict", "toKeep", "otherReason"]
 WORDS: dict[Change, str] = {
     "new": "named for the first time",
     "over": "no longer named",
     "toEvict": "to evict, was kept",
-    "toSpare": "kept, was to be evicted",
+    "toKeep": "kept, was to be evicted",
     "otherReason": "kept for another reason",
 }
 
@@ -32,7 +32,7 @@ class _Pod(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
     node: str
     verdict: str
-    spared_because: tuple[_Reason, ...] = ()
+    kept_because: tuple[_Reason, ...] = ()
 
 
 class Earlier(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,12 +41,12 @@ class Earlier(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     time: str
     evict: tuple[_Pod, ...]
-    spare: tuple[_Pod, ...]
+    kept: tuple[_Pod, ...]
 
     @property
     def pods(self) -> dict[str, _Pod]:
         """Every pod that was named, by uid."""
-        return {pod.uid: pod for pod in (*self.evict, *self.spare)}
+        return {pod.uid: pod for pod in (*self.evict, *self.kept)}
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -104,12 +104,12 @@ def _named(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
     for outcome in plan.outcomes:
         then = before.get(outcome.pod.uid)
         reason = outcome.reasons[0].reason if outcome.reasons else ""
-        old = then.spared_because[0].reason if then and then.spared_because else ""
+        old = then.kept_because[0].reason if then and then.kept_because else ""
         change: Change | None = "otherReason" if old != reason else None
         if then is None:
             change = "new"
         elif outcome.verdict != then.verdict:
-            change = "toEvict" if outcome.verdict == "evict" else "toSpare"
+            change = "toEvict" if outcome.verdict == "evict" else "toKeep"
         if change:
             kept = f"kept: {reason}{f', was {old}' if old and old != reason else ''}"
             answer = "to evict" if outcome.verdict == "evict" else kept

@@ -71,8 +71,8 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
             "pods": sum(1 for _ in view.pods()),
             "found": len(plan.outcomes),
             "evict": len(plan.evict),
-            "spare": len(plan.spare),
-            "sparedBy": dict(plan.spared_by),
+            "kept": len(plan.kept),
+            "keptBy": dict(plan.kept_by),
             "notJudged": plan.not_judged,
             "notJudgedBy": dict(plan.not_judged_by),
             "plugins": list(plan.plugins),
@@ -80,7 +80,7 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
         "warnings": warnings(plan),
         "plugins": ({**one, **outcomes.said_once(one["name"])} for one in by_plugin(plan)),
         "evict": map(outcomes.of, plan.evict),
-        "spare": map(outcomes.of, plan.spare),
+        "kept": map(outcomes.of, plan.kept),
         "owners": outcomes.owners(),
         "refusals": outcomes.refusals(),
         "leftByLimits": left_by_limits(plan),
@@ -120,7 +120,7 @@ def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
             pods[name][outcome.verdict] += 1
     for name in plan.plugins:
         notes = sum(note.plugin == name for note in plan.notes)
-        counts = {"evict": pods[name]["evict"], "spare": pods[name]["spare"], "notes": notes}
+        counts = {"evict": pods[name]["evict"], "kept": pods[name]["kept"], "notes": notes}
         yield {"name": name, "findings": dict(sorted(found[name].items())), **counts}
 
 
@@ -154,7 +154,7 @@ def _common(plan: EvictionPlan) -> Mapping[tuple[str, str], _Common]:
 
 def left_by_limits(plan: EvictionPlan) -> Object:
     """Number of pods that only a limit keeps, by limit. Guards and the fit have nothing against them."""
-    return {reason: count for reason, count in plan.spared_by.items() if reason.startswith("Limit") or reason in _LATER}
+    return {reason: count for reason, count in plan.kept_by.items() if reason.startswith("Limit") or reason in _LATER}
 
 
 _LATER = ("DisruptionBudget", "OutsideWindow", "OwnerDelay", "BackOff")
@@ -193,7 +193,7 @@ class _Outcomes:
             "profile": outcome.profile,
             "target": outcome.target,
             "findings": [self._finding(f) for f in outcome.findings],
-            **({"sparedBecause": kept} if kept else {}),
+            **({"keptBecause": kept} if kept else {}),
             **({"together": list(outcome.together)} if outcome.together else {}),
             "fit": self._search(outcome, outcome.search) if outcome.search else None,
         }

@@ -49,7 +49,7 @@ def groups(plan: EvictionPlan) -> Markup | None:
 
 def _group_table(plan: EvictionPlan, what: str) -> Markup:
     of = _BY[what]
-    evict, kept = Counter(map(of, plan.evict)), Counter(map(of, plan.spare))
+    evict, kept = Counter(map(of, plan.evict)), Counter(map(of, plan.kept))
     names = sorted({*evict, *kept}, key=lambda name: (-evict[name], -kept[name], name))
     rows = [
         (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], kept[name])
@@ -207,7 +207,7 @@ def _after(node: NodeView, change: NodeChange, wrong: Sequence[Outcome], coming:
     elif gone:
         stays = msgspec.structs.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in gone))
         yield el("p", "after the plan:", class_="note")
-        yield numa_map.draw(stays, [outcome for outcome in wrong if outcome.verdict == "spare"])
+        yield numa_map.draw(stays, [outcome for outcome in wrong if outcome.verdict == "kept"])
 
 
 def _zones(change: NodeChange) -> Markup:
@@ -255,7 +255,7 @@ def render(
         _tiles(plan),
         warnings(plan),
         el("div", _pods("To evict, in this order", plan.evict, "nothing is to be evicted", results), id=EVICT),
-        el("div", _pods("Kept, with findings", plan.spare, "no pod with findings is kept", results), id=KEPT),
+        el("div", _pods("Kept, with findings", plan.kept, "no pod with findings is kept", results), id=KEPT),
         _plugins(plan),
         _changes(changes),
         groups(plan),
@@ -273,13 +273,13 @@ def _tiles(plan: EvictionPlan) -> Markup:
     unread = f"; unreadable: {problems}" if problems else ""
     left = document.left_by_limits(plan)
     later = ", ".join(f"{count} × {reason}" for reason, count in left.items())
-    guarded = ", ".join(f"{n} × {why}" for why, n in plan.spared_by.items() if why not in left)
+    guarded = ", ".join(f"{n} × {why}" for why, n in plan.kept_by.items() if why not in left)
     return page.tiles(
         page.tile("judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes{unread}"),
         not_judged(plan),
         page.tile("with findings", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("to evict", len(plan.evict), tone="bad" if plan.evict else "good"),
-        page.tile("kept", len(plan.spare) - sum(left.values()), guarded),
+        page.tile("kept", len(plan.kept) - sum(left.values()), guarded),
         page.tile("left for later by limits", sum(left.values()), later, tone="warn" if left else ""),
     )
 
@@ -301,7 +301,7 @@ def _plugins(plan: EvictionPlan) -> Markup:
     for one in document.by_plugin(plan):
         found = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
         words: Child = found or el("span", "no findings", class_="note")
-        counts = f"{one['evict']} to evict, {one['spare']} kept" if found else ""
+        counts = f"{one['evict']} to evict, {one['kept']} kept" if found else ""
         notes = f"{one['notes']} note{'s' if one['notes'] > 1 else ''}" if one["notes"] else ""
         rows.append((el("b", one["name"]), words, counts, notes))
     headings = ("plugin", "found", "pods", "could not judge")

@@ -38,8 +38,8 @@ class Selection(msgspec.Struct, frozen=True):
             raise InputError(
                 Problem("command line", "--only", self.only, "no plugin, namespace or node has this name", do)
             )
-        evict, spare = (tuple(filter(self._is_shown, some)) for some in (plan.evict, plan.spare))
-        return msgspec.structs.replace(plan, evict=evict, spare=spare)
+        evict, kept = (tuple(filter(self._is_shown, some)) for some in (plan.evict, plan.kept))
+        return msgspec.structs.replace(plan, evict=evict, kept=kept)
 
     def sentence(self, plan: EvictionPlan, shown: EvictionPlan) -> str:
         """Say what of the plan is not listed; empty when everything is. `shown`: see `of`."""
@@ -47,7 +47,7 @@ class Selection(msgspec.Struct, frozen=True):
         parts = [f"only {self.only}: {_count(outside, 'other pod')} with findings left out"] if outside else []
         cut = [
             f"{self.limit} of {len(pods)} {what}"
-            for pods, what in ((shown.evict, "to evict"), (shown.spare, "kept"))
+            for pods, what in ((shown.evict, "to evict"), (shown.kept, "kept"))
             if self.limit is not None and len(pods) > self.limit
         ]
         parts += [f"{', '.join(cut)}; --limit all lists every pod"] if cut else []
@@ -237,7 +237,7 @@ def _plugins(plan: EvictionPlan) -> Iterator[str]:
     yield "BY PLUGIN"
     for one in document.by_plugin(plan):
         words = [f"{count} × {reason}" for reason, count in one["findings"].items()] or ["no findings"]
-        words += [f"{one['evict']} to evict, {one['spare']} kept"] if one["findings"] else []
+        words += [f"{one['evict']} to evict, {one['kept']} kept"] if one["findings"] else []
         words += [_count(one["notes"], "note")] if one["notes"] else []
         first = f"{_INDENT}{one['name']}: "
         yield from paragraph.wrap("; ".join(words), width(), first=first, rest=_INDENT * 2)
@@ -283,9 +283,9 @@ def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
     """Count the pods that go and those that stay, by what keeps them; `left_out`: what of them is not listed."""
     found = f"{_count(len(plan.outcomes), 'pod')} with findings"
     unjudged = f"; {plan.not_judged} not judged" if plan.not_judged else ""
-    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} kept{unjudged}"
-    if plan.spare:
-        counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
+    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.kept)} kept{unjudged}"
+    if plan.kept:
+        counts = ", ".join(f"{count} × {reason}" for reason, count in plan.kept_by.items())
         yield from _labelled(f"kept      {counts}")
     if plan.not_judged:
         counts = ", ".join(f"{_count(count, 'pod')} by {name}" for name, count in plan.not_judged_by.items())
@@ -318,9 +318,9 @@ def _evictions(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
 
 
 def _kept(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
-    pods = plan.spare[:limit]
+    pods = plan.kept[:limit]
     if pods:
-        yield f"KEPT, with findings{_part(pods, plan.spare)}"
+        yield f"KEPT, with findings{_part(pods, plan.kept)}"
     for answer in pods[:AT_LENGTH]:
         yield ""
         yield from outcome(answer, " -  ")

@@ -32,7 +32,7 @@ def events(result: CycleResult) -> Iterator[Event]:
         if found:
             yield _event(outcome, found)
     if failure_events:
-        for outcome in result.plan.spare:
+        for outcome in result.plan.kept:
             found = of_limit(outcome, result.setup.limits)
             if found:
                 yield _event(outcome, found)

@@ -77,7 +77,7 @@ def _decisions(result: CycleResult) -> Iterator[Line]:
             "fact": main.fact,
         }
         if outcome.reasons:
-            entry |= {"sparedBy": outcome.reasons[0].reason, "text": outcome.reasons[0].text}
+            entry |= {"keptBy": outcome.reasons[0].reason, "text": outcome.reasons[0].text}
         if found and outcome.verdict == "evict":
             entry |= {"result": found.result} | ({"text": found.text} if found.text else {})
         yield entry | ({"target": outcome.target} if outcome.target else {})
@@ -90,4 +90,4 @@ def _summary(result: CycleResult) -> Line:
         return entry | {"result": "failed", "text": result.error}
     counts = {"nodes": len(result.plan.view.nodes), "found": len(result.plan.outcomes)}
     counts |= {"notJudged": result.plan.not_judged}
-    return entry | counts | {"evict": len(result.plan.evict), "spare": len(result.plan.spare)}
+    return entry | counts | {"evict": len(result.plan.evict), "kept": len(result.plan.kept)}

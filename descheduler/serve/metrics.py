@@ -46,8 +46,8 @@ class Metrics:
         self._errors = Counter("descheduler_cycle_errors", "Cycles without a plan", registry=r)
         self._survived = Faults()
         self._faults = Counter("descheduler_faults", "Faults of the descheduler itself, survived", registry=r)
-        self._spared = Counter(
-            "descheduler_pods_spared",
+        self._kept = Counter(
+            "descheduler_pods_kept",
             "Pods with findings that were kept",
             ("reason",),
             registry=r,
@@ -94,9 +94,9 @@ class Metrics:
                 continue
             labels = (_RESULTS.get(word, "error"), outcome.main.plugin, outcome.profile, pod.pod.namespace, pod.node)
             self._evicted.count(labels)
-        for reason, count in plan.spared_by.items():
-            self._spared.labels(reason).inc(count)
-        self._left.set(sum(count for reason, count in plan.spared_by.items() if reason.startswith("Limit")))
+        for reason, count in plan.kept_by.items():
+            self._kept.labels(reason).inc(count)
+        self._left.set(sum(count for reason, count in plan.kept_by.items() if reason.startswith("Limit")))
         self._not_judged.clear()
         for name in plan.plugins:
             self._not_judged.labels(name).set(plan.not_judged_by.get(name, 0))

@@ -31,7 +31,7 @@ class Cycle(msgspec.Struct, frozen=True):
     dry_run: bool
     found: int
     evict: int
-    spared: int
+    kept: int
     gone: int
     """Pods that were evicted, or are on their way."""
     error: str
@@ -48,7 +48,7 @@ class Cycle(msgspec.Struct, frozen=True):
             dry_run=result.dry_run,
             found=len(plan.outcomes) if plan else 0,
             evict=len(plan.evict) if plan else 0,
-            spared=len(plan.spare) if plan else 0,
+            kept=len(plan.kept) if plan else 0,
             gone=sum(attempt.goes for attempt in result.attempts),
             error=result.error,
         )
@@ -98,14 +98,14 @@ def _lead(result: CycleResult, text: str, refresh: bool) -> list[Child]:
 
 def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
     pods = sum(len(node.pods) for node in plan.view.nodes.values())
-    reasons = ", ".join(f"{count} × {why}" for why, count in list(plan.spared_by.items())[:4])
+    reasons = ", ".join(f"{count} × {why}" for why, count in list(plan.kept_by.items())[:4])
     gone = "would go; nothing is evicted" if result.dry_run else f"{sum(a.goes for a in result.attempts)} gone"
     return page.tiles(
         page.tile("Judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes"),
         html.not_judged(plan),
         page.tile("Misplaced", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("To evict", len(plan.evict), gone, tone="bad" if plan.evict else "good"),
-        page.tile("Kept", len(plan.spare), reasons),
+        page.tile("Kept", len(plan.kept), reasons),
     )
 
 
@@ -149,7 +149,7 @@ def _cycles(past: Sequence[Cycle]) -> Markup:
 def _cycle(cycle: Cycle) -> tuple[Child, ...]:
     role = f"{'leader' if cycle.leader else 'standby'}{', dry run' if cycle.dry_run else ''}"
     outcome = page.join(page.badge("failed", "bad"), " ", cycle.error) if cycle.error else page.badge("ok", "good")
-    numbers = (cycle.found, cycle.evict, cycle.spared, cycle.gone)
+    numbers = (cycle.found, cycle.evict, cycle.kept, cycle.gone)
     began = el("span", units.moment(cycle.began), style="white-space:nowrap")
     return cycle.number, began, units.span(cycle.seconds), role, *numbers, outcome
 

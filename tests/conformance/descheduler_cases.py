@@ -143,7 +143,7 @@ def _annotated(pod: Any) -> Any:
 
 
 def _told(plan: EvictionPlan, evicted: list[str], expect: Any) -> dict[str, Any]:
-    refusals = {outcome.reasons[0].reason for outcome in plan.spare}
+    refusals = {outcome.reasons[0].reason for outcome in plan.kept}
     told = {
         "evicted_count": len(evicted),
         "evicted": sorted(evicted),

@@ -53,7 +53,7 @@ def explained(root: pathlib.Path) -> list[str]:
         ('def f():\n    return g("Given")\ndef g(why):\n    return Decision("s", "set", why)', {"Given"}),
         ('def f():\n    r, n = g()\n    return Decision("s", "set", r)\ndef g():\n    return "Part", 1', {"Part"}),
         ('def f(x):\n    r = x()\n    return Decision("s", "set", r)', {"?r"}),
-        ('def f(x):\n    return Finding(reason=x.reason, spare="Young" if x else "")', {"Young"}),
+        ('def f(x):\n    return Finding(reason=x.reason, kept="Young" if x else "")', {"Young"}),
         ('_A: dict[str, Guard] = {"Kept": f}', {"Kept"}),
         ('def _counters(self):\n    yield "Full", "", 1, "text"', {"Full"}),
     ],

@@ -129,7 +129,7 @@ def test_one_pod_that_cannot_be_decided_on_costs_that_pod(monkeypatch: pytest.Mo
     monkeypatch.setattr(planner._Draft, "_decide", fails)
     plan = _pinned().plan(PLAIN)
     assert [outcome.pod.pod.name for outcome in plan.evict] == ["p-1"]
-    ((reason,),) = [outcome.reasons for outcome in plan.spare]
+    ((reason,),) = [outcome.reasons for outcome in plan.kept]
     assert reason.reason == planner.FAULT and "OverflowError" in reason.text
 
 

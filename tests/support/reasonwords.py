@@ -11,7 +11,7 @@ CARRIERS = {
     "Violation": ((1, "reason"),),
     "Refusal": ((0, "reason"),),
     "Note": ((None, "reason"),),
-    "Finding": ((None, "reason"), (None, "spare")),
+    "Finding": ((None, "reason"), (None, "kept")),
 }
 """Calls that make an answer, and where among their arguments the word is."""
 GUARDS = ("dict[str, Guard]", "dict[str, Protection]")

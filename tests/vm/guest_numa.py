@@ -155,7 +155,7 @@ def check(machine: Machine) -> None:
     with claim("while all promises hold, nobody goes, and nothing is worse than that memory may come from elsewhere"):
         document = machine.plan()
         assert document["evict"] == [], document
-        found = {f["reason"] for o in document["spare"] for f in o["findings"]}
+        found = {f["reason"] for o in document["kept"] for f in o["findings"]}
         assert found <= {"MemsSpanNUMA"}, found
     with claim("a set of Koordinator's that was widened over both nodes by hand is written again"):
         for group in tree.groups_of(OURS):

@@ -52,10 +52,10 @@ def evicted(given: Any, expect: Any) -> tuple[Any, Any]:
     failure_events = bool(given.get("evictionFailureEventNotification"))
     reason, text = Budget(_limits(given), view).refusal(pod)
     if reason:
-        spared = msgspec.structs.replace(outcome, verdict="spare", reasons=(Refusal(reason, text),))
-        told = events.of_limit(spared, _limits(given)) if failure_events else None
+        kept = msgspec.structs.replace(outcome, verdict="kept", reasons=(Refusal(reason, text),))
+        told = events.of_limit(kept, _limits(given)) if failure_events else None
         return _result(_ERRORS[reason], told, 0), _wanted(expect)
-    plan = EvictionPlan(view=view, evict=(outcome,), spare=(), notes=(), nodes=())
+    plan = EvictionPlan(view=view, evict=(outcome,), kept=(), notes=(), nodes=())
     server = _Server(given.get("apiError"))
     (attempt,) = (
         eviction_api.prepare(plan) if given.get("dryRun") else eviction_api.evict(plan, server, lambda _seconds: False)

@@ -59,7 +59,7 @@ def test_json_is_the_same_every_time_and_nothing_else_is_on_stdout(
     assert "poison" in outputs[0].err
     plan = json.loads(outputs[0].out)
     assert [entry["pod"] for entry in plan["evict"]] == ["default/on-reserved"]
-    assert plan["summary"]["sparedBy"] == {"CuredOnNode": 1}
+    assert plan["summary"]["keptBy"] == {"CuredOnNode": 1}
     assert plan["requests"][0]["kind"] == "Eviction"
 
 
@@ -130,7 +130,7 @@ def test_explain_lists_what_each_node_answers_and_the_report_counts_it(
     ]
     assert cli.main(["plan", *files, "--output", "json"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert plan["spare"][0]["fit"] == {"places": [], "whyNot": [0]}
+    assert plan["kept"][0]["fit"] == {"places": [], "whyNot": [0]}
     assert plan["refusals"] == [{"reason": "insufficient cpu", "nodes": 4, "examples": ["b", "c", "d"]}]
 
 

@@ -82,7 +82,7 @@ def test_a_guarded_pod_may_be_named_and_is_shown_with_the_guard(four: Any) -> No
     log: Said = []
     plan = planner.plan(four.view(), setup(plugin("P", names_all(log))))
     assert log[0] == ("a1", Verdict(evicted=False, reason="BarePod"))
-    assert plan.spare[0].reasons[0].reason == "BarePod"
+    assert plan.kept[0].reasons[0].reason == "BarePod"
 
 
 def test_all_of_deschedule_comes_before_the_first_of_balance(four: Any) -> None:

@@ -44,9 +44,7 @@ def three(cluster: Any) -> Any:
 def test_outside_of_the_windows_a_plan_is_made_and_nobody_goes(three: Any) -> None:
     plan = three.plan(OPEN_LATER + PROFILE)
     assert verdicts(plan) == ["OutsideWindow"] * 3
-    assert (
-        plan.spare[0].reasons[0].text == "no window for evictions is open; the next one opens at 2026-01-01T22:00:00Z"
-    )
+    assert plan.kept[0].reasons[0].text == "no window for evictions is open; the next one opens at 2026-01-01T22:00:00Z"
     assert verdicts(three.plan(OPEN + PROFILE)) == ["goes"] * 3
 
 
@@ -83,7 +81,7 @@ def test_a_limit_may_be_a_part_of_the_owners_pods(three: Any, limit: str, most: 
 def test_a_part_is_told_with_what_it_comes_to(three: Any) -> None:
     plan = three.plan("maxNoOfPodsToEvictPerOwner: 70%\n" + PROFILE)
     words = "maxNoOfPodsToEvictPerOwner is 70% (2), and so many of ReplicaSet/default/app go before it"
-    assert plan.spare[0].reasons[0].text == words
+    assert plan.kept[0].reasons[0].text == words
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A whole plan: who goes, who is spared and why, in which order, and always the same."""
+"""A whole plan: who goes, who is kept and why, in which order, and always the same."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def test_a_healthy_cluster_has_an_empty_plan(cluster: Any) -> None:
         ),
     ],
 )
-def test_why_it_is_spared(wrong: Any, spoil: Callable[[Any], None], reason: str) -> None:
+def test_why_it_is_kept(wrong: Any, spoil: Callable[[Any], None], reason: str) -> None:
     wrong.pod("filler", "a", cpu="12")
     wrong.objects.insert(4, wrong.objects.pop())
     spoil(wrong)
     plan = wrong.plan(BY_CPUS)
     assert verdicts(plan) == {"first": reason}
-    assert plan.spared_by == {reason: 1}
+    assert plan.kept_by == {reason: 1}
 
 
 def test_without_a_better_home_it_stays_whatever_node_fit_says(wrong: Any) -> None:
@@ -113,7 +113,7 @@ def test_what_may_go_wrong_is_only_reported(cluster: Any, placed: Place) -> None
     assert verdicts(cluster.plan()) == {"p": "OnlyExposed"}
 
 
-def test_a_limit_spares_the_later_ones_by_name(wrong: Any) -> None:
+def test_a_limit_keeps_the_later_ones_by_name(wrong: Any) -> None:
     wrong.pinned("second", "a", "1,4-6", owner="two")
     plan = wrong.plan(policy("maxNoOfPodsToEvictTotal: 1"))
     assert verdicts(plan) == {"first": "to b", "second": "LimitTotal"}
@@ -182,7 +182,7 @@ def test_two_findings_against_one_pod_make_one_answer(cluster: Any) -> None:
     assert [f.reason for f in plan.outcomes[0].findings] == ["CPUSpansNUMA", "UsesReservedCPU"]
 
 
-def test_a_second_profile_may_evict_what_the_first_spared(wrong: Any) -> None:
+def test_a_second_profile_may_evict_what_the_first_kept(wrong: Any) -> None:
     wrong.objects[-1]["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
     text = policy() + policy().replace("profiles:\n", "").replace("name: test", "name: bold").replace(
         "nodeFit: true", "evictDaemonSetPods: true"
@@ -206,7 +206,7 @@ def test_a_selector_that_selects_no_node_is_told(wrong: Any) -> None:
     ]
 
 
-def test_evictions_name_their_reason_and_spare_a_pod_that_was_made_anew(wrong: Any) -> None:
+def test_evictions_name_their_reason_and_keep_a_pod_that_was_made_anew(wrong: Any) -> None:
     (attempt,) = eviction_api.prepare(wrong.plan(policy("gracePeriodSeconds: 30")))
     assert (attempt.pod, attempt.result) == ("default/first", "WouldEvict")
     assert attempt.request["metadata"]["annotations"] == {

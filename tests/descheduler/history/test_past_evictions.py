@@ -81,8 +81,8 @@ def test_a_loop_waits_longer_each_time_then_ends_and_says_so(cluster: Any) -> No
         60: ["MovedAndCameBack"],
         600: ["MovedAndCameBack"],
     }
-    (spared,) = loop.cycle(700).spare
-    assert spared.reasons[0].text == (
+    (kept,) = loop.cycle(700).kept
+    assert kept.reasons[0].text == (
         "ReplicaSet/default/app was moved 2 times for ReservedCPUs within 11m and came back; it is left alone until "
         "nothing was found with it for 1d"
     )
@@ -120,7 +120,7 @@ def test_what_goes_by_load_does_not_prolong_the_time(cluster: Any) -> None:
         findings = tuple(msgspec.structs.replace(f, plugin=plugin) for f in first.evict[0].findings)
         view = cluster.view(stamp(60))
         plan = msgspec.structs.replace(
-            first, view=view, evict=(), spare=(msgspec.structs.replace(first.evict[0], findings=findings),)
+            first, view=view, evict=(), kept=(msgspec.structs.replace(first.evict[0], findings=findings),)
         )
         (past,) = past_evictions.after(history, plan, [], LOOPS).values()
         assert past.seen == NOON.timestamp() + 60 * seen

@@ -306,9 +306,9 @@ def test_pods_with_a_job_take_no_places_of_the_next_plan(world: World, told: lis
     assert set(one.moving()) == {ref["uid"]}
     view = msgspec.structs.replace(assemble.view(cluster.read(world.api)), moving=one.moving())
     again = planner.plan(view, reader.setup(reader.parse(TWO_WAYS, "policy")))
-    spared = {outcome.pod.uid: outcome.reasons[0].reason for outcome in again.spare}
-    assert spared[ref["uid"]] == "MigrationJobExists"
-    (kept,) = (outcome for outcome in again.spare if outcome.pod.uid == ref["uid"])
+    kept = {outcome.pod.uid: outcome.reasons[0].reason for outcome in again.kept}
+    assert kept[ref["uid"]] == "MigrationJobExists"
+    (kept,) = (outcome for outcome in again.kept if outcome.pod.uid == ref["uid"])
     assert kept.reasons[0].text == f"migration job {world.job()['metadata']['name']} has no reservation yet; Pending"
     world.server.faults.add(Fault(verb="list", resource="podmigrationjobs", status=500, times=1))
     assert one.moving() == {}

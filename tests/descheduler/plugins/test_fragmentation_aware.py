@@ -66,7 +66,7 @@ def test_what_is_not_given_has_its_default(tilted: Any, evicted: Any, args: Any)
 
 def test_dry_run_still_reports(uneven: Any, work: Any) -> None:
     plan = work(NAME, {"dryRun": True})
-    assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.spare] == [("large", "OnlyExposed")]
+    assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.kept] == [("large", "OnlyExposed")]
 
 
 @pytest.mark.parametrize(

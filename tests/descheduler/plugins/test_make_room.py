@@ -61,7 +61,7 @@ def moves(plan: EvictionPlan) -> dict[str, str]:
 
 
 def kept(plan: EvictionPlan) -> dict[str, str]:
-    return {outcome.pod.pod.name: outcome.reasons[0].reason for outcome in plan.spare}
+    return {outcome.pod.pod.name: outcome.reasons[0].reason for outcome in plan.kept}
 
 
 def test_all_of_them_go_and_each_has_its_place(crowded: Cluster) -> None:
@@ -79,7 +79,7 @@ def test_all_of_them_go_and_each_has_its_place(crowded: Cluster) -> None:
 def test_by_default_it_reports_and_nothing_goes(crowded: Cluster) -> None:
     plan = crowded.plan(policy("maxMoves: 3"))
     assert (moves(plan), kept(plan)) == ({}, {"one": "OnlyExposed", "two": "OnlyExposed"})
-    assert plan.spare[0].reasons[0].text == "evict of MakeRoom is off: it stays"
+    assert plan.kept[0].reasons[0].text == "evict of MakeRoom is off: it stays"
 
 
 @pytest.mark.parametrize(

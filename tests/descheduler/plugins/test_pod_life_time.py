@@ -65,7 +65,7 @@ def test_what_the_limit_left_undone_is_told(cluster: Any, work: Callable[..., An
     for name in "abc":
         cluster.pod(name, "a")
     plan = work(NAME, {"maxPodLifeTimeSeconds": 60}, per_node=1)
-    assert [o.reasons[0].reason for o in plan.spare] == ["LimitPerNode", "LimitPerNode"]
+    assert [o.reasons[0].reason for o in plan.kept] == ["LimitPerNode", "LimitPerNode"]
 
 
 def test_the_finding_says_how_old_and_in_which_state(cluster: Any, work: Callable[..., Any]) -> None:

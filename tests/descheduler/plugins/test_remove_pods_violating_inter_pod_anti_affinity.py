@@ -62,7 +62,7 @@ def test_one_that_stays_by_a_limit_is_still_in_the_way(cluster: Any, work: Calla
     for name in ("w1", "w2"):
         avoiding(cluster.pod(name, "a1", labels={"app": "web"}), "web")
     plan = work(NAME, total=0)
-    assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.spare] == [("w1", "LimitTotal"), ("w2", "LimitTotal")]
+    assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.kept] == [("w1", "LimitTotal"), ("w2", "LimitTotal")]
 
 
 def test_pods_that_are_not_looked_at_are_no_counterparts(cluster: Any, evicted: Callable[..., Any]) -> None:

@@ -54,7 +54,7 @@ def test_required(cluster: Any, evicted: Callable[..., Any], node: str, terms: l
 def test_a_pod_that_fits_nowhere_right_is_named_with_the_reason(cluster: Any, work: Callable[..., Any]) -> None:
     required(cluster.pod("p", "hdd", cpu="4"), line("disk", "ssd"))
     cluster.pod("big", "ssd", cpu="15")
-    outcome = work(NAME, REQUIRED).spare[0]
+    outcome = work(NAME, REQUIRED).kept[0]
     assert outcome.reasons[0].reason == "NoMatchingNodeFits"
     assert outcome.reasons[0].text == "it fits on no node that matches its affinity"
     assert outcome.main.fact == "hdd is none of them"

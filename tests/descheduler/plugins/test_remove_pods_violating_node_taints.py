@@ -37,9 +37,9 @@ def test_arguments_that_are_refused(refused: Callable[..., str], args: Object, s
     assert says in refused(NAME, args)
 
 
-def test_a_guarded_pod_is_named_and_spared(cluster: Any, work: Callable[..., Any]) -> None:
+def test_a_guarded_pod_is_named_and_kept(cluster: Any, work: Callable[..., Any]) -> None:
     cluster.node("a")["spec"]["taints"] = [taint()]
     cluster.pod("p", "a", owner="DaemonSet/d")
     plan = work(NAME)
-    assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.spare] == [("p", "DaemonSet")]
-    assert plan.spare[0].main.evidence == {"taint": "gpu=a100:NoSchedule"}
+    assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.kept] == [("p", "DaemonSet")]
+    assert plan.kept[0].main.evidence == {"taint": "gpu=a100:NoSchedule"}

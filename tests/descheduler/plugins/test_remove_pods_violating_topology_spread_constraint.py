@@ -66,7 +66,7 @@ def test_the_evictor_s_node_fit_sees_that_a_pod_would_lie_no_better(cluster: Any
     for pod in first:
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "8"
     plan = work(NAME, {"topologyBalanceNodeFit": False}, evictor={"nodeFit": True})
-    assert [o.reasons[0].reason for o in plan.spare] == ["FitsNowhere"]
+    assert [o.reasons[0].reason for o in plan.kept] == ["FitsNowhere"]
     assert [o.pod.pod.name for o in work(NAME, {"topologyBalanceNodeFit": False}).evict] == ["p2-03"]
 
 

@@ -95,5 +95,5 @@ profiles:
   plugins: {deschedule: {enabled: [TopologyAffinityErrors]}}
 """
     kept, gone = (strict.plan(policy.replace("DELETE", word)) for word in ("false", "true"))
-    assert [o.reasons[0].reason for o in kept.spare] == ["OnlyExposed"] * 3
+    assert [o.reasons[0].reason for o in kept.kept] == ["OnlyExposed"] * 3
     assert [o.pod.pod.name for o in gone.evict] == ["p-0", "p-1", "p-2"]

@@ -61,7 +61,7 @@ def test_the_report_is_what_the_schema_says(troubled: Any) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     report = as_json(troubled.plan(POLICY))
     jsonschema.validate(report, SCHEMA)
-    assert report["evict"] and report["spare"] and report["nodes"] and report["snapshot"]["problems"]
+    assert report["evict"] and report["kept"] and report["nodes"] and report["snapshot"]["problems"]
 
 
 @pytest.mark.parametrize("field", ["evict", "plugins", "leftByLimits", "results"])
@@ -91,7 +91,7 @@ def test_what_all_findings_or_all_pods_of_an_owner_share_is_said_once(cluster: A
     (by_plugin,) = (one for one in report["plugins"] if one["findings"])
     owners = {one["owner"]: one for one in report["owners"]}
     found = {}
-    for pod in report["evict"] + report["spare"]:
+    for pod in report["evict"] + report["kept"]:
         own = pod if "qosClass" in pod else owners[pod["owner"]]
         (finding,) = pod["findings"]
         evidence = by_plugin["evidence"][finding["reason"]] | finding.get("evidence", {})
@@ -100,7 +100,7 @@ def test_what_all_findings_or_all_pods_of_an_owner_share_is_said_once(cluster: A
         o.pod.uid: (str(o.pod.pod.qos_class), o.pod.pod.priority, dict(o.main.evidence), o.main.severity)
         for o in plan.outcomes
     }
-    assert sorted(pod["pod"] for pod in report["evict"] + report["spare"] if "qosClass" in pod) == ["default/p003"]
+    assert sorted(pod["pod"] for pod in report["evict"] + report["kept"] if "qosClass" in pod) == ["default/p003"]
 
 
 def test_of_many_pods_the_text_has_one_line_each_beyond_the_first(cluster: Any) -> None:
@@ -116,9 +116,9 @@ def test_what_each_plugin_found_and_what_limits_left(troubled: Any) -> None:
     report = as_json(troubled.plan(POLICY))
     by_name = {one["name"]: one for one in report["plugins"]}
     assert by_name["RemovePodsHavingTooManyRestarts"]["findings"] == {"TooManyRestarts": 2}
-    assert by_name["ReservedCPUs"]["evict"] + by_name["ReservedCPUs"]["spare"] == 1
+    assert by_name["ReservedCPUs"]["evict"] + by_name["ReservedCPUs"]["kept"] == 1
     assert report["leftByLimits"] == {"LimitTotal": 1}
-    assert report["summary"]["sparedBy"]["BarePod"] == 1
+    assert report["summary"]["keptBy"]["BarePod"] == 1
 
 
 def test_the_same_question_gives_the_same_bytes_whatever_was_there_before(
@@ -183,7 +183,7 @@ def test_a_pod_that_was_cured_is_told_from_one_that_is_gone(troubled: Any) -> No
     [
         pytest.param(b"{", id="cut off"),
         pytest.param(b"[]", id="something else"),
-        pytest.param(b'{"apiVersion":"x/v9","time":"","evict":[],"spare":[]}', id="of another version"),
+        pytest.param(b'{"apiVersion":"x/v9","time":"","evict":[],"kept":[]}', id="of another version"),
     ],
 )
 def test_what_cannot_be_compared_with_is_said_and_replaced(

@@ -36,7 +36,7 @@ profiles:
 
 @pytest.fixture
 def told(cluster: Any) -> CycleResult:
-    """A dry run: one pod to evict, one spared because it has no owner."""
+    """A dry run: one pod to evict, one kept because it has no owner."""
     cluster.node("a")
     cluster.node("b")
     for name, owner in (("restless", "two"), ("bare", "")):
@@ -164,12 +164,12 @@ def test_metrics_have_the_names_of_upstream(told: CycleResult) -> None:
     assert found["descheduler_build_info"][0][1] == 1.0
 
 
-def test_metrics_tell_failures_and_why_pods_were_spared(told: CycleResult) -> None:
+def test_metrics_tell_failures_and_why_pods_were_kept(told: CycleResult) -> None:
     metrics = Metrics()
     metrics.observe(told)
     metrics.observe(msgspec.structs.replace(failed(told), began=2000.0, leader=False))
     found = samples(metrics)
-    assert found["descheduler_pods_spared_total"] == [({"reason": "BarePod"}, 1.0)]
+    assert found["descheduler_pods_kept_total"] == [({"reason": "BarePod"}, 1.0)]
     assert found["descheduler_cycle_errors_total"] == [({}, 1.0)]
     assert found["descheduler_last_cycle_timestamp_seconds"] == [({}, 2000.0)]
     assert found["descheduler_last_success_timestamp_seconds"] == [({}, 1000.0)]
@@ -227,10 +227,10 @@ def test_one_line_a_decision_and_none_twice(told: CycleResult, caplog: pytest.Lo
     lines = [record.getMessage() for record in caplog.records]
     assert [text.split()[:3] for text in lines] == [
         ["event=decision", "verdict=evict", "pod=default/restless"],
-        ["event=decision", "verdict=spare", "pod=default/bare"],
+        ["event=decision", "verdict=kept", "pod=default/bare"],
         ["event=cycle", "number=1", "seconds=2.0"],
     ]
-    assert "sparedBy=BarePod" in lines[1]
+    assert "keptBy=BarePod" in lines[1]
     caplog.clear()
     narrator.tell(told)
     assert [record.getMessage().split()[0] for record in caplog.records] == ["event=cycle"]

@@ -167,7 +167,7 @@ def test_a_finding_without_a_promise_has_only_its_fact(cluster: Cluster) -> None
     pod = next(iter(cluster.view().pods()))
     finding = Finding(pod=pod.uid, container="*", plugin="X", reason="Odd", severity="hard", promise="", fact="is odd")
     assert this.plan is not None
-    plan = msgspec.structs.replace(this.plan, spare=(Outcome(pod, (finding,), "spare", "p", (Refusal("No", "no"),)),))
+    plan = msgspec.structs.replace(this.plan, kept=(Outcome(pod, (finding,), "kept", "p", (Refusal("No", "no"),)),))
     wrong = listed(page.document(msgspec.structs.replace(this, plan=plan), ()), "Misplaced pods")
     assert "is odd" in wrong and "promised" not in wrong
 

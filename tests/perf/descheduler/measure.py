@@ -28,7 +28,7 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "support")]
 POLICY = HERE / "policy.yaml"
-COLUMNS = ("pods", "evict", "spare", "read cpu", "decide cpu", "cycle cpu", "loops", "decide", "cycle", "MiB")
+COLUMNS = ("pods", "evict", "kept", "read cpu", "decide cpu", "cycle cpu", "loops", "decide", "cycle", "MiB")
 
 
 def one(where: list[str], only: str) -> dict[str, float]:
@@ -48,7 +48,7 @@ def one(where: list[str], only: str) -> dict[str, float]:
     return {
         "pods": sum(len(node.all_pods) for node in view.nodes.values()),
         "evict": len(plan.evict),
-        "spare": len(plan.spare),
+        "kept": len(plan.kept),
         "read cpu": cpu_read,
         "decide cpu": cpu_done - cpu_read,
         "cycle cpu": cpu_done,
@@ -108,7 +108,7 @@ def measured(source: list[str], only: str = "") -> dict[str, float]:
 
 def row(name: str, found: dict[str, float]) -> None:
     """Print one line of a table."""
-    shown = [f"{found[c]:11.0f}" if c in ("pods", "evict", "spare", "MiB") else f"{found[c]:11.2f}" for c in COLUMNS]
+    shown = [f"{found[c]:11.0f}" if c in ("pods", "evict", "kept", "MiB") else f"{found[c]:11.2f}" for c in COLUMNS]
     print(f"{name:45}{''.join(shown)}", flush=True)
 
 
