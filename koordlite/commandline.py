@@ -103,9 +103,10 @@ def subcommands(parser: argparse.ArgumentParser) -> Any:
     return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
 
 
-def add_output(command: argparse.ArgumentParser) -> None:
-    """The option that chooses between an answer for people and one for programs."""
-    forms = ("text", "json", "yaml")
+def add_output(command: argparse.ArgumentParser, *, listing: bool = False) -> None:
+    """The option that chooses between an answer for people and one for programs; of a listing, kubectl's `wide` (more
+    columns) and `name` (one a line, as kubectl takes them) as well."""
+    forms = ("text", "json", "yaml", *(("wide", "name") if listing else ()))
     command.add_argument("-o", "--output", choices=forms, default="text", help="form of standard output")
 
 

@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     live = commands.add_parser("top", help="a node, live")
     live.add_argument("node", metavar="NODE")
     fleet = commands.add_parser("fleet", help="one line a node")
-    commandline.add_output(fleet)
+    commandline.add_output(fleet, listing=True)
     return top
 
 
@@ -105,7 +105,7 @@ def _command(args: argparse.Namespace) -> int:
     kubectl = Kubectl(args)
     match args.command:
         case "fleet":
-            return _fleet(kubectl, args.output)
+            return commandline.in_form(args, lambda: _fleet(kubectl, args.output))
         case "top":
             # A terminal of its own in the pod, when this one is a terminal.
             return kubectl.ask(kubectl.agent(args.node), "top", terminal=sys.stdout.isatty())
@@ -328,8 +328,13 @@ def _fleet(kubectl: Kubectl, output: str) -> int:
     if output == "json":
         nodes = [{"node": node, **answer} for node, answer in zip(agents, answers, strict=True)]
         commandline.print_json("koordlite-fleet", nodes=nodes)
+    elif output == "name":
+        print(printable.lines("\n".join(f"node/{node}" for node in agents)))
     else:
-        _print_table([_HEAD, *(_row(node, answer) for node, answer in zip(agents, answers, strict=True))])
+        rows = [_HEAD, *(_row(node, answer) for node, answer in zip(agents, answers, strict=True))]
+        if output == "wide":
+            rows = [(*row, agent) for row, agent in zip(rows, ("AGENT", *agents.values()), strict=True)]
+        _print_table(rows)
     return 0 if all(answer["status"] in ("enforcing", "observing", "paused") for answer in answers) else 1
 
 

@@ -27,8 +27,10 @@ def reservation(args: argparse.Namespace) -> int:
         listed = report.all_of(world, time.time())
         if args.output == "json":
             commandline.print_json("Reservations", reservations=listed)
+        elif args.output == "name":
+            _print(f"reservation.scheduling.koordinator.sh/{each['name']}" for each in listed)
         else:
-            _print(report.table(listed))
+            _print(report.table(listed, wide=args.output == "wide"))
         return 0
     found = report.one_of(world, args.name, Settings(), time.time())
     if found is None:

@@ -304,4 +304,4 @@ def reservation(command: argparse.ArgumentParser) -> None:
     explain.add_argument("name", metavar="NAME")
     for each in (listing, explain):
         options.cluster(each)
-        commandline.add_output(each)
+        commandline.add_output(each, listing=each is listing)

@@ -171,10 +171,13 @@ def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
 _COLUMNS = ("NAME", "PHASE", "NODE", "HOLDS", "TAKEN", "OWNERS", "ENDS IN", "WHY")
 
 
-def table(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """All of them, in columns."""
-    rows = [_COLUMNS, *(_row(each) for each in found)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
+def table(found: Sequence[Mapping[str, Any]], *, wide: bool = False) -> Iterator[str]:
+    """All of them, in columns. `wide`: also what placeholders hold now."""
+    rows: list[tuple[str, ...]] = [_COLUMNS, *(_row(each) for each in found)]
+    if wide:
+        held = ["HELD NOW", *(_amounts(each["held"]) for each in found)]
+        rows = [(*row, text) for row, text in zip(rows, held, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 

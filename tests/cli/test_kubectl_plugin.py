@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cyaml
 import pytest
 from apibench import until
 
@@ -84,6 +85,13 @@ def test_the_agent_of_the_node_answers(
     found = json.loads(capfd.readouterr().out)["nodes"]
     assert [(node["node"], node["status"]) for node in found] == [("n1", "enforcing"), ("n2", "unknown")]
     assert found[0]["nodeCpu"] >= 0 and found[1]["nodeCpu"] is None
+    kubectl_plugin.main(["fleet", "-o", "yaml"])
+    assert [node["node"] for node in cyaml.safe_load(capfd.readouterr().out)["nodes"]] == ["n1", "n2"]
+    kubectl_plugin.main(["fleet", "-o", "name"])
+    assert capfd.readouterr().out == "node/n1\nnode/n2\n"
+    kubectl_plugin.main(["fleet", "-o", "wide"])
+    head, first, _ = capfd.readouterr().out.splitlines()
+    assert head.split()[-1] == "AGENT" and first.split()[-1] == "koordlite-a"
 
 
 def test_a_pod_is_explained_on_its_node(cluster: Path) -> None:

@@ -394,6 +394,8 @@ def test_the_command_lists_and_explains(bench: Bench) -> None:
     assert "Reservation r: Available on node a" in explained
     assert "may take it: pods with app=web" in explained
     assert "waits: pod shop/web-1: Insufficient cpu by node" in explained
+    names = subprocess.run([*command, "list", "-o", "name", *where], capture_output=True, text=True, check=True).stdout
+    assert [name.partition("/")[0] for name in names.splitlines()] == ["reservation.scheduling.koordinator.sh"]
     made = subprocess.run([*command, "list", "-o", "json", *where], capture_output=True, text=True, check=True).stdout
     assert json.loads(made)["reservations"][0]["endsBy"] == "ttl"
     unknown = subprocess.run([*command, "explain", "x", *where], capture_output=True, text=True, check=False)

@@ -422,3 +422,6 @@ def test_explain_says_who_may_take_it_what_is_held_and_when_it_ends() -> None:
     rows = list(report.table(report.all_of(made.world, START + 600)))
     assert rows[0].split()[:3] == ["NAME", "PHASE", "NODE"]
     assert rows[1].split()[:3] == ["r", "Available", "n"]
+    wide = list(report.table(report.all_of(made.world, START + 600), wide=True))
+    assert "HELD NOW" not in rows[0] and wide[0].endswith("  HELD NOW")
+    assert wide[1].startswith(rows[1])
