@@ -9,6 +9,7 @@ from hypothesis import strategies as some
 from koordlite.formulas.cpu import pools
 from koordlite.formulas.cpu.pools import Pool
 from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.model.node import SystemQoS
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.topology import CPU
@@ -38,10 +39,44 @@ def test_pinned_cpus_leave_the_ls_pool(machine, qos: QoSClass, be: str) -> None:
 
 LS = (Pool(0, 0, CPUSet.parse("2-7")), Pool(1, 1, CPUSet.parse("8-15")))
 BE = (Pool(0, 0, CPUSet.parse("0-7")), Pool(1, 1, CPUSet.parse("8-15")))
+SYSTEM = SystemQoS(CPUSet.parse("0-1"))
 PROMISED = ResourceStatus(cpuset=CPUSet.parse("4-5"), numa_nodes=(1,))
 NUMA = ResourceStatus(numa_nodes=(1,))
 MEMORY_ONLY = ResourceStatus(numa_nodes=(1,), numa_cpu=False)
 NOTHING = ResourceStatus()
+
+
+@pytest.mark.parametrize(
+    ("qos", "status", "extra", "cpus"),
+    [
+        pytest.param("LSR", PROMISED, {}, "4-5", id="promised CPUs win"),
+        pytest.param("BE", PROMISED, {"best_effort_cgroup": True}, "4-5", id="promised CPUs win whatever the label"),
+        pytest.param("LS", NUMA, {}, "8-15", id="LS follows its promised NUMA node"),
+        pytest.param("", NUMA, {"kubelet_policy": "static"}, "8-15", id="also unlabelled under the static policy"),
+        pytest.param("LS", MEMORY_ONLY, {}, "2-15", id="memory alone does not tie CPUs"),
+        pytest.param("LS", ResourceStatus(numa_nodes=(5,)), {}, None, id="a node without a pool leaves it alone"),
+        pytest.param("BE", NUMA, {"best_effort_cgroup": True}, None, id="BE is steered by its parent group"),
+        pytest.param("BE", NUMA, {"be_cpu_manager": True}, "8-15", id="unless BE follows NUMA nodes too"),
+        pytest.param("SYSTEM", NOTHING, {}, "0-1", id="SYSTEM has its own CPUs"),
+        pytest.param("SYSTEM", NOTHING, {"system_qos": SystemQoS()}, "2-15", id="or the shared ones"),
+        pytest.param("LS", NOTHING, {"best_effort_cgroup": True}, "2-15", id="the LS label wins over the cgroup"),
+        pytest.param("", NOTHING, {"best_effort_cgroup": True}, None, id="best-effort containers are left alone"),
+        pytest.param("", NOTHING, {"kubelet_policy": "static"}, None, id="kubelet's static policy is left alone"),
+        pytest.param("LS", NOTHING, {"kubelet_policy": "static"}, "2-15", id="but not for LS"),
+        pytest.param("", NOTHING, {"kubelet_policy": "none"}, "2-15", id="everybody else shares the LS pools"),
+        pytest.param("LS", NOTHING, {"ls_pools": ()}, None, id="an empty set is never an answer"),
+    ],
+)
+def test_container_cpuset(qos: str, status: ResourceStatus, extra: dict[str, object], cpus: str | None) -> None:
+    usual = {
+        "best_effort_cgroup": False,
+        "ls_pools": LS,
+        "be_pools": BE,
+        "system_qos": SYSTEM,
+        "kubelet_policy": "none",
+    }
+    found = pools.container_cpuset(qos=QoSClass(qos), status=status, **{**usual, **extra})  # type: ignore[arg-type]
+    assert found == (None if cpus is None else CPUSet.parse(cpus))
 
 
 def pod(uid: str, qos: str = "", cpus: str = "", phase: str = "Running") -> Pod:

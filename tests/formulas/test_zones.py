@@ -7,11 +7,35 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from koordlite.formulas.topology import zones
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.quantity import Quantity
+from koordlite.model.topology import NUMANode
+
+GIB = 2**30
+PAGES = ((2**21, 4 * GIB), (GIB, 8 * GIB), (2**16, GIB))
 
 
 def of(**amounts: str) -> dict[str, Quantity]:
     return {name: Quantity.parse(text) for name, text in amounts.items()}
+
+
+def texts(found: dict[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("node", "huge_pages", "has"),
+    [
+        pytest.param(NUMANode(0, CPUSet.parse("0-3"), 16 * GIB), True, ("4", "0", "0", "16Gi"), id="no huge pages"),
+        pytest.param(NUMANode(0, CPUSet([0]), 16 * GIB, (), PAGES), True, ("1", "8Gi", "4Gi", "4Gi"), id="less memory"),
+        pytest.param(NUMANode(0, CPUSet([0]), 16 * GIB, (), PAGES), False, ("1", "0", "0", "16Gi"), id="not counted"),
+        pytest.param(NUMANode(2, CPUSet(), 64 * GIB), True, ("0", "0", "0", "64Gi"), id="memory without CPUs"),
+        pytest.param(NUMANode(0, CPUSet([0]), GIB, (), PAGES), True, ("1", "8Gi", "4Gi", "0"), id="never below 0"),
+    ],
+)
+def test_capacity(node: NUMANode, huge_pages: bool, has: tuple[str, ...]) -> None:
+    names = ("cpu", "hugepages-1Gi", "hugepages-2Mi", "memory")
+    assert texts(zones.capacity(node, huge_pages=huge_pages)) == dict(zip(names, has, strict=True))
 
 
 @pytest.mark.parametrize(
