@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koordlite import strategies
-from koordlite.changes.published import NodeAnnotation, NodeResource, ZoneAmount
+from koordlite.changes.published import NodeAnnotation, NodeCondition, NodeResource, ZoneAmount
 from koordlite.formulas.allocatable.node_sync import ZONE_RESOURCES
 from koordlite.formulas.topology.other_writer import OURS
 from koordlite.model import keys
@@ -34,6 +34,9 @@ def entries(view: ClusterView) -> Iterator[Entry]:
             yield NodeResource(resource=name, previous=None, strategy=owners[name])
         for key in sorted(notes & owners.keys() & (node.metadata.annotations or {}).keys()):
             yield NodeAnnotation(key=key, previous=None, strategy=owners[key])
+        theirs = (each.written("status", "conditions") for each in ours)
+        if any(f'"{keys.CPU_CONTENTION}"' in key for keys_written in theirs for key in keys_written):
+            yield NodeCondition(type=keys.CPU_CONTENTION, strategy="cpuContention")
     if isinstance(topology, objects.WrittenNRTObject):
         writers = topology.metadata.managed_fields or ()
         if not any(each.manager == OURS and "f:zones" in each.fields for each in writers):

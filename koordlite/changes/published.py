@@ -1,5 +1,5 @@
-"""Publications about the node: extended resources and annotations of the Node; annotations, labels, zones and their
-resources of its NodeResourceTopology."""
+"""Publications about the node: extended resources, annotations and a condition of the Node; annotations, labels, zones
+and their resources of its NodeResourceTopology."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def _kind(name: str, form: str, pattern: str, metric: str) -> PlaceKind:
     return PlaceKind(name=name, form=form, pattern=re.compile(pattern), metrics=frozenset({metric}), update="default")
 
 
-NODE_RESOURCE = _kind("node resource", "node/%s", r"node/(?!annotations/)(?P<resource>.+)", _NODE)
+NODE_RESOURCE = _kind("node resource", "node/%s", r"node/(?!annotations/|conditions/)(?P<resource>.+)", _NODE)
+NODE_CONDITION = _kind("node condition", "node/conditions/%s", r"node/conditions/(?P<type>.+)", _NODE)
 NODE_ANNOTATION = _kind("node annotation", "node/annotations/%s", r"node/annotations/(?P<key>.+)", _NODE)
 TOPOLOGY_ANNOTATION = _kind(
     "topology annotation",
@@ -105,6 +106,40 @@ class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
     def stands(self, node: NodeObject) -> bool:
         """Tell whether the Node has this text."""
         return (node.metadata.annotations or {}).get(self.key) == self.value
+
+
+class NodeConditionChange(NodeChange, msgspec.Struct, frozen=True):
+    """Give the condition `type` of the Node the status `value`, True or False; None removes it. Others stay."""
+
+    rank: ClassVar[int] = 72
+
+    type: str
+    value: str | None
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+    """RFC 3339: when it got this status."""
+
+    @property
+    def place(self) -> Place:
+        """The condition."""
+        return NODE_CONDITION.place(self.type)
+
+    @property
+    def conditions(self) -> tuple[Mapping[str, str], ...]:
+        """The one element of the list, which is merged by type."""
+        if self.value is None:
+            return ({"$patch": "delete", "type": self.type},)
+        words = {"reason": self.reason, "message": self.message, "lastTransitionTime": self.since}
+        return ({"type": self.type, "status": self.value, **{key: text for key, text in words.items() if text}},)
+
+    def held(self, snapshot: Snapshot) -> str | None:
+        """The status on the Node."""
+        return snapshot.node.conditions.get(self.type) if snapshot.node else None
+
+    def stands(self, node: NodeObject) -> bool:
+        """Reason, message and time go with the status, and are not compared."""
+        return {each.type: each.status for each in node.status.conditions or ()}.get(self.type) == self.value
 
 
 class TopologyChange(TopologyPart, msgspec.Struct, frozen=True):
@@ -272,6 +307,25 @@ class NodeAnnotation(_PublishedEntry, frozen=True, kw_only=True, tag="nodeAnnota
     def undoing(self) -> NodeAnnotationChange:
         """The change that puts it back."""
         return NodeAnnotationChange(self.key, self.previous)
+
+
+class NodeCondition(_PublishedEntry, frozen=True, kw_only=True, tag="nodeCondition"):
+    """A condition of the Node that nobody but us writes."""
+
+    type: str
+
+    @property
+    def place(self) -> Place:
+        """The condition."""
+        return NODE_CONDITION.place(self.type)
+
+    def describe(self) -> str:
+        """Nothing comes back."""
+        return "(removed)"
+
+    def undoing(self) -> NodeConditionChange:
+        """The change that removes it."""
+        return NodeConditionChange(self.type, None)
 
 
 class ZoneAmount(_PublishedEntry, frozen=True, kw_only=True, tag="zoneResource"):

@@ -77,6 +77,7 @@ def judge(scene: Scene) -> Verdict:
     asked = scheduling.PodAsked(
         containers=[(c.name, c.requests, c.limits) for c in pod.containers if not c.init],
         policy=pod.crane.policy,
+        only=pod.crane.containers,
         aware=pod.crane.aware,
         of_daemon_set=any(owner.kind == "DaemonSet" for owner in scene.pod.metadata.owner_references or ()),
     )

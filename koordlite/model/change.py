@@ -110,6 +110,11 @@ class NodeChange(ClusterChange):
         return {}
 
     @property
+    def conditions(self) -> Sequence[Mapping[str, str]]:
+        """Conditions of the status, as a strategic merge patch has them."""
+        return ()
+
+    @property
     def value(self) -> int | str | None:
         """Target value; None removes it."""
         raise NotImplementedError

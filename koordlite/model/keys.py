@@ -102,6 +102,12 @@ NUMA_GROUP = "affinity.koordlite.io/numa-group"
 PLACEMENT = "placement.koordlite.io/containers"
 """On the NodeResourceTopology: where containers with a promise really run. JSON, see `model.nrt.Placement`."""
 
+CPU_CONTENTION = "CPUContention"
+"""Type of the Node condition that says whether services wait for CPUs because of others."""
+EXCLUSIVE_CONTAINERS = "cpus.koordlite.io/exclusive"
+"""Annotation of a pod: its containers that have their whole CPUs alone, by name, with commas; the others share. Another
+spelling of Crane's policy exclusive, for some containers."""
+
 VOLCANO_NUMA_POLICY = "volcano.sh/numa-topology-policy"
 """Annotation of Volcano: the policy of kubelet's topology manager that the pod's node has to run."""
 

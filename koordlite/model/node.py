@@ -60,6 +60,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    conditions: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Status by type, of the conditions that the agent itself writes."""
 
     @property
     def capacity_milli(self) -> int:
@@ -82,6 +84,7 @@ def from_wire(obj: objects.NodeObject) -> Node:
         annotations=obj.metadata.annotations or {},
         capacity=parse_resources(obj.status.capacity, owner, "status.capacity", problems),
         allocatable=parse_resources(obj.status.allocatable, owner, "status.allocatable", problems),
+        conditions={c.type: c.status for c in obj.status.conditions or () if c.type == keys.CPU_CONTENTION},
         problems=tuple(problems),
     )
 

@@ -28,6 +28,7 @@ from koordlite.unchanged import Unchanged
 
 STATIC, UNKNOWN = "static", "unknown"
 _BY_KOORDINATOR = "Koordinator's scheduler assigned CPUs to it"
+_NOT_CHOSEN = "no scheduler chose NUMA nodes for it: let the extender bind it, or run koordlite crane assign"
 _SYSTEM = "pods of class SYSTEM have CPUs of their own"
 
 
@@ -181,18 +182,24 @@ class CranePromises:
         assert self._wanted is not None
         times = created or {}
         ordered = sorted(pods, key=lambda pod: (times.get(pod.uid, ""), pod.uid))
-        found = (_claim(pod, self._wanted.default_policy) for pod in ordered if pod.crane.zones and not pod.finished)
+        found = (_claim(pod, self._wanted.default_policy) for pod in ordered if _asks(pod) and not pod.finished)
         return [claim for claim in found if claim]
+
+
+def _asks(pod: Pod) -> bool:
+    return bool(pod.crane.zones or pod.crane.containers)
 
 
 def _claim(pod: Pod, default_policy: str) -> Claim | None:
     policy = pod.crane.policy or default_policy
     app = [(c.name, c.requests, c.limits) for c in pod.containers if not c.init]
-    counts = assignments.targets(policy, app)
-    if not counts:
+    only = pod.crane.containers
+    counts = assignments.targets(policy, app, only)
+    if not (counts or only):
         return None
     by_koordinator = bool(pod.resource_status.cpuset)
     barred = _BY_KOORDINATOR if by_koordinator else _SYSTEM if pod.raw_qos is QoSClass.SYSTEM else ""
+    barred = barred or assignments.unfit(app, only) or ("" if pod.crane.zones else _NOT_CHOSEN)
     return Claim(uid=pod.uid, policy=policy, zones=pod.crane.zones, containers=counts, barred=barred)
 
 

@@ -19,7 +19,10 @@ from koordlite.numa.nrt import filter as nrt
 from koordlite.reservation.placeholder import stands_for
 
 _RESERVATION_NOTES = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
-_SCHEDULER_NOTES = (keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_CPU_POLICY, keys.VOLCANO_NUMA_POLICY)
+_SCHEDULER_NOTES = (
+    *(keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_CPU_POLICY, keys.EXCLUSIVE_CONTAINERS),
+    keys.VOLCANO_NUMA_POLICY,
+)
 _DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, *_SCHEDULER_NOTES, *_RESERVATION_NOTES)
 _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts
@@ -48,7 +51,7 @@ class PodShape(msgspec.Struct, frozen=True, eq=False):
     containers: tuple[objects.Container, ...]
     problems: tuple[Problem, ...]
     names_scheduler: bool = False
-    """It carries an annotation of Crane's or Volcano's scheduler."""
+    """It carries an annotation that a scheduler of CPUs or NUMA nodes reads: Crane's, ours or Volcano's."""
     names_reservation: bool = False
     """It carries an annotation about the reservations it takes."""
     extra: dict[str, Any] = msgspec.field(default_factory=dict)

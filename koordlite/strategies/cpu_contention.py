@@ -1,8 +1,8 @@
 """Say which services wait for a CPU because of others, and because of whom. Waits by a pod's own limit do not count.
 
 Pressure (PSI) of a pod rises as much when its own quota stops it as when others take its CPUs. Here the run delay of
-its threads is taken, and intervals in which its quota stopped it are left out. It writes nothing: what helps is another
-place, another limit, or less best effort.
+its threads is taken, and intervals in which its quota stopped it are left out. What helps is another place, another
+limit, or less best effort; enforced, it only tells others by a condition of the Node, `CPUContention`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from koordlite.changes.published import NodeConditionChange
+from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.memory import Memory
@@ -28,6 +30,8 @@ MIN_WINDOW_SECONDS = 3.0
 """A shorter window says more of one burst than of the pod."""
 MIN_ACTIVITY = 0.002
 """Part of a CPU that a pod has to want before its waits count: of less, single waits decide."""
+NAMES = 10
+"""Pods that the message of the condition names: it is of the moment when the condition changed."""
 CULPRITS = 3
 """Pods that are named."""
 MIN_EXCESS_MILLI = 50
@@ -43,6 +47,8 @@ class Config(StrategySettings):
     """Part of the time that a pod's threads want a CPU from which waiting for one is contention."""
     sustained_seconds: float = bounded(30.0, ge=0, le=3600)
     """For how long it has to last before the pod is named."""
+    clear_seconds: float = bounded(60.0, ge=0, le=3600)
+    """For how long no pod may be named before the condition of the Node becomes False."""
 
 
 class ContentionMemory(Memory, frozen=True, kw_only=True):
@@ -50,6 +56,8 @@ class ContentionMemory(Memory, frozen=True, kw_only=True):
 
     since: Mapping[str, float] = msgspec.field(default_factory=dict)
     """By uid, by `Snapshot.time`."""
+    contended_at: float | None = None
+    """When a pod was last named, by `Snapshot.time`."""
 
 
 def cpu_waits(snapshot: Snapshot) -> Iterable[str]:
@@ -68,21 +76,44 @@ def _is_service(pod: Pod) -> bool:
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each service that has a group, and one for the node, which says how many wait."""
-    before = recalled(snapshot, NAME, ContentionMemory).since
+    memory = recalled(snapshot, NAME, ContentionMemory)
     pods = [pod for pod in snapshot.pods if _is_service(pod) and pod.uid in snapshot.places]
     since: dict[str, float] = {}
-    contended = 0
+    contended: list[str] = []
     for pod in pods:
         wait = snapshot.cpu_waits.get(pod.uid)
         if wait is not None and _counts(wait) and wait.share * 100 > config.wait_percent:
-            since[pod.uid] = min(before.get(pod.uid, wait.since), snapshot.time)
+            since[pod.uid] = min(memory.since.get(pod.uid, wait.since), snapshot.time)
         decision = _decided(snapshot, config, pod, wait, since.get(pod.uid))
-        contended += decision.reason == "PodContended"
+        contended += [pod.key] if decision.reason == "PodContended" else []
         yield decision
-    reason = "PodsContended" if contended else "NoPodContended"
-    yield Decision(
-        "node", "hold", reason, {"contended": contended, "services": len(pods)}, remember=ContentionMemory(since=since)
+    yield _of_node(
+        snapshot, config, contended, len(pods), ContentionMemory(since=since, contended_at=memory.contended_at)
     )
+
+
+def _of_node(
+    snapshot: Snapshot, config: Config, contended: Sequence[str], services: int, memory: ContentionMemory
+) -> Decision:
+    """The condition of the Node becomes True with the first pod that is named, and False `clear_seconds` after the
+    last. It is not written before the first."""
+    status = snapshot.node.conditions.get(keys.CPU_CONTENTION) if snapshot.node else None
+    at = snapshot.time if contended or (status == "True" and memory.contended_at is None) else memory.contended_at
+    reason = "PodsContended" if contended else "NoPodContended"
+    evidence: dict[str, int | float | str] = {"contended": len(contended), "services": services}
+    wanted = status
+    if contended:
+        wanted = "True"
+    elif status == "True" and at is not None and snapshot.time - at >= config.clear_seconds:
+        wanted = "False"
+    evidence |= {"condition": wanted} if wanted else {}
+    changes: tuple[NodeConditionChange, ...] = ()
+    if wanted != status and snapshot.node:
+        names = ", ".join(contended[:NAMES]) + (f" and {more} more" if (more := len(contended) - NAMES) > 0 else "")
+        message = f"wait for CPUs that others use: {names}" if contended else "no service waits because of others"
+        changes = (NodeConditionChange(keys.CPU_CONTENTION, wanted, reason, message, snapshot.taken_at),)
+    memory = msgspec.structs.replace(memory, contended_at=at)
+    return Decision("node", "set" if changes else "hold", reason, evidence, changes, remember=memory)
 
 
 def _counts(wait: CPUWait) -> bool:
@@ -156,6 +187,11 @@ SENTENCES = {
     ),
     "PodNotContended": "its threads wait {waited_percent} of the time they want a CPU",
     "WaitsUnknown": "the kernel has not said yet how long its threads wait for a CPU",
-    "PodsContended": "{contended} of {services} services wait for CPUs that others use above their requests",
-    "NoPodContended": "none of {services} services waits for a CPU because of others",
+    "PodsContended": (
+        "{contended} of {services} services wait for CPUs that others use above their requests"
+        "[; Node condition CPUContention {condition}]"
+    ),
+    "NoPodContended": (
+        "none of {services} services waits for a CPU because of others[; Node condition CPUContention {condition}]"
+    ),
 }

@@ -56,8 +56,10 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         place = snapshot.places.get(pod.uid)
         if not (place or pod.resource_status.why) or not pod.active:
             continue
-        if place and snapshot.crane.owns(pod.uid) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
-            yield _quotas_only(snapshot, config, pod, place, "PlacedByCrane")
+        if place and snapshot.crane.explains(pod.uid, NAME) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
+            decision = _quotas_only(snapshot, config, pod, place, "PlacedByCrane")
+            if decision.changes or pod.resource_status.why or pod.uid not in snapshot.crane.promises:
+                yield decision
         elif place and pod.uid in elsewhere:
             yield _quotas_only(snapshot, config, pod, place, "PlacedByAffinity")
         elif place and pod.kube_qos is not KubeQoS.BEST_EFFORT:

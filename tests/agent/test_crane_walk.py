@@ -396,3 +396,58 @@ def test_what_containers_really_have_is_published(tmp_path: Path) -> None:
     container = placed(node, ONLY_CRANE | {"topologyReport"})
     assert (container.source, container.exclusive, container.single_numa) == ("crane", True, True)
     assert (str(container.promised_cpus), container.promised_nodes, str(container.cpuset)) == ("0,8", (0,), "0,8")
+
+
+MIXED = {"app": 2, "sidecar": 0}
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize("enforced", [ONLY_CRANE, WITH_POOLS], ids=["alone", "with the pools"])
+def test_a_named_container_of_a_burstable_pod_has_its_cpus_alone_and_its_sidecar_shares(
+    tmp_path: Path, version: int, enforced: frozenset[str]
+) -> None:
+    node = start(tmp_path, version=version)
+    cranepods.pod(node, "web")
+    cranepods.pod(node, "mixed", {**MIXED, "worker": 2}, {1: 2}, **{keys.EXCLUSIVE_CONTAINERS: "app"})
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal, enforced)
+        tick = node.ticks(agent, 3)[-1]
+        sets = {name: str(cpus) for name, cpus in cranepods.sets(node, agent).items()}
+        assert sets["mixed/app"] == "4,12"
+        assert sets["mixed/sidecar"] == sets["mixed/worker"] == sets["web/main"] == "0-3,5-11,13-15"
+        about = [d for d in tick.decisions if d.subject == "pod/ns/mixed" and "cpuset" in d.evidence]
+        assert [(d.strategy, d.reason) for d in about] == [("craneCPUManager", "CranePromise")]
+        node.remove("mixed")
+        node.ticks(agent, 2)
+        assert {str(cpus) for cpus in cranepods.sets(node, agent).values()} == {"0-15"}
+
+
+def test_a_pod_with_a_promise_is_explained_once_while_all_observe(tmp_path: Path) -> None:
+    node = start(tmp_path)
+    cranepods.pod(node, "mixed", MIXED, {1: 2}, **{keys.EXCLUSIVE_CONTAINERS: "app"})
+    settings = config.with_modes(node.settings("observe"), "observe", {"craneCPUManager"})
+    agent = Agent(node.host(), node.cluster, settings, None)
+    reasons = {d.reason for d in node.ticks(agent, 2)[-1].decisions if d.subject == "pod/ns/mixed"}
+    assert "CranePromise" in reasons
+    assert not reasons & {"SharedPool", "PlacedByCrane"}
+
+
+@pytest.mark.parametrize(
+    ("names", "zones", "why"),
+    [
+        ("sidecar", {1: 2}, "container sidecar needs whole CPUs as request and limit, and has cpu 100m and 0"),
+        ("app,absent", {1: 2}, "it names container 'absent', and has app, sidecar"),
+        ("app", {1: 4}, "it names 4 CPUs, and the containers request 2"),
+        ("app", None, "no scheduler chose NUMA nodes for it: let the extender bind it, or run koordlite crane assign"),
+    ],
+)
+def test_an_exclusive_claim_beyond_the_containers_own_whole_cpus_gives_nothing(
+    tmp_path: Path, names: str, zones: Mapping[int, int] | None, why: str
+) -> None:
+    node = start(tmp_path)
+    cranepods.pod(node, "mixed", MIXED, zones, **{keys.EXCLUSIVE_CONTAINERS: names})
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal)
+        decision = said(node.ticks(agent, 2)[-1], "pod/ns/mixed")
+        assert (decision.reason, decision.evidence["why"]) == ("CranePromiseRefused", why)
+        assert cranepods.cpus(node, agent, "mixed", "app") == "0-15"

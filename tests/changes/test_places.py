@@ -17,6 +17,7 @@ from koordlite.changes.eviction import EvictPod, KillContainer
 from koordlite.changes.irq import IRQChange
 from koordlite.changes.published import (
     NodeAnnotationChange,
+    NodeConditionChange,
     NodeResourceChange,
     TopologyChange,
     TopologyLabelChange,
@@ -52,6 +53,7 @@ EXAMPLES: list[Change] = [
     *(SchemataChange(group, resource, {}) for group in GROUPS for resource in ("L3", "L3CODE", "MB")),
     NodeResourceChange("kubernetes.io/batch-cpu", 1),
     NodeAnnotationChange("node.koordinator.sh/a", "1"),
+    NodeConditionChange("CPUContention", "True"),
     TopologyChange("node.koordinator.sh/a", "1"),
     TopologyChange("zones", "1"),
     TopologyLabelChange("zones/a", "1"),

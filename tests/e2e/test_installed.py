@@ -17,10 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cyaml
+import msgspec
 import pytest
 from control_plane import ControlPlane, control_plane, free_port
 
+from koordlite.apply.unlisted import entries as unlisted_entries
+from koordlite.changes.published import NodeConditionChange
+from koordlite.formulas.topology.other_writer import OURS
+from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError
+from koordlite.kube.publish.publisher import STRATEGIC, of_node
+from koordlite.model import keys
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.wire import objects
+from koordlite.ports import ClusterView
 from tests.manifests.access import CASES, RECORDED, Case, rights_used
 from tests.manifests.conftest import MANIFESTS, rendered
 
@@ -262,6 +272,42 @@ def test_an_enforcing_agent_that_puts_its_node_back(cluster: Cluster) -> None:
     assert not [name for name in left if name.startswith("kubernetes.io/")]
 
 
+def test_the_condition_of_contention_comes_and_goes_beside_kubelets_which_the_agent_may_not_write(
+    cluster: Cluster,
+) -> None:
+    of = case("agent-enforce")
+    cluster.install(of)
+    api = access.connect(str(cluster.plane.kubeconfig(cluster.token(of))), None, user_agent=OURS)
+    path = f"/api/v1/nodes/{NODE}"
+
+    def write(change: NodeConditionChange, *, dry: bool = False) -> str:
+        query = (("dryRun", "All"),) if dry else ()
+        try:
+            api.request("PATCH", f"{path}/status", query=query, body=of_node([change], uid=""), content_type=STRATEGIC)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    def conditions() -> dict[str, dict[str, str]]:
+        return {each["type"]: each for each in cluster.get(path)["status"]["conditions"]}
+
+    def unlisted() -> set[str]:
+        node = msgspec.convert(cluster.get(path), objects.WrittenNodeObject)
+        view = ClusterView(node=node, pods=(), config=None, topology=None, kubelet=Kubelet())
+        return {str(entry.place) for entry in unlisted_entries(view)}
+
+    before = conditions()
+    ready = NodeConditionChange("Ready", "False", "Why", "words")
+    until(lambda: "writes CPUContention only" in write(ready, dry=True))
+    for value, left in (("True", True), ("False", True), (None, False)):
+        change = NodeConditionChange(keys.CPU_CONTENTION, value, "PodsContended", "words", "2026-01-02T03:04:05.678Z")
+        assert write(change) == ""
+        after = conditions()
+        assert after.pop(keys.CPU_CONTENTION, {}).get("status") == value
+        assert after == before
+        assert (str(change.place) in unlisted()) is left, "what no journal lists is known by its writer"
+
+
 def test_the_agent_of_another_node_is_refused(cluster: Cluster) -> None:
     of = case("agent-enforce")
     cluster.install(of)
@@ -271,7 +317,7 @@ def test_the_agent_of_another_node_is_refused(cluster: Cluster) -> None:
     api = cluster.plane.api(token)
     with pytest.raises(ApiError, match="writes about another one"):
         api.request("PATCH", "/api/v1/nodes/n2/status", body=body, content_type=MERGE)
-    with pytest.raises(ApiError, match="the agent writes capacity and allocatable only"):
+    with pytest.raises(ApiError, match="the agent writes capacity, allocatable and conditions only"):
         api.request("PATCH", f"/api/v1/nodes/{NODE}/status", body={"status": {"phase": "x"}}, content_type=MERGE)
     api.request("PATCH", f"/api/v1/nodes/{NODE}/status", body=body, content_type=MERGE)
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from koordlite.changes.published import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange, ZonesChange
+from koordlite.changes.published import (
+    NodeAnnotationChange,
+    NodeConditionChange,
+    NodeResourceChange,
+    ZoneResourceChange,
+    ZonesChange,
+)
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 CPU = "kubernetes.io/batch-cpu"
@@ -47,6 +53,20 @@ def test_a_restart_takes_up_annotations_and_resources(desk: Any, folder: Path) -
     assert (notes(view)["ours"], view.node.status.allocatable[CPU]) == ("1", "4000")
     second.publish([NodeAnnotationChange("ours", None)])
     assert "ours" not in notes(desk.cluster(published=folder).view())
+
+
+def test_a_condition_is_taken_up_after_a_restart_and_goes(desk: Any, folder: Path) -> None:
+    first = desk.cluster(published=folder)
+    first.view()
+    first.publish([NodeConditionChange("CPUContention", "True")])
+
+    def conditions(cluster: Any) -> list[tuple[str, str]]:
+        return [(each.type, each.status) for each in cluster.view().node.status.conditions or ()]
+
+    second = desk.cluster(published=folder)
+    assert ("CPUContention", "True") in conditions(second)
+    second.publish([NodeConditionChange("CPUContention", None)])
+    assert "CPUContention" not in dict(conditions(desk.cluster(published=folder)))
 
 
 def test_the_published_node_carries_them(desk: Any, folder: Path) -> None:

@@ -11,6 +11,7 @@ from apiserver import Fault
 
 from koordlite.changes.published import (
     NodeAnnotationChange,
+    NodeConditionChange,
     NodeResourceChange,
     TopologyChange,
     TopologyLabelChange,
@@ -38,6 +39,23 @@ def test_batch_resources_go_into_capacity_and_allocatable_and_out_again(bench: B
     assert BATCH not in node["status"]["capacity"]
     assert node["metadata"]["annotations"] == {"theirs": "1"}
     assert node["status"]["capacity"]["cpu"] == "8"
+
+
+def test_a_condition_comes_beside_those_of_others_changes_and_goes(bench: Bench) -> None:
+    cluster, kubelets = bench.cluster(), bench.node()["status"].get("conditions") or []
+    for value in ("True", "False"):
+        cluster.publish([NodeConditionChange("CPUContention", value, "Why", "words", "2026-01-02T03:04:05Z")])
+        (ours,) = [each for each in bench.node()["status"]["conditions"] if each not in kubelets]
+        assert (ours["type"], ours["status"], ours["reason"], ours["message"]) == (
+            "CPUContention",
+            value,
+            "Why",
+            "words",
+        )
+        assert ours["lastTransitionTime"].startswith("2026-01-02T03:04:05")
+    cluster.publish([NodeConditionChange("CPUContention", None), NodeResourceChange(BATCH, 5000)])
+    node = bench.node()
+    assert (node["status"].get("conditions") or [], node["status"]["capacity"][BATCH]) == (kubelets, "5k")
 
 
 def test_what_stands_already_is_written_once_a_minute_at_most(bench: Bench) -> None:

@@ -31,6 +31,7 @@ NODE = {
         "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
     },
 }
+CONTENDED = {"type": keys.CPU_CONTENTION, "status": "True"}
 
 
 def test_each_policy_is_bound_and_denies():
@@ -158,6 +159,9 @@ def _with(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         (("status", "invented"), 1, False),
         (("spec",), {"unschedulable": True}, False),
         (("invented",), {}, False),
+        (("status", "conditions"), [*NODE["status"]["conditions"], CONTENDED], True),
+        (("status", "conditions"), [{"type": "Ready", "status": "False"}, CONTENDED], False),
+        (("status", "conditions"), [CONTENDED], False),
         (("metadata", "deletionGracePeriodSeconds"), 1, False),
         (("metadata", "resourceVersion"), "8", True),
         (("metadata", "managedFields"), [{"manager": "koordlite"}], True),
@@ -188,6 +192,9 @@ def _with(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         "a-field-of-the-status-that-nobody-knows-yet-may-not-come",
         "the-spec-may-not-change",
         "a-field-of-the-node-that-nobody-knows-yet-may-not-come",
+        "our-condition-may-come",
+        "but-not-with-one-of-kubelets",
+        "nor-in-place-of-one",
         "other-metadata-may-not-come",
         "the-server-counts-versions",
         "the-server-notes-who-manages-what",

@@ -147,6 +147,26 @@ def test_cranes_result_is_written_and_counts_for_the_next() -> None:
     assert scene.filter(aware, "a")[1] == {"a": "node(s) failed to get NRT"}
 
 
+def test_of_a_burstable_pod_the_named_container_counts_and_a_wrong_name_fits_nowhere() -> None:
+    scene = Scene()
+    scene.node("a")
+    scene.cluster.put_crane(msgspec.convert(TOPOLOGY, crane.TopologyObject))
+
+    def mixed(name: str, exclusive: str) -> Any:
+        made = pod(name, "6", annotations={keys.EXCLUSIVE_CONTAINERS: exclusive})
+        sidecar = {"name": "sidecar", "resources": {"requests": {"cpu": "100m"}}}
+        made["spec"]["containers"] = [*made["spec"]["containers"], sidecar]
+        return made
+
+    first = mixed("p", "main")["spec"]["containers"][0]["name"]
+    scene.put(mixed("p", first))
+    assert scene.schedule(mixed("p", first), "a") == "a"
+    (zone,) = written(scene)[keys.CRANE_TOPOLOGY_RESULT]
+    assert zone["resources"]["capacity"] == {"cpu": "6"}
+    wrong = "pod names containers that cannot have CPUs of their own"
+    assert scene.filter(mixed("q", "sidecar"), "a") == ([], {"a": wrong})
+
+
 @pytest.mark.parametrize(
     ("policy", "annotations", "refusal"),
     [

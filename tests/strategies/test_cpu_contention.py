@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from koordlite.changes.published import NodeConditionChange
+from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import CPUWait
 from koordlite.model.pod.values import ContainerInfo
@@ -63,7 +65,9 @@ def test_a_service_that_waits_within_its_request_names_who_uses_more_than_he_req
     assert answers["pod/ns/web"].reason == "PodContended"
     assert answers["pod/ns/web"].evidence["culprits"] == "ns/batch +5.0"
     assert "waits" not in sentence(answers["node"]) or answers["node"].evidence["contended"] == 1
-    assert sentence(answers["node"]) == "1 of 2 services wait for CPUs that others use above their requests"
+    assert sentence(answers["node"]) == (
+        "1 of 2 services wait for CPUs that others use above their requests; Node condition CPUContention True"
+    )
 
 
 def test_one_that_uses_more_than_it_requested_blames_nobody(picture: Any) -> None:
@@ -129,3 +133,43 @@ def test_best_effort_is_not_asked_how_long_it_waits_and_only_limited_pods_are_as
     slo = build.suppression()
     assert list(cpu_contention.cpu_waits(build.snapshot(pods=tuple(pods)))) == ["a", "b"]
     assert list(cpu_contention.throttling(slo, pods)) == ["a"]
+
+
+def _node(build: Any, status: str | None) -> Any:
+    conditions = {} if status is None else {keys.CPU_CONTENTION: status}
+    return msgspec.structs.replace(build.snapshot().node, conditions=conditions)
+
+
+@pytest.mark.parametrize(
+    ("share", "before", "wanted"),
+    [
+        pytest.param(0.5, (None, None), ("True", "PodsContended", ": ns/web"), id="the first pod"),
+        pytest.param(0.5, ("True", 1.0), None, id="stands already"),
+        pytest.param(0.5, ("False", 900.0), ("True", "PodsContended", ": ns/web"), id="again"),
+        pytest.param(0.0, (None, None), None, id="not written before there is any"),
+        pytest.param(0.0, ("True", 59.0), None, id="not cleared at once"),
+        pytest.param(0.0, ("True", 60.0), ("False", "NoPodContended", "no service waits"), id="cleared"),
+        pytest.param(0.0, ("True", None), None, id="waits anew after a restart"),
+        pytest.param(0.0, ("False", 900.0), None, id="stays clear"),
+    ],
+)
+def test_the_condition_of_the_node_comes_with_the_first_pod_and_clears_after_the_last(
+    picture: Any, build: Any, share: float, before: tuple[str | None, float | None], wanted: Any
+) -> None:
+    status, last_seconds = before
+    at = None if last_seconds is None else 1000.0 - last_seconds
+    memory = {cpu_contention.NAME: ContentionMemory(since={"web": 900.0}, contended_at=at)}
+    snapshot = picture(share=share, node=_node(build, status), remembered=memory)
+    (decision,) = [each for each in cpu_contention.decide(snapshot, Config()) if each.subject == "node"]
+    if wanted is None:
+        assert not decision.changes
+        return
+    (change,) = decision.changes
+    assert isinstance(change, NodeConditionChange)
+    assert (change.type, change.value, change.reason, change.since) == (
+        "CPUContention",
+        *wanted[:2],
+        snapshot.taken_at,
+    )
+    assert wanted[2] in change.message
+    assert f"CPUContention {change.value}" in sentence(decision)

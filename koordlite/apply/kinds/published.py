@@ -8,7 +8,7 @@ from typing import Never
 from koordlite.apply import writer
 from koordlite.apply.kind import C, E, Kind, Undoing, Work
 from koordlite.changes import published
-from koordlite.changes.published import NodeAnnotation, NodeResource, ZoneAmount
+from koordlite.changes.published import NodeAnnotation, NodeCondition, NodeResource, ZoneAmount
 from koordlite.model.change import Change, ClusterChange
 from koordlite.model.errors import InputError
 from koordlite.model.place import PlaceKind
@@ -79,6 +79,12 @@ NODE_ANNOTATION = Published[published.NodeAnnotationChange, NodeAnnotation](
     before=lambda change, snapshot, strategy: NodeAnnotation(
         key=change.key, previous=change.held(snapshot), strategy=strategy
     ),
+)
+NODE_CONDITION = Published[published.NodeConditionChange, NodeCondition](
+    published.NodeConditionChange,
+    published.NODE_CONDITION,
+    "node",
+    before=lambda change, _snapshot, strategy: NodeCondition(type=change.type, strategy=strategy),
 )
 TOPOLOGY_ANNOTATION = Published[published.TopologyChange, Never](
     published.TopologyChange, published.TOPOLOGY_ANNOTATION, "topology"

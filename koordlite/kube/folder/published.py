@@ -39,9 +39,12 @@ class Published:
         self._node, self._folder = node, folder
         self.resources: dict[str, int | None] = {}
         self.annotations: dict[str, str | None] = {}
+        self.conditions: dict[str, Mapping[str, str]] = {}
+        """By type, as the changes have them."""
         self.topology: objects.NRTObject | None = None
         if folder is not None:
-            self.resources, self.annotations = self._read(folder / self._node_file, _ours) or ({}, {})
+            found = self._read(folder / self._node_file, _ours) or ({}, {}, {})
+            self.resources, self.annotations, self.conditions = found
             self.topology = self._read(folder / self._topology_file, msgspec.json.Decoder(objects.NRTObject).decode)
 
     def publish(
@@ -52,7 +55,7 @@ class Published:
         OSError when they cannot be written: then none of the changes holds.
         """
         changes = tuple(changes)
-        before = dict(self.resources), dict(self.annotations), self.topology
+        before = dict(self.resources), dict(self.annotations), dict(self.conditions), self.topology
         self._take_over(changes, node, topology)
         if self._folder is None:
             return
@@ -60,7 +63,7 @@ class Published:
             self._write(self._folder, changes, node)
         except OSError:
             # What is not on disk was not published: the next tick has to see that, and try again.
-            self.resources, self.annotations, self.topology = before
+            self.resources, self.annotations, self.conditions, self.topology = before
             raise
 
     def _take_over(
@@ -70,6 +73,7 @@ class Published:
             if isinstance(change, NodeChange):
                 self.resources |= change.amounts
                 self.annotations |= change.annotations
+                self.conditions |= {each["type"]: each for each in change.conditions}
             elif isinstance(change, TopologyPart):
                 # v1alpha1 of a manifest has no place for attributes; what is published does.
                 given = structs.replace(topology, api_version=NRT) if topology else new_topology(node)
@@ -81,6 +85,11 @@ class Published:
             capacity, allocatable = self._over(obj.status.capacity), self._over(obj.status.allocatable)
             status = structs.replace(obj.status, capacity=capacity, allocatable=allocatable)
             obj = structs.replace(obj, status=status)
+        if self.conditions:
+            theirs = [each for each in obj.status.conditions or () if each.type not in self.conditions]
+            ours = [each for each in self.conditions.values() if "status" in each]
+            conditions = (*theirs, *(msgspec.convert(each, objects.Condition) for each in ours))
+            obj = structs.replace(obj, status=structs.replace(obj.status, conditions=conditions))
         return self._noted(obj, {}) if self.annotations else obj
 
     def _noted(self, obj: objects.NodeObject, more: dict[str, str]) -> objects.NodeObject:
@@ -191,10 +200,14 @@ def _eviction(pod: EvictPod, taken_at: str) -> dict[str, object]:
     return {**made, "metadata": {**made["metadata"], "creationTimestamp": taken_at}}
 
 
-def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None]]:
-    notes = msgspec.json.decode(raw, type=objects.NodeObject).metadata.annotations or {}
-    resources = msgspec.json.decode(notes.get(OURS, "{}"), type=dict[str, int | None])
-    return resources, msgspec.json.decode(notes.get(OUR_ANNOTATIONS, "{}"), type=dict[str, str | None])
+def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None], dict[str, Mapping[str, str]]]:
+    node = msgspec.json.decode(raw, type=objects.NodeObject)
+    notes, conditions = node.metadata.annotations or {}, node.status.conditions or ()
+    return (
+        msgspec.json.decode(notes.get(OURS, "{}"), type=dict[str, int | None]),
+        msgspec.json.decode(notes.get(OUR_ANNOTATIONS, "{}"), type=dict[str, str | None]),
+        {c.type: {"type": c.type, "status": c.status} for c in conditions if c.type == keys.CPU_CONTENTION},
+    )
 
 
 def _text(ours: object) -> str:

@@ -20,7 +20,8 @@ KIND = "NodeResourceTopology"
 
 
 def of_node(changes: Iterable[NodeChange], *, uid: str) -> dict[str, Any]:
-    """Merge patch for the node's status subresource; null removes a key.
+    """Strategic merge patch for the node's status subresource, which without conditions is a merge patch as well; null
+    removes a key, and conditions are merged by type.
 
     The subresource takes annotations as well, so one request and one permission do. With `uid` the server refuses the
     patch for a node that was created again under the same name.
@@ -31,8 +32,10 @@ def of_node(changes: Iterable[NodeChange], *, uid: str) -> dict[str, Any]:
         name: None if amount is None else str(amount) for change in changes for name, amount in change.amounts.items()
     }
     metadata: dict[str, Any] = ({"annotations": notes} if notes else {}) | ({"uid": uid} if uid else {})
-    status = {"capacity": amounts, "allocatable": amounts}
-    return ({"metadata": metadata} if metadata else {}) | ({"status": status} if amounts else {})
+    conditions = [dict(condition) for change in changes for condition in change.conditions]
+    status: dict[str, Any] = {"capacity": amounts, "allocatable": amounts} if amounts else {}
+    status |= {"conditions": conditions} if conditions else {}
+    return ({"metadata": metadata} if metadata else {}) | ({"status": status} if status else {})
 
 
 def after(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> objects.NRTObject:
@@ -85,6 +88,7 @@ AT_MOST_EVERY_SECONDS = 1.0
 """The NodeResourceTopology is written, since every consumer reads each version of it."""
 CONFLICTS = 3
 """So many times a conflict is answered by looking and trying again at once."""
+STRATEGIC = "application/strategic-merge-patch+json"
 Refusal = InputError | ApiUnreachable
 
 
@@ -168,7 +172,8 @@ class Publisher:
         body = of_node(changes, uid=held.metadata.uid if held else "")
         path = f"/api/v1/nodes/{self._name}/status"
         try:
-            self._node.written(self._api.request("PATCH", path, body=body).body)
+            kind = STRATEGIC if any(change.conditions for change in changes) else ""
+            self._node.written(self._api.request("PATCH", path, body=body, content_type=kind).body)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND or held is None:
                 raise

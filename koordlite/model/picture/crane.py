@@ -53,6 +53,11 @@ class CraneState(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether `craneCPUManager` writes the CPU sets of this pod."""
         return self.enforced and (uid in self.promises or uid in self.excluding)
 
+    def explains(self, uid: str, placer: str) -> bool:
+        """Tell whether `craneCPUManager` alone says where this pod runs: it writes its sets, or would, and the strategy
+        `placer` does not write them either."""
+        return self.owns(uid) or (uid in self.promises and placer not in self.placed_by_others)
+
     @property
     def owned(self) -> CPUSet:
         """CPUs that nobody but the pods that have them may use."""

@@ -1,6 +1,7 @@
-"""Crane's annotations of a pod: its CPU policy, the NUMA nodes its scheduler chose, reserved CPUs.
+"""Crane's annotations of a pod: its CPU policy, the NUMA nodes its scheduler chose, reserved CPUs; and our spelling of
+the policy exclusive, which names containers.
 
-Source: gocrane/api `topology/v1alpha1`, crane-agent `cpumanager/util.go`.
+Source of Crane's: gocrane/api `topology/v1alpha1`, crane-agent `cpumanager/util.go`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from koordlite.model.reading import go_words
 from koordlite.model.wire.crane import Zone, ZoneResources, node_of
 
 CPUPolicy = Literal["none", "exclusive", "numa", "immovable"]
+EXCLUSIVE: CPUPolicy = "exclusive"
 POLICIES: tuple[CPUPolicy, ...] = get_args(CPUPolicy)
 _MOST_CPUS = 1 << 20
 
@@ -33,6 +35,8 @@ class CraneSpec(msgspec.Struct, frozen=True):
     aware: bool | None = None
     """Whether all CPUs are to be of one NUMA node; None when the pod does not say."""
     excludes_reserved: bool = False
+    containers: tuple[str, ...] = ()
+    """The only containers that are to have CPUs; empty: all that request whole ones."""
 
     @property
     def cpus(self) -> int:
@@ -50,14 +54,26 @@ def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Cran
     """
     if not any(key in notes for key in _READ):
         return NOTHING
+    containers = exclusive_containers(notes.get(keys.EXCLUSIVE_CONTAINERS, ""))
+    policy = _policy(notes.get(keys.CRANE_CPU_POLICY, ""), owner, problems)
+    if containers and policy not in ("", EXCLUSIVE):
+        do = f"remove one of the two: {keys.EXCLUSIVE_CONTAINERS} holds"
+        why = f"{keys.EXCLUSIVE_CONTAINERS} asks for the policy {EXCLUSIVE}"
+        problems.append(Problem(owner, keys.CRANE_CPU_POLICY, policy, why, do))
     counts = _result(notes.get(keys.CRANE_TOPOLOGY_RESULT, ""), owner, problems)
     return CraneSpec(
-        policy=_policy(notes.get(keys.CRANE_CPU_POLICY, ""), owner, problems),
+        policy=EXCLUSIVE if containers else policy,
+        containers=containers,
         zones=tuple((node, count) for node, count in sorted(counts.items()) if count),
         nodes=tuple(sorted(counts)),
         aware=go_words.boolean(notes.get(keys.CRANE_TOPOLOGY_AWARENESS)),
         excludes_reserved=notes.get(keys.CRANE_EXCLUDE_RESERVED) == "true",
     )
+
+
+def exclusive_containers(text: str) -> tuple[str, ...]:
+    """The names in `cpus.koordlite.io/exclusive`, each once; none where it names none."""
+    return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
 def decode_result(text: str) -> dict[int, int]:
@@ -111,5 +127,5 @@ def _result(text: str, owner: str, problems: list[Problem]) -> dict[int, int]:
 
 _READ = (
     *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_RESULT),
-    *(keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED),
+    *(keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED, keys.EXCLUSIVE_CONTAINERS),
 )

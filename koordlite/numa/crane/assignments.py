@@ -121,9 +121,24 @@ def guaranteed_cpus(requests: Mapping[str, Quantity], limits: Mapping[str, Quant
     return asked.value
 
 
-def targets(policy: str, containers: Sequence[Container]) -> dict[str, int]:
-    """CPUs by name of the containers that are given some; none under policy `none`."""
+def unfit(containers: Sequence[Container], only: Sequence[str]) -> str:
+    """Reason why a container that the pod names in `only` cannot have CPUs alone; empty when all can."""
+    by_name = {name: (requests, limits) for name, requests, limits in containers}
+    for name in only:
+        if name not in by_name:
+            return f"it names container {name[:63]!r}, and has {', '.join(by_name)}"
+        requests, limits = by_name[name]
+        if not guaranteed_cpus(requests, limits):
+            asked, limit = requests.get("cpu", _ZERO), limits.get("cpu", _ZERO)
+            return f"container {name} needs whole CPUs as request and limit, and has cpu {asked} and {limit}"
+    return ""
+
+
+def targets(policy: str, containers: Sequence[Container], only: Sequence[str] = ()) -> dict[str, int]:
+    """CPUs by name of the containers that are given some: of those in `only`, where it names any; none under policy
+    `none`."""
     if policy == "none":
         return {}
+    containers = [each for each in containers if not only or each[0] in only]
     found = {name: guaranteed_cpus(requests, limits) for name, requests, limits in containers}
     return {name: count for name, count in found.items() if count}

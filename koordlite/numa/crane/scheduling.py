@@ -18,6 +18,7 @@ from koordlite.numa.crane.assignments import Container
 
 NO_TOPOLOGY = "node(s) failed to get NRT"
 NOT_ENOUGH = "node(s) had insufficient resource of NUMA node"
+NOT_EXCLUSIVE = "pod names containers that cannot have CPUs of their own"
 AWARE_RESOURCES = ("cpu",)
 """What Crane's scheduler counts by NUMA node unless it is configured otherwise."""
 MAX_SCORE = 100
@@ -32,6 +33,8 @@ class PodAsked(msgspec.Struct, frozen=True, kw_only=True):
     """Those of the spec, without init containers."""
     policy: str = ""
     """`topology.crane.io/cpu-policy`; empty when the pod does not say."""
+    only: Sequence[str] = ()
+    """Containers that `cpus.koordlite.io/exclusive` names; empty when the pod does not say."""
     aware: bool | None = None
     """`topology.crane.io/topology-awareness`; None when the pod does not say."""
     of_daemon_set: bool = False
@@ -91,7 +94,10 @@ def verdict(
     `given` are the results of the pods that are there or on their way: amounts by name of the NUMA node. `resources`
     are counted by NUMA node.
     """
-    wanted = assignments.targets(pod.policy, pod.containers) if "cpu" in resources else {}
+    why = assignments.unfit(pod.containers, pod.only)
+    if why:
+        return Verdict(text=NOT_EXCLUSIVE, detail=why)
+    wanted = assignments.targets(pod.policy, pod.containers, pod.only) if "cpu" in resources else {}
     if pod.of_daemon_set or not wanted:
         why = "pods of a DaemonSet are not bound" if pod.of_daemon_set else "no container asks for whole CPUs"
         return Verdict(detail=f"Crane places no container of this pod: {why}")

@@ -84,11 +84,16 @@ def _asks(pod: Pod) -> Iterator[Check]:
     words = {
         "Koordinator's numa-topology-spec": pod.numa_policy,
         "Volcano's annotation": pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""),
+        keys.EXCLUSIVE_CONTAINERS: pod.crane.containers and f"CPUs for {', '.join(pod.crane.containers)} alone",
         "Crane's topology-awareness": "" if pod.crane.aware is None else str(pod.crane.aware).lower(),
     }
     asked = [f"{who} asks for {word}" for who, word in words.items() if word]
     yield Check("note", "asks", "; ".join(asked) or "no annotation asks for NUMA alignment")
     if pod.kube_qos is not KubeQoS.GUARANTEED:
+        if pod.crane.containers:
+            why = f"it is {pod.kube_qos}, and asks for exclusive CPUs by container: the agent gives them, not kubelet"
+            yield Check("ok", "class", why)
+            return
         why = f"it is {pod.kube_qos}: kubelet aligns CPUs and memory of Guaranteed pods only, requests equal to limits"
         yield Check("note" if _by_scheduler(pod) else "cause", "class", why)
         return

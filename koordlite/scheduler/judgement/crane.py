@@ -1,4 +1,5 @@
-"""Crane's protocol: the extender chooses NUMA nodes, the Binding carries the result, the agent sets the CPUs."""
+"""Crane's protocol, with `cpus.koordlite.io/exclusive` as a spelling of its policy exclusive for some containers: the
+extender chooses NUMA nodes, the Binding carries the result, the agent sets the CPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity, parse_resources
-from koordlite.model.reading.go_words import boolean
 from koordlite.model.wire import crane as wire
 from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling
@@ -25,7 +25,8 @@ def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
     del settings
     if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
         return True
-    return bool(shape.note(keys.CRANE_TOPOLOGY_AWARENESS) or shape.note(keys.CRANE_CPU_POLICY))
+    notes = (keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_CPU_POLICY, keys.EXCLUSIVE_CONTAINERS)
+    return any(map(shape.note, notes))
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
@@ -59,8 +60,9 @@ def _judged(shape: PodShape, row: Row) -> scheduling.Verdict:
 def _asked(shape: PodShape) -> scheduling.PodAsked:
     return scheduling.PodAsked(
         containers=[_container(container) for container in shape.containers],
-        policy=shape.note(keys.CRANE_CPU_POLICY),
-        aware=boolean(shape.note(keys.CRANE_TOPOLOGY_AWARENESS) or None),
+        policy=shape.pod.crane.policy,
+        only=shape.pod.crane.containers,
+        aware=shape.pod.crane.aware,
         of_daemon_set=shape.daemon,
     )
 

@@ -20,6 +20,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import (
     NodeAnnotation,
     NodeAnnotationChange,
+    NodeCondition,
     NodeResource,
     NodeResourceChange,
     ZoneAmount,
@@ -46,6 +47,7 @@ ALL_KINDS = (
     TasksMoved(tid=7, start_time=99, group=""),
     NodeResource(resource="kubernetes.io/batch-cpu", previous=None),
     NodeAnnotation(key="k", previous="text"),
+    NodeCondition(type="CPUContention"),
     ZoneAmount(zone="node-0", resource="r", previous=ZoneResource(name="r", allocatable=4)),
 )
 
