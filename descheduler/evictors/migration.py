@@ -103,6 +103,7 @@ class Round:
         self._drop_claims = drop_claims
         self._cluster, self._args, self._pace, self._find, self._now = cluster, args, pace, find, now
         self._jobs: dict[str, MigrationJob] = {}
+        self._exchanged: dict[str, str] = {}
         self._pods: dict[str, PodView] = {}
         self._traffic = Traffic()
         # What guards of single pods read beside the pod: the priority that a name stands for.
@@ -118,13 +119,16 @@ class Round:
         self._jobs = {job.name: job for job in jobs}
         events = [*self._safely(self._swept(), "")]
         held = self._cluster.reservations()
+        self._exchanged = reconcile.exchanged(
+            self._jobs.values(), held, lambda job: not reconcile.same_pod(job, self._cluster.pod(job.pod))
+        )
         for job in list(self._jobs.values()):
             events += self._safely(self._released(job, held), job.name)
         events += self._safely(self._arbitrated(), "")
         for job in list(self._jobs.values()):
             if job.finished or (job.pending and not job.passed and self._args.arbitration_args.enabled):
                 continue
-            if not self._pace.resting(job, self._now):
+            if job.name in self._exchanged or not self._pace.resting(job, self._now):
                 events += self._safely(self._advanced(job, held), job.name)
         waiting = {job.metadata.uid for job in self._jobs.values() if not job.finished}
         self._pace.rests = {uid: rest for uid, rest in self._pace.rests.items() if uid in waiting}
@@ -152,11 +156,21 @@ class Round:
         yield Progress(job.name, job.pod.key, "Removed", "its time to be kept is over")
 
     def _released(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[Progress]:
-        """A job that failed keeps no place."""
-        place = held.get(job.reservation) if job.status.phase == objects.FAILED and job.reservation else None
-        if place is not None and place.bound is None:
-            self._cluster.delete_reservation(job.reservation)
-            yield Progress(job.name, job.pod.key, "ReservationReleased", f"{job.reservation} is not needed any more")
+        """A job that failed keeps no place, and one that ended by another's place does not keep that of its own."""
+        if not job.finished or not job.reservation:
+            return
+        own = {job.reservation} if job.status.phase == objects.FAILED else set()
+        names = ({job.first_reservation} - {job.reservation}) | own
+        for name in sorted(names - self._counted_on()):
+            place = held.get(name)
+            if place is not None and place.bound is None:
+                self._cluster.delete_reservation(name)
+                yield Progress(job.name, job.pod.key, "ReservationReleased", f"{name} is not needed any more")
+
+    def _counted_on(self) -> set[str]:
+        """Reservations of jobs that have not ended, after all exchanges."""
+        jobs = (job for job in self._jobs.values() if not job.finished)
+        return {self._exchanged.get(job.name) or job.reservation for job in jobs}
 
     def _arbitrated(self) -> Iterator[Progress]:
         """Let waiting jobs through, in their order, as long as the limits allow it."""
@@ -217,16 +231,20 @@ class Round:
 
     def _advanced(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[Progress]:
         """One step with a job."""
+        before = job
+        if job.name in self._exchanged:
+            job = objects.with_reservation(job, self._exchanged[job.name])
+            yield Progress(job.name, job.pod.key, "ReservationExchanged", f"it counts on {job.reservation} now")
         seen = self._seen(job, held)
         step = reconcile.step(job, seen)
         if step.create is not None:
             self._cluster.create_reservation(step.create)
-        yield from self._write(job, step.job)
+        yield from self._write(before, step.job)
         # Its pod and its place are looked at every few seconds, also where its turn is minutes away.
         self._pace.rest(self._jobs[job.name], min(step.again_seconds, reconcile.AGAIN_SECONDS), self._now)
         if step.evict:
             yield from self._evicted(step, seen)
-        if step.remove:
+        if step.remove and step.remove not in self._counted_on():
             self._cluster.delete_reservation(step.remove)
 
     def _seen(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Seen:

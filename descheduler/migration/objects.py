@@ -106,6 +106,13 @@ class MigrationJob(WireObject, frozen=True):
         return options.reservation_ref.name if options and options.reservation_ref else ""
 
     @property
+    def first_reservation(self) -> str:
+        """Name of the reservation that was made for it, also after it has exchanged it for another job's."""
+        options = self.spec.reservation_options
+        template = (options.template if options else None) or {}
+        return (template.get("metadata") or {}).get("name") or self.reservation
+
+    @property
     def held_first(self) -> frozenset[str]:
         """uids of the pods that must have a place before this one goes."""
         return frozenset(filter(None, self.annotations.get(HELD_FIRST, "").split(",")))
@@ -140,6 +147,11 @@ class Reservation(ReservationObject, frozen=True):
         """Its time ran out before a pod took it."""
         found = self.condition("Ready")
         return self.status.phase == FAILED and found is not None and found.reason == "Expired"
+
+    @property
+    def ended(self) -> bool:
+        """No pod takes it any more."""
+        return self.status.phase in (SUCCEEDED, FAILED)
 
     @property
     def bound(self) -> ObjectReference | None:
@@ -256,6 +268,15 @@ def standing(job: MigrationJob) -> str:
 def with_status(job: MigrationJob, **changes: object) -> MigrationJob:
     """The job with parts of its status replaced."""
     return structs.replace(job, status=structs.replace(job.status, **changes))
+
+
+def with_reservation(job: MigrationJob, name: str) -> MigrationJob:
+    """The job with another reservation; its options still tell which one was made for it."""
+    chosen = job.spec.reservation_options or ReservationOptions()
+    ref = structs.replace(chosen.reservation_ref or ObjectReference(), name=name, uid="")
+    return structs.replace(
+        job, spec=structs.replace(job.spec, reservation_options=structs.replace(chosen, reservation_ref=ref))
+    )
 
 
 def failed(job: MigrationJob, reason: str, message: str) -> MigrationJob:

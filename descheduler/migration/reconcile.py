@@ -10,7 +10,7 @@ long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +21,7 @@ from descheduler.migration import objects
 from descheduler.migration.objects import MigrationJob, Reservation, noted
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
-from koordlite.model.wire.reservation import ObjectReference
+from koordlite.model.wire.reservation import ControllerReference, ObjectReference
 from koordlite.reservation import hand_over
 
 AGAIN_SECONDS = 3.0
@@ -88,6 +88,45 @@ def step(job: MigrationJob, seen: Seen) -> Step:
             return result
         job = result
     return Step(job=job)
+
+
+def exchanged(
+    jobs: Iterable[MigrationJob], reservations: Mapping[str, Reservation], gone: Callable[[MigrationJob], bool]
+) -> dict[str, str]:
+    """Pair jobs with other reservations of the same owners, where a successor took the place of another job.
+
+    A job whose pod was evicted takes a place that a successor is in; one whose pod is still there takes a place that is
+    free. It follows from the objects alone, so that it is the same after a restart between the writes of two jobs.
+    `gone` tells whether the pod is gone whose eviction a job has asked for, and looks after `reservations` were read.
+    Returns the names of new reservations by the names of jobs; a job that no other place is left for keeps its own.
+    """
+    jobs = tuple(jobs)
+    made = {name for job in jobs for name in (job.reservation, job.first_reservation)}
+    pools: dict[tuple[ControllerReference, ...], dict[str, Reservation]] = {}
+    for name in sorted(made & reservations.keys()):
+        owners = tuple(owner.controller for owner in reservations[name].spec.owners or () if owner.controller)
+        if len(owners) == len(reservations[name].spec.owners or ()) > 0:
+            pools.setdefault(owners, {})[name] = reservations[name]
+    changes: dict[str, str] = {}
+    for pool in pools.values():
+        spent = {job.reservation for job in jobs if job.status.phase == objects.SUCCEEDED}
+        taken = [name for name, place in pool.items() if place.bound is not None and name not in spent]
+        free = [name for name, place in pool.items() if place.bound is None and not place.ended]
+        members = [job for job in jobs if not job.finished and job.reservation and job.first_reservation in pool]
+        members.sort(key=lambda job: job.metadata.uid)
+        evicted = [
+            job for job in members if objects.holds(job, "Eviction") or (taken and _was_asked(job) and gone(job))
+        ]
+        staying = [job for job in members if job not in evicted]
+        for group, choice in ((evicted, taken), (evicted, free), (staying, free)):
+            # Who has one of these keeps it; the others choose from what is left.
+            for own in (True, False):
+                for job in [job for job in group if job.name not in changes]:
+                    name = job.reservation if own else next(iter(choice), "")
+                    if name in choice:
+                        choice.remove(name)
+                        changes[job.name] = name
+    return {job.name: name for job in jobs if (name := changes.get(job.name, "")) and name != job.reservation}
 
 
 def timed_out(job: MigrationJob, now: float) -> bool:
@@ -201,10 +240,16 @@ def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     return Step(job=job, evict=True, again_seconds=AGAIN_SECONDS)
 
 
+def _was_asked(job: MigrationJob) -> bool:
+    """Its eviction was asked for, and the server has not refused."""
+    asked = objects.condition(job, "Eviction")
+    return asked is not None and asked.reason == "Evicting"
+
+
 def _under_way(job: MigrationJob, seen: Seen) -> bool:
     """Its eviction was asked for, and there is no sign that it was in vain."""
     asked = objects.condition(job, "Eviction")
-    if asked is None or asked.reason != "Evicting":
+    if asked is None or not _was_asked(job):
         return False
     going = seen.pod is not None and seen.pod.metadata.deletion_timestamp is not None
     since = times.parse_or_none(asked.last_probe_time)

@@ -352,7 +352,7 @@ class Loop:
 
     def _deployment(self, app: str) -> None:
         template = {"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
-        whole = {"replicas": 2, "selector": {"matchLabels": {"app": app}}, "template": template}
+        whole = {"replicas": self.replicas[app], "selector": {"matchLabels": {"app": app}}, "template": template}
         head: Object = {"apiVersion": "apps/v1", "spec": whole}
         root = "/apis/apps/v1/namespaces/shop"
         made = self._post(f"{root}/deployments", {**head, "kind": "Deployment", "metadata": {"name": app}})
