@@ -20,8 +20,8 @@ NOISE = 0.03
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """One goal under one load. `met` is None where a way that it compares with was not measured, or where the rounds of
-    both differ by more than the two ways do."""
+    """One goal under one load. `met` is None where a way that it compares with was not measured, or was measured once,
+    or where rounds differ by more than the two ways do."""
 
     load: str
     words: str
@@ -78,8 +78,10 @@ def _no_slower(load: str, words: str, ours: Row, other: Row | None) -> Goal:
 
 
 def _met(ratio: float, ours: Row, other: Row) -> bool | None:
-    """The verdict on a ratio of two p99: a goal is missed only where every round of ours was slower than each round of
-    the other way."""
+    """The verdict on a ratio of two p99, None of a single round. A goal is missed only where every round of ours was
+    slower than each round of the other way."""
+    if min(ours.rounds, other.rounds) < 2:
+        return None
     if ratio <= 1 + NOISE:
         return True
     return None if ours.p99_span[0] <= other.p99_span[1] else False
