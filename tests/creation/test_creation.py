@@ -447,12 +447,15 @@ def test_answers_are_in_the_status_and_in_the_metrics(tmp_path: Path) -> None:
     assert facts["before the first process"] == said
     metrics = Metrics(started=0.0)
     metrics.observe_tick(tick)
-    value = metrics.registry.get_sample_value
-    assert value("koordlite_nri_connected", {"node": tick.node}) == 1
-    assert value("koordlite_nri_answers_total", {"method": "CreateContainer", "outcome": "late"}) == 1
-    assert value("koordlite_nri_results_total", {"result": "adjusted"}) == 1
-    assert value("koordlite_nri_answer_seconds_count", {"method": "CreateContainer"}) == 2
-    assert value("koordlite_nri_answer_seconds_sum", {"method": "CreateContainer"}) == 1.003
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, {"node": tick.node, **labels})
+
+    assert value("koordlite_nri_connected") == 1
+    assert value("koordlite_nri_answers_total", method="CreateContainer", outcome="late") == 1
+    assert value("koordlite_nri_results_total", result="adjusted") == 1
+    assert value("koordlite_nri_answer_seconds_count", method="CreateContainer") == 2
+    assert value("koordlite_nri_answer_seconds_sum", method="CreateContainer") == 1.003
     asking.close()
 
 
