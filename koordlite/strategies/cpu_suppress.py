@@ -189,7 +189,7 @@ def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: f
     """Use of everything but best effort above which `limit`, in force since `snapshot`, is too high; None when it
     cannot shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
     others, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
-    if _follows_waits(snapshot) and _current_waits(snapshot):
+    if _follows_waits(snapshot) and _current_waits(snapshot, _services(snapshot)):
         # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits. So too at the
         # formula's limit: what is taken between two ticks is not given back there, and best effort would have less.
         return None
@@ -547,7 +547,7 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
     root = snapshot.layout.besteffort
     guidance = recalled(snapshot, NAME, SuppressMemory).guidance
     services = _services(snapshot)
-    waits = _current_waits(snapshot)
+    waits = _current_waits(snapshot, services)
     if services and not waits:
         # Between two samples of a pod lies a tick or more: at first there is none.
         known_at = snapshot.time if guidance.known_at is None else guidance.known_at
@@ -590,9 +590,8 @@ def _services(snapshot: Snapshot) -> dict[str, Pod]:
     return {pod.uid: pod for pod in snapshot.pods if pod.uid in snapshot.places and not gives_way(snapshot, pod)}
 
 
-def _current_waits(snapshot: Snapshot) -> dict[str, CPUWait]:
-    """What services waited, where it was measured lately enough to say something about now."""
-    services = _services(snapshot)
+def _current_waits(snapshot: Snapshot, services: Mapping[str, Pod]) -> dict[str, CPUWait]:
+    """Waits of services that were measured lately enough to say something about now, by uid."""
     return {
         uid: wait
         for uid, wait in snapshot.cpu_waits.items()
