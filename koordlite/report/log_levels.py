@@ -60,13 +60,23 @@ class LevelTable:
     def in_force(self, kind: str) -> dict[str, TimedLevel]:
         """Levels by name, of one kind, in the order in which they were first set."""
         with self._lock:
-            now = self.now()
-            for key, each in list(self._levels.items()):
-                if each.until is not None and each.until <= now and each.before is None:
-                    del self._levels[key]
-                elif each.until is not None and each.until <= now and each.before is not None:
-                    self._levels[key] = TimedLevel(each.before)
+            self._expire()
             return {name: each for (of, name), each in self._levels.items() if of == kind}
+
+    def first(self, *keys: Key) -> Level:
+        """The level of the first of these that has one of its own, else that of all."""
+        with self._lock:
+            self._expire()
+            return next(each.level for key in (*keys, ALL) if (each := self._levels.get(key)))
+
+    def _expire(self) -> None:
+        now = self.now()
+        for key, each in list(self._levels.items()):
+            if each.until is not None and each.until <= now:
+                if each.before is None:
+                    del self._levels[key]
+                else:
+                    self._levels[key] = TimedLevel(each.before)
 
     @property
     def loudest(self) -> Level:
@@ -103,12 +113,8 @@ class LogLevels(LevelTable, logging.Filter):
         """Tell whether the record is written: by the level of its pod, else of its flow, else of all."""
         if not (record.name == self._logger or record.name.startswith(f"{self._logger}.")):
             return True
-        levels = (
-            self.in_force("pod").get(getattr(record, "pod", "")),
-            self.in_force("flow").get(getattr(record, "flow", "")),
-            self.in_force("")[""],
-        )
-        return record.levelno >= LEVELS[next(each.level for each in levels if each)]
+        level = self.first(("pod", getattr(record, "pod", "")), ("flow", getattr(record, "flow", "")))
+        return record.levelno >= LEVELS[level]
 
     def put(self, body: bytes) -> None:
         """Put a requested level in force. ValueError says what is wrong with the request."""
@@ -134,7 +140,7 @@ class LogLevels(LevelTable, logging.Filter):
     def document(self) -> dict[str, Any]:
         """The levels in force."""
         flows, pods = ({n: each.level for n, each in self.in_force(kind).items()} for kind in ("flow", "pod"))
-        return {"default": self.in_force("")[""].level, "flows": flows, "pods": pods}
+        return {"default": self.first(), "flows": flows, "pods": pods}
 
     def _apply(self) -> None:
         """Records below the loudest level are not even made."""

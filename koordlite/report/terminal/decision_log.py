@@ -161,13 +161,14 @@ class Levels(LevelTable):
 
     def of(self, decision: Decision) -> Level:
         """The level in force for this decision."""
-        named = self.in_force("strategy").get(decision.strategy)
         pods = self.in_force("pod")
         if pods:
             from koordlite.report.explain import pod  # Not loaded until a pod is asked for.
 
-            named = next((each for name, each in pods.items() if pod.decisions(name, [decision])), named)
-        return named.level if named else self.default
+            for name, each in pods.items():
+                if pod.decisions(name, [decision]):
+                    return each.level
+        return self.first(("strategy", decision.strategy))
 
     def document(self) -> dict[str, Any]:
         """The levels as plain values for JSON."""
@@ -188,7 +189,7 @@ class Levels(LevelTable):
     @property
     def default(self) -> Level:
         """The level of what has none of its own."""
-        return self.in_force("")[""].level
+        return self.first()
 
 
 class DecisionLog:
