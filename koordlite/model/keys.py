@@ -119,6 +119,10 @@ CRANE_TOPOLOGY_AWARENESS = "topology.crane.io/topology-awareness"
 """Annotation of a pod and label of a Node: whether all CPUs are to be of one NUMA node."""
 CRANE_EXCLUDE_RESERVED = "topology.crane.io/exclude-reserved-cpus"
 """Annotation of Crane: `true` keeps the pod off reserved CPUs."""
+CRANE_REQUEST = (CRANE_CPU_POLICY, CRANE_TOPOLOGY_AWARENESS, EXCLUSIVE_CONTAINERS)
+"""Annotations by which a pod asks Crane's scheduler and agent, or ours in their place, for CPUs and NUMA nodes."""
+CRANE_NOTES = (*CRANE_REQUEST, CRANE_EXCLUDE_RESERVED, CRANE_TOPOLOGY_RESULT)
+"""These, and what else their protocol says of a pod."""
 CRANE_RESERVED_CPUS = "go.crane.io/reserved-system-cpus"
 """Attribute of Crane's NodeResourceTopology: kubelet's reservedSystemCPUs."""
 

@@ -29,7 +29,7 @@ _PLACEMENT = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstrai
 _LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS, keys.PRIORITY)
 _NOTES = (
     *(keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, keys.VOLCANO_NUMA_POLICY),
-    *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED, keys.EXCLUSIVE_CONTAINERS),
+    *(*keys.CRANE_REQUEST, keys.CRANE_EXCLUDE_RESERVED),
 )
 _RIGHTS = {
     "allowPrivilegeEscalation": False,

@@ -19,10 +19,7 @@ from koordlite.numa.nrt import filter as nrt
 from koordlite.reservation.placeholder import stands_for
 
 _RESERVATION_NOTES = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
-_SCHEDULER_NOTES = (
-    *(keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_CPU_POLICY, keys.EXCLUSIVE_CONTAINERS),
-    keys.VOLCANO_NUMA_POLICY,
-)
+_SCHEDULER_NOTES = (*keys.CRANE_REQUEST, keys.VOLCANO_NUMA_POLICY)
 _DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, *_SCHEDULER_NOTES, *_RESERVATION_NOTES)
 _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts

@@ -52,7 +52,7 @@ def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Cran
 
     A policy of another word counts as none given, a topology-awareness that is no boolean too, as in Crane.
     """
-    if not any(key in notes for key in _READ):
+    if not any(key in notes for key in keys.CRANE_NOTES):
         return NOTHING
     containers = exclusive_containers(notes.get(keys.EXCLUSIVE_CONTAINERS, ""))
     policy = _policy(notes.get(keys.CRANE_CPU_POLICY, ""), owner, problems)
@@ -123,9 +123,3 @@ def _result(text: str, owner: str, problems: list[Problem]) -> dict[int, int]:
         do = "let Crane's scheduler write it, or `koordlite crane assign`; the pod runs in the shared pool"
         problems.append(Problem(owner, keys.CRANE_TOPOLOGY_RESULT, text, str(error), do))
         return {}
-
-
-_READ = (
-    *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_RESULT),
-    *(keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED, keys.EXCLUSIVE_CONTAINERS),
-)

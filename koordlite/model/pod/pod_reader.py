@@ -24,8 +24,7 @@ MOST_PROBLEMS = 10
 DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
 DECISIVE_NOTES = (
     *(keys.EXTENDED_RESOURCE_SPEC, keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC),
-    *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_RESULT, keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED),
-    keys.EXCLUSIVE_CONTAINERS,
+    *keys.CRANE_NOTES,
 )
 """Labels and annotations that `from_wire` makes something of. Of pods that differ in others only, all else is equal."""
 

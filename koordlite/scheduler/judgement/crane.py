@@ -25,8 +25,7 @@ def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
     del settings
     if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
         return True
-    notes = (keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_CPU_POLICY, keys.EXCLUSIVE_CONTAINERS)
-    return any(map(shape.note, notes))
+    return any(map(shape.note, keys.CRANE_REQUEST))
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
