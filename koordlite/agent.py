@@ -239,11 +239,10 @@ class Agent:
         self._show(snapshot)
         fresh = fast_path.new_groups(before.snapshot, snapshot, groups)
         sight, asking = fast_path.sights(snapshot, fresh), fast_path.asked(self._enforced)
-        found = strategies.in_turn(
-            self._settings.strategies,
-            lambda rule, asked: self._judge(rule, sight(rule), asked, early=True) if rule.name in asking else (),
-        )
-        decided = fast_path.about(found, fresh)
+        decisions: tuple[Decision, ...] = ()
+        for rule in (rule for rule in strategies.discover() if rule.name in asking):
+            decisions += self._judge(rule, sight(rule), decisions, early=True)
+        decided = fast_path.about(decisions, fresh)
         self._waker.new_groups.looked(snapshot, time.perf_counter() - began)
         if not decided:
             return None
@@ -316,9 +315,9 @@ class Agent:
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self._said.pop("picture", None)
         still = self._stands_still(snapshot)
-        decisions = strategies.in_turn(
-            self._settings.strategies, lambda rule, asked: self._judge(rule, snapshot, asked)
-        )
+        decisions: tuple[Decision, ...] = ()
+        for rule in strategies.discover():
+            decisions += self._judge(rule, snapshot, decisions)
         self._remember(decisions)
         enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
         made = plan.make(enforced, snapshot.cgroups)
@@ -450,12 +449,14 @@ class Agent:
         return [name for name, mode in self.modes.items() if mode == "enforce"]
 
     def _judge(
-        self, rule: strategies.Strategy, snapshot: Snapshot, asked: frozenset[str] = frozenset(), *, early: bool = False
+        self, rule: strategies.Strategy, snapshot: Snapshot, before: tuple[Decision, ...] = (), *, early: bool = False
     ) -> tuple[Decision, ...]:
+        """Decisions of a strategy, after those that were taken `before` in this round."""
         if self.creation is not None:
             self.creation.give_way()
         try:
             answers = self._early if early else self._answers
+            asked = strategies.asked_before(rule, before, self._settings.strategies)
             found = answers.of(rule, snapshot, self._settings.strategies, asked)
         except Exception as error:
             if self._said.get(rule.name) != repr(error):

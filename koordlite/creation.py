@@ -303,12 +303,10 @@ class Creation(nri.Handler):
         # The limit of best effort as a whole moves every second, and is never fixed in a container.
         limiting = {rule.name for rule in strategies.limiting()}
         asking = fast_path.asked([n for n, mode in basis.modes.items() if mode != "off" and n not in limiting])
-        decisions = strategies.in_turn(
-            basis.settings,
-            lambda rule, asked: (
-                self._answers.of(rule, sight(rule), basis.settings, asked) if rule.name in asking else ()
-            ),
-        )
+        decisions: tuple[Decision, ...] = ()
+        for rule in (rule for rule in strategies.discover() if rule.name in asking):
+            asked = strategies.asked_before(rule, decisions, basis.settings)
+            decisions += self._answers.of(rule, sight(rule), basis.settings, asked)
         enforced = [d for d in decisions if basis.modes.get(d.strategy) == "enforce"]
         observed = [d for d in decisions if basis.modes.get(d.strategy) == "observe"]
         return enforced, observed

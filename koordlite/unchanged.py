@@ -72,17 +72,17 @@ class Unchanged:
         self._each[name] = given, held, values
         return values
 
-    def judged(self, name: str, snapshot: Snapshot, inputs: tuple[object, ...], work: Callable[[Snapshot], T]) -> T:
-        """Same as `of`. The inputs are also those parts of `snapshot` which `work` looked at."""
+    def judged(self, name: str, snapshot: Snapshot, inputs: tuple[object, ...]) -> Any | None:
+        """Return what was kept under `name` if neither an input is another object, nor a part of `snapshot` that was
+        looked at for it; else None."""
         parts = tuple(getattr(snapshot, part) for part in self._looked_at.get(name, ()))
         kept = self._worked_out.get(name)
-        if kept is None or not _are_same(kept[0], (*inputs, *parts)):
-            watched = WatchedSnapshot(snapshot)
-            value = work(watched)
-            self._looked_at[name] = tuple(watched.looked_at)
-            kept = self._worked_out[name] = (*inputs, *watched.looked_at.values()), value
-        found: T = kept[1]
-        return found
+        return kept[1] if kept and _are_same(kept[0], (*inputs, *parts)) else None
+
+    def keep(self, name: str, watched: WatchedSnapshot, inputs: tuple[object, ...], value: object) -> None:
+        """Keep what was worked out of `inputs` and of those parts of the picture that were looked at."""
+        self._looked_at[name] = tuple(watched.looked_at)
+        self._worked_out[name] = (*inputs, *watched.looked_at.values()), value
 
 
 class WatchedSnapshot(Snapshot):

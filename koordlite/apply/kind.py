@@ -99,7 +99,9 @@ class Kind(Generic[C, E]):
 
     def put(self, host: Host, change: C) -> AppliedStep:
         """Write a value, there or back."""
-        return writer.attempt(host, change, lambda: self.set(host, change))
+        with writer.Attempt(host, change) as attempt:
+            attempt.value = self.set(host, change)
+        return attempt.step
 
     def set(self, host: Host, change: C) -> str:
         """Write it and say what was written; OSError or ValueError when it is refused."""

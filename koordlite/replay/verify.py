@@ -26,20 +26,21 @@ class Judge:
         if moment.woken:
             answers = (d for rule in strategies.limiting() for d in self._of(rule, moment.snapshot, moment))
             return fast_path.allowed(answers)
-        return strategies.in_turn(
-            moment.settings,
-            lambda rule, asked: self._of(rule, moment.snapshot, moment, asked),
-        )
+        return self._in_turn(strategies.discover(), lambda _: moment.snapshot, moment)
 
     def _about_new_groups(self, moment: RoundRecord) -> tuple[Decision, ...]:
         sight = fast_path.sights(moment.snapshot, moment.new_groups)
-
         asking = fast_path.asked([name for name, section in moment.settings.items() if section.mode == "enforce"])
+        return self._in_turn([rule for rule in strategies.discover() if rule.name in asking], sight, moment)
 
-        def answer(rule: Strategy, asked: frozenset[str]) -> tuple[Decision, ...]:
-            return self._of(rule, sight(rule), moment, asked) if rule.name in asking else ()
-
-        return strategies.in_turn(moment.settings, answer)
+    def _in_turn(
+        self, rules: Iterable[Strategy], sight: Callable[[Strategy], Snapshot], moment: RoundRecord
+    ) -> tuple[Decision, ...]:
+        decisions: tuple[Decision, ...] = ()
+        for rule in rules:
+            asked = strategies.asked_before(rule, decisions, moment.settings)
+            decisions += self._of(rule, sight(rule), moment, asked)
+        return decisions
 
     def _of(
         self, rule: Strategy, snapshot: Snapshot, moment: RoundRecord, asked: frozenset[str] = frozenset()

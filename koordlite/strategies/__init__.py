@@ -21,7 +21,7 @@ from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
-from koordlite.unchanged import Unchanged
+from koordlite.unchanged import Unchanged, WatchedSnapshot
 
 LONGEST_EVIDENCE = 200
 """Characters of one field of the evidence about a pod."""
@@ -267,33 +267,33 @@ class Answers:
         """Same as `judge`."""
         name, same = strategy.name, self._unchanged.same
         config = same(f"settings of {name}", settings.get(name))
-        asked = same(f"asked before {name}", asked if strategy.evicts else frozenset())
+        asked = same(f"asked before {name}", asked)
 
-        def judged(shown: Snapshot) -> tuple[Decision, ...]:
-            found, self._suspects[name] = _judged(strategy, shown, settings, asked, self._suspects.get(name, ()))
-            return found
-
-        return self._unchanged.judged(name, snapshot, (config, asked), judged)
+        decisions: tuple[Decision, ...] | None = self._unchanged.judged(name, snapshot, (config, asked))
+        if decisions is None:
+            watched, suspects = WatchedSnapshot(snapshot), self._suspects.get(name, ())
+            decisions, self._suspects[name] = _judged(strategy, watched, settings, asked, suspects)
+            self._unchanged.keep(name, watched, (config, asked), decisions)
+        return decisions
 
 
 def decide_all(snapshot: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
-    """The decisions of every strategy on the same picture. Pure: what `run`, `explain` and `simulate` share."""
-    return in_turn(settings, lambda strategy, asked: judge(strategy, snapshot, settings, asked))
-
-
-def in_turn(
-    settings: Mapping[str, StrategySettings], answer: Callable[[Strategy, frozenset[str]], Iterable[Decision]]
-) -> tuple[Decision, ...]:
-    """Answers of `answer` for each strategy, given the uids of the pods that those before it evict."""
-    decisions: list[Decision] = []
-    asked: frozenset[str] = frozenset()
+    """The decisions of every strategy on the same picture. Pure: what `explain` and `simulate` share with the loop."""
+    decisions: tuple[Decision, ...] = ()
     for strategy in discover():
-        found = tuple(answer(strategy, asked))
-        decisions += found
-        config = settings.get(strategy.name)
-        if config is not None and config.mode == "enforce":
-            asked |= {c.uid for d in found for c in d.changes if isinstance(c, EvictPod)}
-    return tuple(decisions)
+        decisions += judge(strategy, snapshot, settings, asked_before(strategy, decisions, settings))
+    return decisions
+
+
+def asked_before(
+    strategy: Strategy, decisions: Iterable[Decision], settings: Mapping[str, StrategySettings]
+) -> frozenset[str]:
+    """Uids of the pods whose eviction enforced strategies have decided before this one; none for one that evicts no
+    pod."""
+    if not strategy.evicts:
+        return frozenset()
+    enforced = (d for d in decisions if (config := settings.get(d.strategy)) and config.mode == "enforce")
+    return frozenset(c.uid for d in enforced for c in d.changes if isinstance(c, EvictPod))
 
 
 def _load(name: str) -> Strategy:

@@ -62,7 +62,9 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
         def gone(error: OSError) -> bool:
             return vanished(error) and not host.cgroups.exists(change.group)
 
-        return writer.attempt(host, change, lambda: self.set(host, change), gone=gone)
+        with writer.Attempt(host, change, gone=gone) as attempt:
+            attempt.value = self.set(host, change)
+        return attempt.step
 
     def set(self, host: Host, change: BlockChange) -> str:
         """One line."""

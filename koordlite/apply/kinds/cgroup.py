@@ -86,8 +86,9 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
 
     def put(self, host: Host, change: CgroupChange) -> AppliedStep:
         """A group that vanished is no error; one that only lacks the file is there, and the refusal stands."""
-
-        return writer.attempt(host, change, lambda: self.set(host, change), gone=_gone(host, change.group))
+        with writer.Attempt(host, change, gone=_gone(host, change.group)) as attempt:
+            attempt.value = self.set(host, change)
+        return attempt.step
 
     def set(self, host: Host, change: CgroupChange) -> str:
         """An empty set means the parent's CPUs (or memory nodes) on v2, but no kernel takes it while the group has
@@ -251,10 +252,10 @@ def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
     """No kernel takes an empty set back while there are tasks in a group; all possible CPUs give it the same CPUs,
     those of its parent, also when some go offline or come back."""
     change = _change(host, entry)
-    step = writer.attempt(
-        host, change, lambda: _write_everything(host, entry.group, entry.field), gone=_gone(host, entry.group)
-    )
-    return msgspec.structs.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
+    with writer.Attempt(host, change, gone=_gone(host, entry.group)) as attempt:
+        attempt.value = _write_everything(host, entry.group, entry.field)
+    value = f"{attempt.step.value} (inherits; the kernel takes no empty set here)"
+    return msgspec.structs.replace(attempt.step, value=value)
 
 
 def _is_within(host: Host, change: CgroupChange) -> bool:

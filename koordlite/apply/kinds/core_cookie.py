@@ -89,11 +89,10 @@ def _cookie(changes: Sequence[CoreCookieChange], work: Work, helpers: contextlib
 
 
 def _put(work: Work, change: CoreCookieChange, cookie: int, helper: CookieHelper) -> AppliedStep:
-    def give() -> str:
+    with writer.Attempt(work.host, change, gone=vanished) as attempt:
         count = work.host.cookies.give(change.group, cookie, helper, instead_of=_ours(work.journal.places))
-        return f"{change.describe()}: {count} processes"
-
-    return writer.attempt(work.host, change, give, gone=vanished)
+        attempt.value = f"{change.describe()}: {count} processes"
+    return attempt.step
 
 
 def _taken_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:

@@ -42,7 +42,9 @@ class IRQAffinity(Kind[IRQChange, IRQFound]):
 
     def put(self, host: Host, change: IRQChange) -> AppliedStep:
         """An interrupt that ended is no error."""
-        return writer.attempt(host, change, lambda: self.set(host, change), gone=vanished)
+        with writer.Attempt(host, change, gone=vanished) as attempt:
+            attempt.value = self.set(host, change)
+        return attempt.step
 
     def set(self, host: Host, change: IRQChange) -> str:
         """The CPUs."""

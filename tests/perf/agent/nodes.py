@@ -115,13 +115,13 @@ def real(
 
 @contextlib.contextmanager
 def emulated(
-    pods: int, mode: config.Mode = "enforce", *, front: str = "", full: bool = False
+    pods: int, mode: config.Mode = "enforce", *, front: str = "", full: bool = False, policy: str = "cpuset"
 ) -> Iterator[tuple[Agent, Counting, Step]]:
     """An agent on an emulated machine; `Step` passes a second of its time. `front` is the use of one more service,
-    `full` as in `everything`."""
+    `full` as in `everything`, `policy` that of cpuSuppress."""
     with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder:
         node = Emulated("intel-2s-ht", pathlib.Path(folder))
-        node.slo(core_sched=full)
+        node.slo(core_sched=full, policy=policy)
         for number in range(pods):
             node.pod(f"p{number}", KINDS[number % 2][1], "0.05")
         if front:
