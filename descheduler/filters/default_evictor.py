@@ -15,7 +15,7 @@ from descheduler.picture.pods import PREFER_NO_EVICTION
 from descheduler.picture.templates import SpecGroup
 from koordlite.model import duration, keys
 from koordlite.model.errors import InputError, Problem
-from koordlite.reservation import placeholder
+from koordlite.reservation.pods import stands_for
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 _COST_NEVER = 2**31 - 1
@@ -129,7 +129,7 @@ def _mirror(pod: PodView, _view: View, _args: Args) -> str:
 
 def _placeholder(pod: PodView, _view: View, _args: Args) -> str:
     """Moving one would free the place it holds, and nothing else."""
-    held = placeholder.stands_for(pod.object.metadata)
+    held = stands_for(pod.object.metadata)
     return f"it holds the place of the Reservation with uid {held}" if held else ""
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import PodView
 from koordlite.model import keys
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.quantity import Quantity, parse_resources
-from koordlite.model.wire import objects
+from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import ask as koordinator_ask
 from koordlite.numa.koordinator import schedule
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation, Refusal
-from koordlite.numa.kubelet import amounts as admission
+from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
 
 
@@ -86,12 +84,12 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[s
         found = nrt.align(wanted, zones=zones, allocatable=None, scope=scope)
     else:
         totals, scope = _nano_zones(capacity.node.zone_totals), capacity.node.topology_scope
-        found = admission.align(wanted, strict, zones=zones, at_most=zones, totals=totals, scope=scope)
+        found = nrt.admit(wanted, strict, zones=zones, at_most=zones, totals=totals, scope=scope)
     why = "kubelet would not admit it" if strict == "restricted" else "no single NUMA node is free"
     return (f"{why}: {found.why_not}", ()) if found.why_not else ("", tuple(_bookings(found, zones)))
 
 
-def _strict_policy(capacity: FreeCapacity) -> admission.Policy | None:
+def _strict_policy(capacity: FreeCapacity) -> nrt.Policy | None:
     """The policy by which kubelet would refuse a pod; `restricted` only where the report has what it needs."""
     match capacity.node.topology_policy:
         case "single-numa-node":
@@ -134,32 +132,12 @@ def _other_policy(pod: PodView, capacity: FreeCapacity) -> str:
 
 def ask(pod: PodView) -> nrt.Request:
     """The pod's requests as kubelet aligns them."""
-    spec = pod.object.spec
     own = pod.promised or pod.pod.kube_qos is KubeQoS.GUARANTEED
-    return nrt.aligned_by_kubelet(tuple(_containers(spec)), guaranteed=own)
-
-
-def _containers(spec: objects.PodSpec) -> Iterator[tuple[Literal["init", "sidecar", "app"], str, nrt.Amounts]]:
-    """In the order in which they start."""
-    for one in spec.init_containers or ():
-        yield "sidecar" if one.restart_policy == "Always" else "init", one.name, _requests(one)
-    for one in spec.containers or ():
-        yield "app", one.name, _requests(one)
-
-
-def _requests(container: objects.Container) -> nrt.Amounts:
-    """A limit without a request is the request; amounts that cannot be read are in the view's problems already."""
-    wanted = container.resources or objects.Resources()
-    limits, requests = (parse_resources(each, "", "", []) for each in (wanted.limits, wanted.requests))
-    return _nano({**limits, **requests})
-
-
-def _nano(amounts: Mapping[str, Quantity]) -> dict[str, int]:
-    return {name: amount.nano for name, amount in amounts.items()}
+    return nrt.aligned_by_kubelet(requests.in_nano(pod.object.spec), guaranteed=own)
 
 
 def _nano_zones(zones: Mapping[int, Mapping[str, Quantity]]) -> dict[int, dict[str, int]]:
-    return {number: _nano(amounts) for number, amounts in zones.items()}
+    return {number: {name: amount.nano for name, amount in amounts.items()} for number, amounts in zones.items()}
 
 
 def counted_by_admission(pod: PodView) -> bool:

@@ -83,14 +83,6 @@ def name(reservation: ReservationObject, number: int) -> str:
     return f"reservation-{reservation.metadata.uid}-{number}"
 
 
-def stands_for(meta: ObjectMeta) -> str:
-    """uid of the Reservation whose placeholder a pod is, empty for another pod: a placeholder is named, labelled and
-    owned as ours are; a label alone makes none."""
-    uid = (meta.labels or {}).get(keys.RESERVATION_UID, "")
-    owned = any(owner.kind == "Reservation" and owner.uid == uid for owner in meta.owner_references or ())
-    return uid if uid and owned and meta.name.startswith(f"reservation-{uid}-") else ""
-
-
 def pod(
     reservation: ReservationObject, amounts: Amounts, number: int, settings: Settings, *, node: str = ""
 ) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -13,10 +13,10 @@ from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity, parse_resources
+from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
+from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
-from koordlite.reservation.placeholder import stands_for
 
 _RESERVATION_NOTES = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
 _SCHEDULER_NOTES = (*keys.CRANE_REQUEST, keys.VOLCANO_NUMA_POLICY)
@@ -160,6 +160,14 @@ class Shapes:
         return found
 
 
+def stands_for(meta: objects.ObjectMeta) -> str:
+    """uid of the Reservation whose placeholder a pod is, empty for another pod: a placeholder is named, labelled and
+    owned as ours are; a label alone makes none."""
+    uid = (meta.labels or {}).get(keys.RESERVATION_UID, "")
+    owned = any(owner.kind == "Reservation" and owner.uid == uid for owner in meta.owner_references or ())
+    return uid if uid and owned and meta.name.startswith(f"reservation-{uid}-") else ""
+
+
 def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
     """The pod that `obj` describes."""
     notes = obj.metadata.annotations or {}
@@ -186,7 +194,7 @@ def shape_of(obj: objects.PodObject) -> PodShape:
     """Fields that decide about pods like `obj`."""
     pod = pod_reader.from_wire(obj)
     guaranteed = pod.kube_qos is KubeQoS.GUARANTEED
-    started = [*_containers(obj.spec.init_containers, init=True), *_containers(obj.spec.containers, init=False)]
+    started = requests.in_nano(obj.spec)
     request = nrt.aligned_by_kubelet(started, guaranteed=guaranteed)
     running = [amounts for kind, _, amounts in started if kind != "init"]
     every = [amounts for _, _, amounts in started]
@@ -207,24 +215,7 @@ def shape_of(obj: objects.PodObject) -> PodShape:
     )
 
 
-def _containers(
-    given: tuple[objects.Container, ...] | None, *, init: bool
-) -> list[tuple[Literal["init", "sidecar", "app"], str, Amounts]]:
-    found: list[tuple[Literal["init", "sidecar", "app"], str, Amounts]] = []
-    for container in given or ():
-        resources = container.resources or objects.Resources()
-        amounts = {**_nano(resources.limits), **_nano(resources.requests)}
-        kind: Literal["init", "sidecar", "app"] = "init" if init else "app"
-        found.append(("sidecar" if init and container.restart_policy == "Always" else kind, container.name, amounts))
-    return found
-
-
-def _nano(texts: Mapping[str, str | int | float] | None) -> dict[str, int]:
-    """Read the amounts; what cannot be read counts as 0: it is among the pod's problems."""
-    return {name: amount.nano for name, amount in parse_resources(texts, "", "", []).items()}
-
-
-def exclusive(running: list[Amounts], *, guaranteed: bool) -> dict[str, int]:
+def exclusive(running: Iterable[Amounts], *, guaranteed: bool) -> dict[str, int]:
     """Source: scheduler-plugins resourcerequests/exclusive.go; plain init containers do not count."""
     total: dict[str, int] = {}
     for amounts in running:

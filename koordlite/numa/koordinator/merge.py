@@ -32,11 +32,10 @@ from koordlite.numa.koordinator.values import (
     mask_text,
 )
 from koordlite.numa.machine import mask_of, nodes_of, subsets
+from koordlite.numa.nrt.score import Costs, mean_distance
 
 Provider = Mapping[str, Sequence[Hint] | None]
 """Hints by resource: None is no preference, an empty list that no NUMA nodes would do."""
-Distance = Callable[[int], float]
-"""How far apart the NUMA nodes of a mask are."""
 _MOST_COMBINATIONS = 20_000
 
 
@@ -55,10 +54,10 @@ def merge(
     *,
     exclusive: str,
     states: Mapping[int, str],
-    distance: Distance | None = None,
+    costs: Costs | None = None,
 ) -> Merged:
-    """One hint for the pod. `states` are those of `held.Held` by NUMA node, for the `exclusive` rule. `distance`: of
-    as many NUMA nodes those nearest together come first; None: Koordinator's order."""
+    """One hint for the pod. `states` are those of `held.Held` by NUMA node, for the `exclusive` rule. `costs`: of as
+    many NUMA nodes those nearest together come first; None: Koordinator's order."""
     given = list(providers)
     lists, reasons = _collected(given)
     everywhere = mask_of(nodes)
@@ -66,7 +65,7 @@ def merge(
         return Merged(Hint(None if policy == SINGLE_NUMA_NODE else everywhere), False, tuple(reasons))
     if policy == SINGLE_NUMA_NODE:
         lists = [[hint for hint in hints if _single(hint)] for hints in lists]
-    best = _best(lists, everywhere, lambda mask: may_use(mask, exclusive, states), distance)
+    best = _best(lists, everywhere, lambda mask: may_use(mask, exclusive, states), costs)
     if policy == BEST_EFFORT:
         return Merged(Hint(everywhere) if best.unsatisfied else best, True)
     if policy == SINGLE_NUMA_NODE and best.mask == everywhere:
@@ -124,7 +123,7 @@ def _mask(hint: Hint) -> str:
 
 
 def _best(
-    lists: Sequence[Sequence[Hint]], everywhere: int, allowed: Callable[[int], bool], distance: Distance | None
+    lists: Sequence[Sequence[Hint]], everywhere: int, allowed: Callable[[int], bool], costs: Costs | None
 ) -> Hint:
     """The best of all combinations of one hint from each list.
 
@@ -134,23 +133,25 @@ def _best(
     best = Hint(everywhere)
     for chosen in _aligned(lists):
         found = _combined(chosen, everywhere, allowed)
-        if found.mask and found.preferred and (not best.preferred or _beats(found, best, distance)):
+        if found.mask and found.preferred and (not best.preferred or _beats(found, best, costs)):
             best = found
     if best.preferred:
         return best
     for chosen in _all(lists):
         found = _combined(chosen, everywhere, allowed)
-        if found.mask and _beats(found, best, distance):
+        if found.mask and _beats(found, best, costs):
             best = found
     return best
 
 
-def _beats(found: Hint, best: Hint, distance: Distance | None) -> bool:
+def _beats(found: Hint, best: Hint, costs: Costs | None) -> bool:
     """Fewer NUMA nodes; of as many, nearer ones where that counts, then lower ones, or a higher score."""
     assert found.mask is not None and best.mask is not None
-    if distance and found.mask.bit_count() == best.mask.bit_count() and distance(found.mask) != distance(best.mask):
-        return distance(found.mask) < distance(best.mask)
     a, b = (found.mask.bit_count(), found.mask), (best.mask.bit_count(), best.mask)
+    if costs is not None and a[0] == b[0]:
+        here, there = mean_distance(found.mask, costs), mean_distance(best.mask, costs)
+        if here != there:
+            return here < there
     return a < b or (a[0] == b[0] and found.score > best.score)
 
 

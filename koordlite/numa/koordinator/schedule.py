@@ -11,7 +11,6 @@ Source: Koordinator v1.9 `Filter`, `Score`, `Reserve`, `PreBind` (plugin.go, sco
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Mapping
@@ -309,7 +308,7 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
         [found],
         exclusive=exclusive,
         states=node.held.states,
-        distance=functools.partial(mean_distance, node) if settings.prefer_closest else None,
+        costs=node.topology.distances if settings.prefer_closest else None,
     )
     if not merged.admitted:
         return Refusal(merged.reasons)
@@ -325,12 +324,6 @@ def _with_amplified_cpus(node: NodeState) -> Amounts:
 def _score(settings: Settings, allocatable: Amounts, requested: Amounts, request: Request) -> int:
     most, used, asked = (whole(each, settings.weights) for each in (allocatable, requested, request.requests))
     return score(settings.scoring, settings.weights, allocatable=most, requested=used, asked=asked)
-
-
-def mean_distance(node: NodeState, mask: int) -> float:
-    """The mean over all ordered pairs of the mask's NUMA nodes; one that the report does not give counts 255."""
-    nodes = nodes_of(mask)
-    return nrt_score.distance(nodes, node.topology.distances) / len(nodes) ** 2 if nodes else 0.0
 
 
 def nearest(node: NodeState, request: Request, *, uid: str) -> Allocation | None:
@@ -351,7 +344,7 @@ def nearest(node: NodeState, request: Request, *, uid: str) -> Allocation | None
     for count, same in itertools.groupby((mask for _, mask in subsets(node.zones)), key=int.bit_count):
         fitting = [mask for mask in same if feasible(node, only, mask)]
         if fitting:
-            closest = min(fitting, key=lambda mask: mean_distance(node, mask))
+            closest = min(fitting, key=lambda mask: nrt_score.mean_distance(mask, node.topology.distances))
             found = take(node, only, closest, uid=uid) if count > 1 else None
             return msgspec.structs.replace(found, zones={}) if isinstance(found, Allocation) else None
     return None

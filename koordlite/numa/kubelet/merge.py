@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from koordlite.model.reading.go_words import parse_bool
-from koordlite.numa.machine import mask_of, nodes_of
+from koordlite.numa.machine import mask_of
 from koordlite.numa.nrt import score
 from koordlite.numa.nrt.score import Costs
 
@@ -90,13 +90,6 @@ def merge(policy: Policy, providers: Iterable[Hints | None], rules: Rules) -> tu
     return best, policy == "best-effort" or best.preferred
 
 
-def mean_distance(mask: int, distances: Costs) -> float:
-    """Mean distance over all ordered pairs of the mask's nodes, also of each to itself; 0 for an empty mask. A distance
-    that is not known counts as unreachable."""
-    nodes = nodes_of(mask)
-    return score.distance(nodes, distances) / len(nodes) ** 2 if nodes else 0.0
-
-
 def _one_node(hint: Hint) -> bool:
     return hint.mask is None or hint.mask.bit_count() == 1
 
@@ -158,7 +151,7 @@ def _rank(hint: Hint, target: int, rules: Rules) -> tuple[int, int, float, int]:
     """
     mask = hint.mask or 0
     size = mask.bit_count()
-    distance = mean_distance(mask, rules.distances) if rules.prefer_closest else 0.0
+    distance = score.mean_distance(mask, rules.distances) if rules.prefer_closest else 0.0
     if hint.preferred:
         return 0, size, distance, mask
     if size <= target:

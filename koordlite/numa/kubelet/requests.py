@@ -5,7 +5,7 @@ Source: kubelet 1.36, `guaranteedCPUs`, `podGuaranteedCPUs`, `getPodRequestedRes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.quantity import NANO, parse_resources
+from koordlite.model.quantity import NANO, Quantity, parse_resources
 from koordlite.model.wire import objects
 
 Kind = Literal["app", "init", "sidecar"]
@@ -63,21 +63,44 @@ class PodAsk(msgspec.Struct, frozen=True):
         }
 
 
-def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> PodAsk:
-    """Read the requests of a pod's object. Amounts that cannot be read count as none and are added to `problems`.
+def started(spec: objects.PodSpec) -> Iterator[tuple[Kind, objects.Container]]:
+    """The containers of a pod in the order in which they start."""
+    for one in spec.init_containers or ():
+        yield "sidecar" if one.restart_policy == "Always" else "init", one
+    for one in spec.containers or ():
+        yield "app", one
 
-    A limit without a request is the request, as the API server has it. CPUs and memory of a pod with pod-level
-    resources are not aligned, unless kubelet's gate PodLevelResourceManagers is on, which is off by default.
+
+def amounts(
+    container: objects.Container, owner: str = "", problems: list[Problem] | None = None
+) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
+    """(requests, limits) of a container. A limit without a request is the request, as the API server has it. Amounts
+    that cannot be read count as none and are added to `problems` of `owner`."""
+    resources, field = container.resources or objects.Resources(), f"spec.containers[{container.name}].resources"
+    ignored = [] if problems is None else problems
+    limits = parse_resources(resources.limits, owner, f"{field}.limits", ignored)
+    return {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", ignored)}, limits
+
+
+def in_nano(spec: objects.PodSpec) -> list[tuple[Kind, str, dict[str, int]]]:
+    """Kind, name and requests in nano-units of each container, in the order in which they start."""
+    return [
+        (kind, one.name, {name: amount.nano for name, amount in amounts(one)[0].items()}) for kind, one in started(spec)
+    ]
+
+
+def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> PodAsk:
+    """Read the requests of a pod's object; see `amounts` for what cannot be read.
+
+    CPUs and memory of a pod with pod-level resources are not aligned, unless kubelet's gate PodLevelResourceManagers is
+    on, which is off by default.
     """
     spec, found = resizing.counted(pod).spec, [] if problems is None else problems
     guaranteed = pod_reader.kube_qos(pod) is KubeQoS.GUARANTEED
     reserved = guaranteed and not (spec.resources and (spec.resources.requests or spec.resources.limits))
     owner = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"
-    parts: list[tuple[objects.Container, Kind]] = [
-        *((c, "sidecar" if c.restart_policy == "Always" else "init") for c in spec.init_containers or ()),
-        *((c, "app") for c in spec.containers or ()),
-    ]
-    return PodAsk(pod.metadata.uid, tuple(_container(c, kind, owner, found, reserved) for c, kind in parts))
+    parts = (_container(one, kind, owner, found, reserved) for kind, one in started(spec))
+    return PodAsk(pod.metadata.uid, tuple(parts))
 
 
 def is_memory(resource: str) -> bool:
@@ -94,10 +117,7 @@ def is_device(resource: str) -> bool:
 def _container(
     container: objects.Container, kind: Kind, owner: str, problems: list[Problem], reserved: bool
 ) -> ContainerAsk:
-    resources = container.resources or objects.Resources()
-    field = f"spec.containers[{container.name}].resources"
-    limits = parse_resources(resources.limits, owner, f"{field}.limits", problems)
-    requests = {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", problems)}
+    requests, limits = amounts(container, owner, problems)
     cpu = requests["cpu"].nano if "cpu" in requests else 0
     return ContainerAsk(
         container.name,

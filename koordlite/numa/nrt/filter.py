@@ -1,14 +1,17 @@
-"""Fit of a pod into single NUMA nodes of a node: the filter of scheduler-plugins, and kubelet's `restricted`.
+"""Fit of a pod where only amounts by NUMA node are known, as a report has them: the filter of scheduler-plugins, and
+kubelet's admission.
 
 Source: scheduler-plugins NodeResourceTopologyMatch, filter.go and pluginhelpers.go. Amounts are integers of nano-units,
 so that they compare exactly; a zone is what one NUMA node has available. Differences, named in docs/compatibility.md: a
-sidecar keeps what it takes, zones are known by id and may have gaps, and `restricted` is checked.
+sidecar keeps what it takes, zones are known by id and may have gaps, and `restricted` is checked. Source of `admit`:
+kubelet 1.36, `cm/cpumanager/policy_static.go`, `cm/devicemanager` and `topologymanager/policy.go`: CPUs and devices of
+an init container that has ended are used again, so a hint for a later container has to contain them.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -224,26 +227,10 @@ def without(zones: Zones, nodes: Sequence[int], amounts: Amounts) -> dict[int, A
     return after
 
 
-def align_restricted(asked: Request, *, zones: Zones, totals: Zones, scope: str) -> Fit:
-    """Place the pod as `restricted` admits it: on as few NUMA nodes as an empty machine would need, the same for all
-    its resources.
-
-    `totals` is what each NUMA node may hand out at most. Source: kubelet 1.26 and later, topologymanager/policy.go: a
-    merged hint is preferred only when all hints are preferred and have one mask.
-    """
-    placed: list[tuple[Part, tuple[int, ...]]] = []
-    for part in asked.of_scope(scope):
-        nodes = next(preferred(part, zones, totals), None)
-        if nodes is None:
-            return Fit(why_not=REFUSED[part.kind])
-        if part.kind != "init" and nodes:
-            placed.append((part, nodes))
-            zones = without(zones, nodes, part.taken)
-    return Fit(tuple(placed))
-
-
 def preferred(part: Part, zones: Zones, totals: Zones) -> Iterator[tuple[int, ...]]:
-    """The sets of NUMA nodes that every counted resource prefers, the lowest first; () when none is counted."""
+    """The sets of NUMA nodes that every counted resource prefers under `restricted`, the lowest first: as few as an
+    empty machine would need. () when none is counted. Since kubelet 1.26 a merged hint is preferred only when all
+    hints are preferred and have one mask."""
     counted = [(name, amount) for name, amount, is_counted in part.wanted if is_counted]
     listed = {name for zone in zones.values() for name in zone}
     counted = [(name, amount) for name, amount in counted if name in listed]
@@ -267,3 +254,100 @@ def _smallest(name: str, amount: int, totals: Zones) -> int | None:
         if held >= amount:
             return size
     return None
+
+
+Policy = Literal["single-numa-node", "restricted"]
+Nodes = tuple[int, ...]
+Bound = dict[str, tuple[Nodes, int]]
+"""Resource → the NUMA nodes where ended init containers have some of it, and how much can be used again there."""
+
+MOST_PATHS = 200
+"""Ways to place a pod that are followed; a pod with more of them is refused until it is known what is free."""
+
+
+def admit(asked: Request, policy: Policy, *, zones: Zones, at_most: Zones, totals: Zones, scope: str) -> Fit:
+    """Place the pod, or each container, as the policy admits it, on the lowest NUMA nodes that kubelet would take.
+
+    `zones` is what is available at least, `at_most` what may be there if pods that were bound took from other NUMA
+    nodes: a container that goes to a lower NUMA node than expected can leave too little for the next one, so a pod of
+    several containers fits only where it fits in every case. `totals` is what each NUMA node may hand out at most.
+
+    Under `single-numa-node` it never says yes where kubelet says no; under `restricted`, where a container on several
+    NUMA nodes takes from each of them is a guess. Where both amounts are the same it can say no where kubelet says yes
+    for pods with several app containers beside an init container with CPUs of its own: which CPUs are used again
+    decides then, and amounts do not tell. And for pods whose memory as a whole fits nowhere, not even on several NUMA
+    nodes: kubelet's memory manager then hints nothing at all, and scope `pod` lets them pass, on several NUMA nodes.
+    """
+    parts, is_single = asked.of_scope(scope), policy == "single-numa-node"
+    if is_single and (len(parts) == 1 or (at_most is zones and not any(p.kind == "init" and p.taken for p in parts))):
+        return align(asked, zones=zones, allocatable=None, scope=scope)
+    fitting = _single if is_single else lambda part, free: preferred(part, free, totals)
+    return _Paths(parts, fitting).follow(0, zones, at_most, {})
+
+
+def _single(part: Part, zones: Zones) -> Iterator[Nodes]:
+    """Each NUMA node that has enough; () where nothing that is asked for is counted by NUMA node."""
+    listed = {name for zone in zones.values() for name in zone}
+    wanted = [each for each in part.wanted if each[0] in listed]
+    if not wanted:
+        yield ()
+        return
+    for node in sorted(zones):
+        zone = zones[node]
+        if all(name in zone and (not counted or zone[name] >= amount) for name, amount, counted in wanted):
+            yield (node,)
+
+
+class _Paths:
+    """All ways in which kubelet may place the parts one after the other."""
+
+    def __init__(self, parts: Sequence[Part], fitting: Callable[[Part, Zones], Iterator[Nodes]]) -> None:
+        """`fitting`: the sets of NUMA nodes that can hold a part, in the order in which kubelet prefers them."""
+        self._parts, self._fitting, self._left = parts, fitting, MOST_PATHS
+
+    def follow(self, place: int, least: Zones, most: Zones, bound: Bound) -> Fit:
+        """Place the parts from `place` on; the answer is that of the case in which the least is free, or a refusal."""
+        if place == len(self._parts):
+            return Fit()
+        self._left -= 1
+        part = self._parts[place]
+        sure = next(self._reachable(part, least, bound), None)
+        if sure is None or self._left < 0:
+            return Fit(why_not=REFUSED[part.kind])
+        if not sure:
+            return self.follow(place + 1, least, most, bound)
+        fit = Fit()
+        for nodes in self._possible(part, sure, least, most, bound):
+            after = dict(bound)
+            _use_again(part, nodes, after)
+            taken = () if part.kind == "init" else nodes
+            less = without(least, taken, part.taken)
+            fit = self.follow(place + 1, less, less if most is least else without(most, taken, part.taken), after)
+            if fit.why_not:
+                return fit
+        return fit if part.kind == "init" else Fit(((part, sure), *fit.placed))
+
+    def _possible(self, part: Part, sure: Nodes, least: Zones, most: Zones, bound: Bound) -> Iterator[Nodes]:
+        """NUMA nodes that kubelet prefers and that may have enough, then those that surely have."""
+        if most is not least:
+            yield from itertools.takewhile(lambda nodes: nodes != sure, self._reachable(part, most, bound))
+        yield sure
+
+    def _reachable(self, part: Part, zones: Zones, bound: Bound) -> Iterator[Nodes]:
+        """Select the hints that contain all that can be used again of what the part asks for."""
+        needed = {node for name in part.taken if name in bound for node in bound[name][0]}
+        return (nodes for nodes in self._fitting(part, zones) if not nodes or needed.issubset(nodes))
+
+
+def _use_again(part: Part, nodes: Nodes, bound: Bound) -> None:
+    """Memory binds nobody. Of CPUs it is not known which ones a container takes, so some may be left to bind others."""
+    for name, amount in part.taken.items():
+        if name == "memory" or name.startswith("hugepages-"):
+            continue
+        _, left = bound.get(name, (nodes, 0))
+        if part.kind == "init":
+            bound[name] = (nodes, max(left, amount))
+        elif name != "cpu" and left <= amount:
+            bound.pop(name, None)
+        elif name != "cpu" and name in bound:
+            bound[name] = (bound[name][0], left - amount)

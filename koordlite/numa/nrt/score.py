@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
+from koordlite.numa.machine import nodes_of
 from koordlite.numa.nrt.filter import NANO, Amounts, Part, Request, Zones, without
 
 FULL = 100
@@ -173,6 +174,12 @@ def distance(nodes: Sequence[int], costs: Costs) -> int:
     """Sum of the distances over all ordered pairs, a node to itself included. Divided by the number of pairs it is the
     mean, which sets of one size share."""
     return sum(costs.get(a, {}).get(b, FAR) for a in nodes for b in nodes)
+
+
+def mean_distance(mask: int, costs: Costs) -> float:
+    """Mean distance over all ordered pairs of the mask's nodes, also of each to itself; 0 for an empty mask."""
+    nodes = nodes_of(mask)
+    return distance(nodes, costs) / len(nodes) ** 2 if nodes else 0.0
 
 
 NEAREST = 100

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model import keys
-from koordlite.model.quantity import Quantity, parse_resources
+from koordlite.model.quantity import Quantity
 from koordlite.model.wire import crane as wire
-from koordlite.model.wire import objects
 from koordlite.numa.crane import scheduling
-from koordlite.numa.crane.assignments import Container
+from koordlite.numa.kubelet import requests
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
 
@@ -58,19 +57,12 @@ def _judged(shape: PodShape, row: Row) -> scheduling.Verdict:
 
 def _asked(shape: PodShape) -> scheduling.PodAsked:
     return scheduling.PodAsked(
-        containers=[_container(container) for container in shape.containers],
+        containers=[(one.name, *requests.amounts(one)) for one in shape.containers],
         policy=shape.pod.crane.policy,
         only=shape.pod.crane.containers,
         aware=shape.pod.crane.aware,
         of_daemon_set=shape.daemon,
     )
-
-
-def _container(container: objects.Container) -> Container:
-    """A limit without a request is the request."""
-    given = container.resources or objects.Resources()
-    limits = parse_resources(given.limits, "", "", [])
-    return container.name, {**limits, **parse_resources(given.requests, "", "", [])}, limits
 
 
 def _results(pods: tuple[KnownPod, ...]) -> Iterator[_Result]:

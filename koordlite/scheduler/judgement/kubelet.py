@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from koordlite.model.quantity import Quantity
-from koordlite.numa.kubelet import amounts
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import PodShape
@@ -60,14 +59,14 @@ def placed(shape: PodShape, row: Row, settings: Settings) -> tuple[tuple[nrt.Par
 
 def _fit(shape: PodShape, row: Row, report: Report, settings: Settings) -> nrt.Fit | None:
     """None: the policy admits every pod."""
-    policy: amounts.Policy
+    policy: nrt.Policy
     if report.policy == SINGLE:
         policy = "single-numa-node"
     elif report.policy == RESTRICTED and settings.check_restricted:
         policy = "restricted"
     else:
         return None
-    return amounts.align(
+    return nrt.admit(
         shape.request,
         policy,
         zones=row.zones,

@@ -17,7 +17,7 @@ from koordlite.numa.nrt.filter import Zones
 from koordlite.reservation import lifecycle, placeholder
 from koordlite.reservation.capacity import Holding
 from koordlite.reservation.matching import read
-from koordlite.reservation.placeholder import stands_for
+from koordlite.reservation.pods import stands_for
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology
-from koordlite.numa.kubelet import amounts, merge
+from koordlite.numa.kubelet import merge
 from koordlite.numa.kubelet.admit import NodeState, admit, empty_node, free_amounts, free_cpus
 from koordlite.numa.kubelet.device_manager import DeviceState
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
@@ -53,10 +53,8 @@ def align(pod: PodAsk, node: NodeState, reserved: Sequence[PodAsk] = ()) -> nrt.
                 i: {name: max(0, left - wanted.get(name, 0) * nrt.NANO) for name, left in zone.items()}
                 for i, zone in least.items()
             }
-    policy: amounts.Policy = "restricted" if node.managers.policy == "restricted" else "single-numa-node"
-    return amounts.align(
-        request(pod), policy, zones=least, at_most=most, totals=zones(EMPTY), scope=node.managers.scope
-    )
+    policy: nrt.Policy = "restricted" if node.managers.policy == "restricted" else "single-numa-node"
+    return nrt.admit(request(pod), policy, zones=least, at_most=most, totals=zones(EMPTY), scope=node.managers.scope)
 
 
 def ask(name: str, kind: str) -> st.SearchStrategy[ContainerAsk]:
