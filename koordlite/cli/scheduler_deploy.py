@@ -22,6 +22,7 @@ from koordlite.model.reading import yaml_bounds
 
 _FIRST = ("Namespace", "CustomResourceDefinition")
 """What others need to be there; and what stays at a removal, since it may hold what is not ours."""
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 Manifest = dict[str, Any]
 
 
@@ -73,9 +74,11 @@ def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bo
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            api.request("POST", place.collection, query=query, body=manifest)
+            api.request("POST", place.collection, query=query, body=_annotated(manifest))
             return "created", False
-        answer = api.request("PATCH", f"{place.collection}/{name}", query=query, body=manifest)
+        patch = _annotated(manifest)
+        _remove_dropped(patch, (before["metadata"].get("annotations") or {}).get(_LAST_APPLIED))
+        answer = api.request("PATCH", f"{place.collection}/{name}", query=query, body=patch)
         after = msgspec.json.decode(answer.body)
     except ApiError as error:
         namespace = manifest["metadata"].get("namespace")
@@ -86,6 +89,30 @@ def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bo
         for volatile in ("resourceVersion", "managedFields", "generation"):
             each["metadata"].pop(volatile, None)
     return ("unchanged" if before == after else "configured"), False
+
+
+def _annotated(manifest: Manifest) -> Manifest:
+    """A copy that remembers the manifest where kubectl does, so that `kubectl apply` and the next deploy can tell which
+    fields were dropped since. Without it a capability that was taken out of a manifest would stay on the server."""
+    text = msgspec.json.encode(manifest).decode()
+    meta = manifest["metadata"]
+    return {**manifest, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), _LAST_APPLIED: text}}}
+
+
+def _remove_dropped(patch: Manifest, last_applied: str | None) -> None:
+    """Have the merge patch remove fields that the last manifest had and this one lacks. Lists are replaced whole."""
+    try:
+        last = msgspec.json.decode(last_applied or "{}")
+    except msgspec.DecodeError:  # Anybody may write annotations: one that is no JSON says nothing about fields.
+        return
+    pairs = [(patch, last)]
+    for new, old in pairs:
+        for key in old if isinstance(old, dict) else ():
+            if key not in new:
+                new[key] = None
+            elif isinstance(new[key], dict):
+                new[key] = dict(new[key])
+                pairs.append((new[key], old[key]))
 
 
 def _remove(api: Api, manifests: list[Manifest], *, dry_run: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from apiserver import ApiServer
 
 Ask = Callable[..., Any]
+LAST = "kubectl.kubernetes.io/last-applied-configuration"
 MANIFESTS = """\
 apiVersion: v1
 kind: ConfigMap
@@ -67,6 +69,22 @@ def test_deploy_creates_then_changes_then_leaves_alone(scheduler: Ask, server: A
     found = server.objects.get("ConfigMap", "settings", "ours")
     assert found is not None and found["data"] == {"a": "2"}
     assert "ConfigMap/ours/settings: unchanged\n" in scheduler("deploy", text=MANIFESTS.replace('"1"', '"2"')).out
+
+
+def test_a_field_that_the_manifest_dropped_is_removed_whoever_applied_it(scheduler: Ask, server: ApiServer) -> None:
+    scheduler("deploy", text=MANIFESTS.replace('{a: "1"}', '{a: "1", b: "2"}'))
+    assert "ConfigMap/ours/settings: configured\n" in scheduler("deploy").out
+    settings = server.objects.get("ConfigMap", "settings", "ours")
+    assert settings is not None and settings["data"] == {"a": "1"}
+    # As kubectl, or somebody's hand, may have left it.
+    for last_applied in (json.dumps({"data": {"a": "1", "c": "3"}}), "no JSON", "[]"):
+        meta = {"name": "settings", "namespace": "ours", "annotations": {LAST: last_applied}}
+        server.objects.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "1", "c": "3"}})
+        assert scheduler("deploy").code == 0
+        settings = server.objects.get("ConfigMap", "settings", "ours")
+        assert settings is not None
+        assert settings["data"] == ({"a": "1"} if '"c"' in last_applied else {"a": "1", "c": "3"})
+        assert json.loads(settings["metadata"]["annotations"][LAST])["data"] == {"a": "1"}
 
 
 def test_nothing_is_stored_when_one_object_is_refused(scheduler: Ask, server: ApiServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pathlib
@@ -168,6 +169,19 @@ def test_the_scheduler_is_validated_deployed_and_removed(plane: ControlPlane, tm
     again = ask("deploy")
     assert [line for line in again if not line.endswith((": unchanged", ": configured"))] == []
     assert names(plane) == installed
+    # What one of the two adds, the other takes away again: a capability of a container, for example.
+    deployment = next(each for each in objects if each["kind"] == "Deployment")
+    added = copy.deepcopy(deployment)
+    added["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = ["SYS_RESOURCE"]
+    added["metadata"]["annotations"] = {"note": "1"}
+    scheduler.write_text("\n---\n".join(json.dumps(added if each is deployment else each) for each in objects))
+    ask("deploy")
+    (tmp_path / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    applied = plane.kubectl("apply", "-f", str(tmp_path / "list.json"))
+    assert "Warning" not in applied.stderr
+    path = [deployment["kind"], deployment["metadata"]["name"], "-n", "koordlite-system"]
+    template = "{.metadata.annotations.note}{.spec.template.spec.containers[*].securityContext.capabilities.add}"
+    assert not plane.kubectl("get", *path, "-o", f"jsonpath={template}").stdout
     ask("remove", "--dry-run")
     assert names(plane) == installed
     ask("remove")
