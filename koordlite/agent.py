@@ -119,7 +119,7 @@ class Agent:
         self._pauses = Pauses(folder)
         if (creation := self.creation) is not None:
             creation.journal = journal
-            self._observer.names, self._observer.give_way = lambda: creation.names, creation.give_way
+            self._observer.names = lambda: creation.names
 
     def _try_journal(self) -> None:
         """Open the journal that had no room at the start, and begin as a fresh run does."""
@@ -452,8 +452,6 @@ class Agent:
         self, rule: strategies.Strategy, snapshot: Snapshot, before: tuple[Decision, ...] = (), *, early: bool = False
     ) -> tuple[Decision, ...]:
         """Decisions of a strategy, after those that were taken `before` in this round."""
-        if self.creation is not None:
-            self.creation.give_way()
         try:
             answers = self._early if early else self._answers
             asked = strategies.asked_before(rule, before, self._settings.strategies)

@@ -7,11 +7,14 @@ next round corrects it: a container must never fail, or wait, because of us.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import dataclasses
 import logging
+import signal
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
@@ -60,7 +63,10 @@ _SWITCH_SECONDS = 0.0001
 _LEAVE_SECONDS = 2.0
 """How long a stop waits for the thread that answers."""
 _WAY_SECONDS = 0.005
-"""How long a round waits at most, each time, while a rule is asked for an answer to the runtime."""
+"""How long the main thread stands still at most for one answer."""
+_GIVE_WAY = signal.SIGUSR1
+"""Not sent, but said to have come (`_thread.interrupt_main`): so no system call is interrupted, and where it has no
+handler nothing happens."""
 _NEW_TID = 0
 """No thread of user space has this number: it stands for the container's first one."""
 
@@ -110,9 +116,8 @@ class Creation(nri.Handler):
         self._lock = threading.Lock()
         self._set: dict[Place, AppliedStep] = {}
         self._names: dict[str, str] = {}
-        self._idle = threading.Event()
-        """Set while no rule is asked for an answer."""
-        self._idle.set()
+        self._turn = threading.Lock()
+        """The latest answer's own, locked until it is sent."""
         self._state = NRIState(setting=setting)
         self._runtime = "containerd"
 
@@ -139,6 +144,8 @@ class Creation(nri.Handler):
         interval = sys.getswitchinterval()
         # A tick computes for several milliseconds on end, and an answer passes from thread to thread.
         sys.setswitchinterval(_SWITCH_SECONDS)
+        is_main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(_GIVE_WAY, self._give_way) if is_main else None
         worker.start()
         try:
             yield
@@ -147,6 +154,8 @@ class Creation(nri.Handler):
             plugin.stop()
             for each in (worker, *handlers):
                 each.join(_LEAVE_SECONDS)
+            if is_main:
+                signal.signal(_GIVE_WAY, before)
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -158,10 +167,14 @@ class Creation(nri.Handler):
         """State for reports."""
         return self._state
 
-    def give_way(self) -> None:
-        """Let an answer that is on its way go first: a container waits for it, and threads share the interpreter."""
-        if not self._idle.is_set():
-            self._idle.wait(_WAY_SECONDS)
+    def _give_way(self, _signal: int, _frame: types.FrameType | None) -> None:
+        """Let the answer that is on its way go first: a container waits for it, and threads share the interpreter.
+
+        A handler of a signal, so it may begin again within itself, and takes no lock that the main thread can have.
+        """
+        turn, journal = self._turn, self.journal
+        if (journal is None or not journal.is_changing) and turn.acquire(timeout=_WAY_SECONDS):
+            turn.release()
 
     def take(self) -> tuple[AppliedStep, ...]:
         """Values set since the last call."""
@@ -170,6 +183,14 @@ class Creation(nri.Handler):
         return taken
 
     # ── the runtime's side ──
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Have the main thread stand still meanwhile, wherever it is in a round."""
+        with (turn := threading.Lock()):
+            self._turn = turn
+            _thread.interrupt_main(_GIVE_WAY)
+            yield
 
     def connection(self, runtime: str, why: str) -> None:
         """Log when it comes up or changes."""
@@ -289,13 +310,6 @@ class Creation(nri.Handler):
 
     def _judged(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
         """Decisions of the rules about the container, of those that are enforced and those that observe."""
-        self._idle.clear()
-        try:
-            return self._asked(basis, question)
-        finally:
-            self._idle.set()
-
-    def _asked(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
         snapshot = self._with(basis.snapshot, question)
         if snapshot is None:
             return [], []

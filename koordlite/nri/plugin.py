@@ -89,6 +89,11 @@ NOTHING = Answer()
 class Handler:
     """Handler of the plugin's events; as it stands, nothing. Every method may take its time and raise what it likes."""
 
+    def answering(self) -> contextlib.AbstractContextManager[None]:
+        """Enclose the answer to a call, from its receipt until it is sent, in the thread that answers. It must neither
+        wait nor raise."""
+        return contextlib.nullcontext()
+
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         """Take in all that is there: after each connection."""
 
@@ -298,7 +303,8 @@ class _Session:
         elif call.method == "Synchronize":
             self._synchronize(frame, call)
         elif call.method == "StateChange" or call.method in _EVENTS:
-            self._event(frame, call, began)
+            with self._handler.answering():
+                self._event(frame, call, began)
         else:
             self._refuse(frame, _UNIMPLEMENTED, f"method {call.method[:80]}")
 

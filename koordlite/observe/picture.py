@@ -124,8 +124,6 @@ class Observer:
         self._writer_at_start: tuple[OtherWriter | None] | None = None
         self.names: Callable[[], Mapping[str, str]] = dict
         """Containers by group, where the runtime itself says so."""
-        self.give_way: Callable[[], None] = lambda: None
-        """Called between the parts of a picture: lets a more urgent thread go first."""
 
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
@@ -133,12 +131,7 @@ class Observer:
         cluster = self._inputs.read(view, topology, taken_at=rfc3339(self._clock.wall()))
         if view.config is not None:
             self._good.keep(cluster.slo.good)
-        now, unchanged, give_way = self._clock.monotonic(), self._unchanged.same, self.give_way
-
-        def same(name: str, value: T) -> T:
-            give_way()
-            return unchanged(name, value)
-
+        now, same = self._clock.monotonic(), self._unchanged.same
         run = recall(now, {pod.uid for pod in cluster.pods})
         self._places.begin(now)
         pods = same("places", self._places.find(cluster.pods))

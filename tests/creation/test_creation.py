@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,7 @@ from koordlite.report.history import Write
 from koordlite.report.metrics.collector import Metrics
 from tests.creation.asking import FIELDS, Asking
 
+LONG_SECONDS = 30.0
 SHAPES = ("small", "intel-2s-ht", "amd-ccd", "arm") if slices.WHOLE else ("small", "intel-2s-ht")
 
 
@@ -459,38 +464,51 @@ def test_answers_are_in_the_status_and_in_the_metrics(tmp_path: Path) -> None:
     asking.close()
 
 
-class _Busy:
-    """An answer that is on its way for as long as anybody looks."""
-
-    def __init__(self) -> None:
-        self.waits: list[float] = []
-
-    def is_set(self) -> bool:
-        return False
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
+@pytest.fixture
+def serving(asking: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Creation]:
+    monkeypatch.setattr("koordlite.creation._WAY_SECONDS", LONG_SECONDS)
+    with asking.creation.serving(str(tmp_path / "no.sock"), "10"):
+        yield asking.creation
 
 
-def test_a_round_gives_way_to_an_answer_between_its_parts_and_never_for_long(tmp_path: Path) -> None:
-    asking = Asking("small", tmp_path)
-    busy = _Busy()
-    asking.creation._idle = busy  # type: ignore[assignment]
-    asking.agent.tick()
-    assert len(busy.waits) > 20 and max(busy.waits) <= 0.005
-    asking.close()
+def test_the_main_thread_stands_still_wherever_it_is_until_an_answer_is_sent(serving: Creation) -> None:
+    at = list[str]()
+
+    def answer() -> None:
+        end = time.monotonic() + LONG_SECONDS
+        with serving.answering():
+            while "_give_way" not in at and time.monotonic() < end:
+                at.append(sys._current_frames()[threading.main_thread().ident or 0].f_code.co_name)
+
+    answers = threading.Thread(target=answer)
+    answers.start()
+    while answers.is_alive():
+        pass
+    assert at[-1] == "_give_way"
 
 
-def test_while_rules_are_asked_for_an_answer_a_round_knows_it(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking.begin("BE", batch_cpu="500")
-    asking.agent.begin(frozenset())
-    known = []
-    asked = Creation._asked
+def test_whoever_is_writing_the_journal_goes_on(serving: Creation) -> None:
+    assert serving.journal is not None
+    began = time.monotonic()
+    with serving._turn, serving.journal._changing:
+        signal.raise_signal(signal.SIGUSR1)
+    assert time.monotonic() - began < LONG_SECONDS / 2
 
-    def ask(self: Creation, *args: Any) -> Any:
-        known.append(self._idle.is_set())
-        return asked(self, *args)
 
-    monkeypatch.setattr(Creation, "_asked", ask)
-    asking.ask()
-    assert (known, asking.creation._idle.is_set()) == ([False], True)
+def test_an_answer_that_is_never_sent_stops_the_main_thread_for_a_moment_only(
+    serving: Creation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koordlite.creation._WAY_SECONDS", 0.001)
+    began = time.monotonic()
+    with serving._turn:
+        signal.raise_signal(signal.SIGUSR1)
+    assert 0.001 <= time.monotonic() - began < LONG_SECONDS / 2
+
+
+def test_afterwards_the_signal_is_what_it_was(asking: Asking, tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    with asking.creation.serving(str(tmp_path / "no.sock"), "10"):
+        assert signal.getsignal(signal.SIGUSR1) != before
+    assert signal.getsignal(signal.SIGUSR1) == before
+    with asking.creation.answering():
+        pass

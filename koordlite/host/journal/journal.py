@@ -33,7 +33,7 @@ class Journal:
     def __init__(self, path: Path, lock: Lock, boot_id: str, content: Content | None) -> None:
         self._path = path
         self._lock = lock
-        self._changing = threading.RLock()
+        self._changing = threading.Lock()
         self._boot_id = boot_id
         self._entries = {entry.place: entry for entry in content.entries} if content else {}
         self.damaged = content.damaged if content else ()
@@ -80,6 +80,11 @@ class Journal:
     def by_place(self) -> Mapping[Place, Entry]:
         """All entries by their place."""
         return self._entries
+
+    @property
+    def is_changing(self) -> bool:
+        """Tell whether a thread is about to change it."""
+        return self._changing.locked()
 
     def record(self, entries: Iterable[Entry], *, gone: Collection[Place] = ()) -> None:
         """Keep what was found, before it is overwritten; places already present keep their first entry.
