@@ -170,7 +170,9 @@ class Promises:
     def _needs(self, uid: str) -> bool:
         pod = self._cluster.pods.get(uid)
         row = self._cluster.row(pod.node) if pod is not None else None
-        return row is not None and pod is not None and judge.promises(pod.shape, row, self._cluster.settings)
+        if row is None or pod is None:
+            return False
+        return bool(judge.allocators(pod.shape, row, self._cluster.settings))
 
     def _make(self, pod: KnownPod) -> None:
         """Promise what the node has left for the pod, and write it."""

@@ -17,8 +17,9 @@ NAME = "beside reservation"
 
 
 def refusal(shape: PodShape, row: Row) -> str:
-    """Reason why the pod does not fit beside what the node keeps back; empty when it does."""
-    if not row.limits:
+    """Reason why the pod does not fit beside what the node keeps back; empty when it does, and where Reservations have
+    a say, which count it as well."""
+    if not row.limits or (row.reservations.placed and not row.reservations.ignores):
         return ""
     requested: dict[str, int] = row.once(NAME, lambda: node_room.total(requests(row, row.pods)))
     own = request(shape, row)

@@ -35,33 +35,25 @@ PROMISED = Promise()
 """Nothing to write, and nothing against it."""
 
 
+def allocators(shape: PodShape, row: Row, settings: Settings) -> list[Allocator]:
+    """The schedulers' rules that pod and node ask for."""
+    if row.is_plain and not shape.names_scheduler:
+        return []
+    return [each for each in ALLOCATORS if each.concerns(shape, row, settings)]
+
+
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     """Judge whether the pod may go to the node."""
-    if owners.concerns(shape, row):
-        reserved = owners.verdict(shape, row)
-        if not reserved.passes:
-            return reserved
-        found = _verdict(shape, row, settings)
-        return msgspec.structs.replace(found, why=reserved.why) if found.passes and reserved.why else found
-    return _verdict(shape, row, settings)
-
-
-def _verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
-    if why := _beside_reservation(shape, row):
+    one = row.reservations.taken
+    takes = f"takes reservation {one.name}" if one is not None else ""
+    if why := owners.refusal(shape, row):
+        return Verdict(owners.NAME, why, why=takes)
+    if why := beside_reservation.refusal(shape, row):
         return Verdict(beside_reservation.NAME, why)
-    asked = [each for each in ALLOCATORS if each.concerns(shape, row, settings)]
-    if not asked:
-        return kubelet.verdict(shape, row, settings)
-    found = [each.verdict(shape, row, settings) for each in asked]
+    found = [each.verdict(shape, row, settings) for each in allocators(shape, row, settings)]
     found.append(kubelet.verdict(shape, row, settings))
-    return next((each for each in found if not each.passes), found[0])
-
-
-def _beside_reservation(shape: PodShape, row: Row) -> str:
-    """Refusal beside what the node keeps back; empty where Reservations have a say, which count it as well."""
-    if not row.limits or (row.reservations.placed and not row.reservations.ignores):
-        return ""
-    return beside_reservation.refusal(shape, row)
+    first = next((each for each in found if not each.passes), found[0])
+    return msgspec.structs.replace(first, why=takes) if takes and first.passes else first
 
 
 def score(shape: PodShape, row: Row, settings: Settings) -> Score:
@@ -69,31 +61,25 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
     reserved = owners.points(shape, row)
     if reserved is not None:
         return Score(reserved, {"Reservation": reserved})
-    asked = next((each for each in ALLOCATORS if each.concerns(shape, row, settings)), None)
-    return asked.score(shape, row, settings) if asked else kubelet.score(shape, row, settings)
+    first = next(iter(allocators(shape, row, settings)), kubelet)
+    return first.score(shape, row, settings)
 
 
 def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
     """The refusal of `verdict` alone."""
-    if owners.concerns(shape, row) and (why := owners.refusal(shape, row)):
+    if why := owners.refusal(shape, row) or beside_reservation.refusal(shape, row):
         return why
-    if why := _beside_reservation(shape, row):
-        return why
-    if row.is_plain and not shape.names_scheduler:
-        return kubelet.refusal(shape, row, settings)
-    if any(each.concerns(shape, row, settings) for each in ALLOCATORS):
-        return verdict(shape, row, settings).refusal
+    for each in allocators(shape, row, settings):
+        if why := each.verdict(shape, row, settings).refusal:
+            return why
     return kubelet.refusal(shape, row, settings)
 
 
 def points(shape: PodShape, row: Row, settings: Settings) -> int:
     """The total of `score` alone."""
-    if row.reservations.taking:
+    if row.reservations.taking or allocators(shape, row, settings):
         return score(shape, row, settings).total
-    if row.is_plain and not shape.names_scheduler:
-        return kubelet.points(shape, row, settings)
-    asked = next((each for each in ALLOCATORS if each.concerns(shape, row, settings)), None)
-    return asked.score(shape, row, settings).total if asked else kubelet.points(shape, row, settings)
+    return kubelet.points(shape, row, settings)
 
 
 def takes(shape: PodShape, row: Row, settings: Settings) -> dict[int, dict[str, int]]:
@@ -107,19 +93,13 @@ def takes(shape: PodShape, row: Row, settings: Settings) -> dict[int, dict[str, 
     return total
 
 
-def promises(shape: PodShape, row: Row, settings: Settings) -> bool:
-    """Tell whether a pod on this node has an allocator that promises it something."""
-    return any(each.concerns(shape, row, settings) for each in ALLOCATORS)
-
-
 def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """Annotations that the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
-    if owners.concerns(shape, row) and (why := owners.refusal(shape, row)):
+    if why := owners.refusal(shape, row):
         return Promise(refusal=why)
-    note = owners.note(row)
-    for each in ALLOCATORS:
-        if each.concerns(shape, row, settings):
-            found = each.promise(shape, row, settings, uid)
-            annotations = {**found.annotations, **note}
-            return found if found.refusal else Promise(annotations, kubelet.refusal(shape, row, settings))
-    return Promise(note, kubelet.refusal(shape, row, settings))
+    found, note = PROMISED, owners.note(row)
+    for each in allocators(shape, row, settings)[:1]:
+        found = each.promise(shape, row, settings, uid)
+        if found.refusal:
+            return found
+    return Promise({**found.annotations, **note}, kubelet.refusal(shape, row, settings))

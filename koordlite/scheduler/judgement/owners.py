@@ -22,7 +22,7 @@ from koordlite.reservation.capacity import NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate, read
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation
-from koordlite.scheduler.judgement.nodes import Row, Verdict
+from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.reserved import Placed
 
 NAME = "reservation"
@@ -33,14 +33,11 @@ FIRST, TAKES = 1000, 101
 pod, which are better than all others."""
 
 
-def concerns(shape: PodShape, row: Row) -> bool:
-    """Tell whether reservations have a say about the pod and the node."""
-    return bool(row.reservations.placed) or shape.names_reservation
-
-
 def refusal(shape: PodShape, row: Row) -> str:
     """Reason why the pod does not find the capacity on the node: in a reservation of its own, or beside those of
-    others."""
+    others. Empty where reservations have no say about pod and node."""
+    if not row.reservations.placed and not shape.names_reservation:
+        return ""
     wanted = _wanted(shape)
     if isinstance(wanted, str):
         return wanted
@@ -58,12 +55,6 @@ def refusal(shape: PodShape, row: Row) -> str:
         left = where.allocatable.get("cpu", 0) + int(back) - own // 10**6
         where = msgspec.structs.replace(where, allocatable={**where.allocatable, "cpu": left})
     return "; ".join(capacity.refusals(wanted, where, [one.holding] if one is not None else []))
-
-
-def verdict(shape: PodShape, row: Row) -> Verdict:
-    """The refusal as a verdict, or which reservation the pod takes."""
-    one = row.reservations.taken
-    return Verdict(NAME, refusal(shape, row), why=f"takes reservation {one.name}" if one is not None else "")
 
 
 def points(shape: PodShape, row: Row) -> int | None:
