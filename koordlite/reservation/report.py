@@ -12,7 +12,7 @@ from koordlite.model import duration, keys, times
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import Owner, ReservationObject
-from koordlite.reservation import hand_over, lifecycle, matching, placeholder, validity, waiting
+from koordlite.reservation import hand_over, lifecycle, matching, placed, placeholder, validity, waiting
 from koordlite.reservation.actions import Case
 from koordlite.reservation.pods import KnownPod
 from koordlite.reservation.world import World
@@ -139,7 +139,7 @@ def _waiting(
     world: World, obj: ReservationObject, settings: placeholder.Settings, now: float
 ) -> Iterator[dict[str, str]]:
     """Pods that wait for a node and that its owners name, and why they do not get it."""
-    place = waiting.place_of(obj)
+    place = placed.matchable(obj)
     for pod in sorted(world.waiting.values(), key=lambda pod: pod.key):
         one = waiting.candidate(pod)
         if one is None or not matching.may_own(obj, one.pod):
@@ -151,7 +151,7 @@ def _waiting(
 
 
 def _why_waits(world: World, uid: str, obj: ReservationObject, settings: placeholder.Settings, now: float) -> str:
-    pod, place, coming = world.waiting[uid], waiting.place_of(obj), hand_over.under_way(obj)
+    pod, place, coming = world.waiting[uid], placed.matchable(obj), hand_over.under_way(obj)
     one = waiting.candidate(pod)
     assert place is not None and one is not None
     if coming is not None:

@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from koordlite.model import keys, node_selectors
+from koordlite.model import node_selectors
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire.objects import NodeObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.numa.koordinator.values import ZERO, added, left
 from koordlite.reservation import capacity, hand_over, lifecycle, matching
-from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
+from koordlite.reservation.capacity import NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate
+from koordlite.reservation.placed import Placed, matchable, preferred
 from koordlite.reservation.pods import KnownPod
 from koordlite.reservation.world import World
 
@@ -42,10 +43,10 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, Kno
     """
     chosen: dict[str, KnownPod] = {}
     free = []
-    for name, reservation in world.reservations.items():
+    for name in sorted(world.reservations):
         with world.guarded(name):
-            place = place_of(reservation)
-            if place is not None and hand_over.under_way(reservation) is None:
+            place = matchable(world.reservations[name])
+            if place is not None and not place.handed_to:
                 free.append(_as_held(world, place))
     if not free:
         return chosen
@@ -58,11 +59,11 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, Kno
         fitting = []
         for place in free:
             with world.guarded(place.name):
-                is_free = place.reservation.metadata.uid not in chosen and not refusal(world, one, place, now)
-                if is_free and taker(world, pod, place.reservation, guarded) is None:
+                is_free = place.uid not in chosen and not refusal(world, one, place, now)
+                if is_free and taker(world, pod, place.object, guarded) is None:
                     fitting.append(place)
-        if (found := best(one, fitting)) is not None:
-            chosen[found.reservation.metadata.uid] = pod
+        for place in preferred(one, fitting)[:1]:
+            chosen[place.uid] = pod
     return chosen
 
 
@@ -75,26 +76,39 @@ def candidate(pod: KnownPod) -> Candidate | None:
         return None
 
 
-def refusal(world: World, one: Candidate, place: Place, now: float) -> str:
+def refusal(world: World, one: Candidate, place: Placed, now: float) -> str:
     """Reason why the place is not freed for the pod now; empty when it is."""
     node = world.nodes.get(place.node)
     if node is None:
         return f"node {place.node} is gone"
     labels = node.metadata.labels or {}
-    found = matching.match(one, place.reservation, place.holding.allocatable, labels)
+    found = matching.match(one, place.object, place.holding.allocatable, labels)
     if found != matching.MATCHED:
         return _NO_MATCH.get(found, found)
-    mine = len([pod for pod in world.placeholders(place.reservation.metadata.uid) if pod.node])
-    uid = place.reservation.metadata.uid
+    mine = len([pod for pod in world.placeholders(place.uid) if pod.node])
+    uid = place.uid
     where = node_capacity(world, place.node, uid, matched=mine, owner=one.pod.metadata.uid)
-    lacking = "; ".join(lacks(one, place, where))
-    return lacking or _not_now(one, place, now) or _keeps_off(one, node) or world.lacks(one.pod, place.name)
+    assert where is not None, "the node is known"
+    affinity = one.affinity
+    wanted = Wanted(
+        requests=one.requests,
+        has_affinity=affinity is not None,
+        must_reserve=True,
+        name=affinity.name if affinity else "",
+    )
+    if (
+        lacking := "; ".join(capacity.refusals(wanted, where, [place.holding]))
+        or _not_now(one, place, now)
+        or _objection(one.pod.spec, node)
+    ):
+        return lacking
+    return f"node {place.node} takes no new pods" if node.spec.unschedulable else world.lacks(one.pod, place.name)
 
 
-def _not_now(one: Candidate, place: Place, now: float) -> str:
+def _not_now(one: Candidate, place: Placed, now: float) -> str:
     if not any(amount.nano for amount in place.holding.available.values()):
         return "nothing is left of it"
-    if not hand_over.may_try(place.reservation, one.pod.metadata.uid, now):
+    if not hand_over.may_try(place.object, one.pod.metadata.uid, now):
         return "it did not come the last time, and the pause before the next attempt is not over"
     return ""
 
@@ -116,7 +130,7 @@ def taker(world: World, owner: KnownPod, reservation: ReservationObject, guarded
         if pod.uid == owner.uid or pod.obj is None:
             continue
         before = pod.scheduler != mine or pod.priority > owner.priority
-        if before and _may_run(pod.obj.spec, node):
+        if before and not _objection(pod.obj.spec, node):
             whole = capacity.whole(pod.requests)
             if pod.scheduler in guarded:
                 both = collections.Counter(whole) + collections.Counter(capacity.whole(owner.requests))
@@ -128,26 +142,20 @@ def taker(world: World, owner: KnownPod, reservation: ReservationObject, guarded
     return None
 
 
-def _may_run(spec: PodSpec, node: NodeObject) -> bool:
-    """Tell whether selectors, affinity and taints let the pod run there."""
-    matches = node_selectors.node_matches(spec, node.metadata.name, node.metadata.labels or {})
-    return matches and node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ()) is None
-
-
-def _keeps_off(one: Candidate, node: NodeObject) -> str:
-    """Objections of a scheduler to the node."""
-    spec, name = one.pod.spec, node.metadata.name
+def _objection(spec: PodSpec, node: NodeObject) -> str:
+    """Objection of selectors, affinity or taints to the pod on the node; empty when it may run there."""
+    name = node.metadata.name
     if not node_selectors.node_matches(spec, name, node.metadata.labels or {}):
         return f"its node selector or affinity keeps it off node {name}"
     taint = node_selectors.untolerated(node.spec.taints or (), spec.tolerations or ())
     if taint is not None:
         return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect} of node {name}"
-    return f"node {name} takes no new pods" if node.spec.unschedulable else ""
+    return ""
 
 
-def _as_held(world: World, place: Place) -> Place:
+def _as_held(world: World, place: Placed) -> Placed:
     """With no more than placeholders really hold: what was lost cannot be handed over."""
-    pods = world.placeholders(place.reservation.metadata.uid)
+    pods = world.placeholders(place.uid)
     held = held_by(pod for pod in pods if pod.alive and pod.node == place.node)
     lost = missing(left(place.holding.allocatable, place.holding.allocated), held)
     lost.pop("pods", None)
@@ -168,64 +176,6 @@ def missing(wanted: Amounts, held: Amounts) -> dict[str, Quantity]:
     """Amounts wanted and not held: those above 0."""
     rest = left(wanted, {name: amount for name, amount in held.items() if name in wanted})
     return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
-
-
-class Place(msgspec.Struct, frozen=True):
-    """An available Reservation with what it has left."""
-
-    reservation: ReservationObject
-    holding: Holding
-
-    @property
-    def name(self) -> str:
-        """metadata.name."""
-        return self.reservation.metadata.name
-
-    @property
-    def node(self) -> str:
-        """Node of the place."""
-        return self.reservation.status.node_name
-
-
-def place_of(reservation: ReservationObject) -> Place | None:
-    """The place that pods may take now; None: none may."""
-    if not lifecycle.is_available(reservation):
-        return None
-    held, problems = lifecycle.holding(reservation)
-    status = reservation.status
-    taken = msgspec.structs.replace(
-        held,
-        allocated=lifecycle.amounts(status.allocated),
-        owners={owner.uid: {} for owner in status.current_owners or ()},
-    )
-    return Place(reservation, taken) if lifecycle.is_matchable(reservation, taken, problems) else None
-
-
-def lacks(one: Candidate, place: Place, where: NodeCapacity | None) -> tuple[str, ...]:
-    """Resources that the place and its node have too little of for a pod that may take it; empty when the pod fits."""
-    if where is None:
-        return ("its node is gone",)
-    affinity = one.affinity
-    wanted = Wanted(
-        requests=one.requests,
-        has_affinity=affinity is not None,
-        must_reserve=True,
-        name=affinity.name if affinity else "",
-    )
-    return capacity.refusals(wanted, where, [place.holding])
-
-
-def best(one: Candidate, among: Iterable[Place]) -> Place | None:
-    """Choose among the places that the pod may take: the smallest order label, else the one it fills most; equal ones
-    by name."""
-    found = sorted(among, key=lambda place: place.name)
-    if not found:
-        return None
-    labels = [(place.reservation.metadata.labels or {}).get(keys.RESERVATION_ORDER) for place in found]
-    first = capacity.first_by_order(labels)
-    if first is not None:
-        return found[first]
-    return max(found, key=lambda place: capacity.score(one.requests, place.holding))
 
 
 def node_capacity(world: World, node: str, mine: str, *, matched: int = 0, owner: str = "") -> NodeCapacity | None:
@@ -257,7 +207,7 @@ def displaced(world: World, amounts: Amounts, spec: PodSpec, mine: str) -> str:
         node, where = world.nodes.get(name), world.capacity(name)
         if node is None or where is None or reservation.metadata.uid == mine:
             continue
-        if not _may_run(spec, node):
+        if _objection(spec, node):
             continue
         kept = node_capacity(world, name, mine)
         whole = capacity.whole(amounts)

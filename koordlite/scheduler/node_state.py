@@ -12,13 +12,13 @@ from koordlite.model import keys
 from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones, add
+from koordlite.reservation.placed import NO_RESERVATIONS
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.assumed import AssumedPod
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top, settled
 from koordlite.scheduler.judgement.nodes import Row, Settings
 from koordlite.scheduler.judgement.reports import Container, Report
-from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS
 
 MOST_CASES = 16
 """Ways in which placeholders may be placed that are looked at."""

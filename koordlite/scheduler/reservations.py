@@ -13,10 +13,9 @@ from koordlite.model import keys
 from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.numa.nrt.filter import Zones
 from koordlite.reservation.matching import Candidate
+from koordlite.reservation.placed import NO_RESERVATIONS, OnNode, Placed, placed
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.assumed import AssumedPod
-from koordlite.scheduler.judgement import reserved
-from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS, OnNode, Placed
 
 MOST_REMEMBERED = 10_000
 Key = tuple[str, ...]
@@ -38,7 +37,7 @@ class Reservations:
 
     def put(self, obj: ReservationObject) -> None:
         """It came or changed."""
-        name, found = obj.metadata.name, reserved.placed(obj)
+        name, found = obj.metadata.name, placed(obj)
         before = self._placed.get(name)
         if found is not None and before is not None and found.object == before.object:
             return

@@ -14,9 +14,9 @@ from koordlite.model import defaults
 from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones
+from koordlite.reservation.placed import NO_RESERVATIONS, OnNode
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Report
-from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS, OnNode
 
 
 class Row(msgspec.Struct, frozen=True, eq=False):

@@ -20,10 +20,10 @@ from koordlite.model.wire.reservation import ResourceNames
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.capacity import NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate, read
+from koordlite.reservation.placed import Placed, preferred
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation
 from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.reserved import Placed
 
 NAME = "reservation"
 ELSEWHERE = "node(s) other than that of the reservation for the pod"
@@ -83,7 +83,7 @@ def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row
     known = row.reservations
     if candidate.ignores:
         return msgspec.structs.replace(row, reservations=msgspec.structs.replace(known, ignores=True), extra={})
-    mine = _preferred(candidate, [one for one in known.placed if _may_take(candidate, one, row)])
+    mine = preferred(candidate, [one for one in known.placed if _may_take(candidate, one, row)])
     rows = [taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
     fallback = rows[0] if rows and candidate.affinity is not None else row
     # What cannot be known yet, or is about to be free, keeps no owner from its place.
@@ -145,14 +145,6 @@ def _may_take(candidate: Candidate, one: Placed, row: Row) -> bool:
         return False
     labels = row.node.labels if row.node else {}
     return matching.match(candidate, one.object, one.holding.allocatable, labels) == matching.MATCHED
-
-
-def _preferred(candidate: Candidate, mine: list[Placed]) -> list[Placed]:
-    """The one being handed over to this pod, the smallest order label, then the one that it would use most of."""
-    first = capacity.first_by_order([one.order for one in mine])
-    scores = [capacity.score(candidate.requests, one.holding) for one in mine]
-    places = sorted(range(len(mine)), key=lambda at: (not mine[at].handed_to, at != first, -scores[at], at))
-    return [mine[place] for place in places]
 
 
 def _wanted(shape: PodShape) -> Wanted | str:

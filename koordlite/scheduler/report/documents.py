@@ -14,12 +14,12 @@ import msgspec
 from koordlite import threads
 from koordlite.model import duration, times
 from koordlite.model.quantity import Quantity
+from koordlite.reservation.placed import Placed
 from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, kubelet
 from koordlite.scheduler.judgement.nodes import Row, Settings
-from koordlite.scheduler.judgement.reserved import Placed
 from koordlite.scheduler.node_state import NodeState
 
 MOST_NODES = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,9 +14,9 @@ from koordlite.model.wire.reservation import HandOverText, ReservationObject
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.values import ZERO, Allocation
 from koordlite.numa.nrt.filter import Zones
-from koordlite.reservation import lifecycle, placeholder
+from koordlite.reservation import capacity, lifecycle, placeholder
 from koordlite.reservation.capacity import Holding
-from koordlite.reservation.matching import read
+from koordlite.reservation.matching import Candidate, read
 from koordlite.reservation.pods import stands_for
 
 
@@ -42,6 +42,11 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
     def name(self) -> str:
         """metadata.name."""
         return self.holding.name
+
+    @property
+    def node(self) -> str:
+        """Its node."""
+        return self.object.status.node_name
 
     @property
     def order(self) -> str | None:
@@ -98,6 +103,26 @@ def placed(obj: ReservationObject) -> Placed | None:
     except InputError as error:
         hand_over, problems = None, (*problems, *error.problems)
     return Placed(obj, holding, own, problems, hand_over)
+
+
+def matchable(obj: ReservationObject) -> Placed | None:
+    """The reservation with the owners and amounts that its status has; None where no pod may take it now."""
+    found, status = placed(obj), obj.status
+    if found is None:
+        return None
+    owners = {owner.uid: {} for owner in status.current_owners or ()}
+    holding = msgspec.structs.replace(found.holding, allocated=lifecycle.amounts(status.allocated), owners=owners)
+    found = msgspec.structs.replace(found, holding=holding)
+    return found if found.is_matchable else None
+
+
+def preferred(candidate: Candidate, among: Sequence[Placed]) -> list[Placed]:
+    """In the order in which the pod takes them: the one being handed over, the smallest order label, then the one that
+    it would use most of; equal ones as they are given."""
+    first = capacity.first_by_order([one.order for one in among])
+    scores = [capacity.score(candidate.requests, one.holding) for one in among]
+    places = sorted(range(len(among)), key=lambda at: (not among[at].handed_to, at != first, -scores[at], at))
+    return [among[place] for place in places]
 
 
 def _check(own: Allocation, holding: Holding) -> None:
