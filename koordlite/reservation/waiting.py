@@ -96,13 +96,11 @@ def refusal(world: World, one: Candidate, place: Placed, now: float) -> str:
         must_reserve=True,
         name=affinity.name if affinity else "",
     )
-    if (
-        lacking := "; ".join(capacity.refusals(wanted, where, [place.holding]))
-        or _not_now(one, place, now)
-        or _objection(one.pod.spec, node)
-    ):
-        return lacking
-    return f"node {place.node} takes no new pods" if node.spec.unschedulable else world.lacks(one.pod, place.name)
+    why = "; ".join(capacity.refusals(wanted, where, [place.holding]))
+    why = why or _not_now(one, place, now) or _objection(one.pod.spec, node)
+    if not why and node.spec.unschedulable:
+        why = f"node {place.node} takes no new pods"
+    return why or world.lacks(one.pod, place.name)
 
 
 def _not_now(one: Candidate, place: Placed, now: float) -> str:
