@@ -69,7 +69,8 @@ class Walk:
 def _file(frame: types.FrameType) -> str | None:
     """Path below the root of the product; None for a file of another program."""
     path = pathlib.Path(frame.f_code.co_filename)
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT / "koordlite") else None
+    below = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    return str(below) if below.parts[0] in ("koordlite", "descheduler") else None
 
 
 def usage_to_quota() -> Walk:
