@@ -12,6 +12,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -23,10 +24,9 @@ from koordlite.model.errors import InputError
 from koordlite.model.node import Node, parse_reservation
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
-from koordlite.model.wire.reservation import ReservationObject
+from koordlite.model.wire.reservation import AllocatedText, ReservationObject
 from koordlite.reservation import pods as judged
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.assumed import AssumedPod, AssumedPods, Stage
 from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import Row, Settings
 from koordlite.scheduler.node_state import NodeState
@@ -35,6 +35,108 @@ from koordlite.scheduler.reservations import Reservations
 LOG = logging.getLogger(__name__)
 _NOTES = ("koordinator.sh", "crane.io", "volcano.sh")
 """Parts of the names of annotations that the judgement may read; others are not kept."""
+
+
+Stage = Literal["nominated", "tentative", "binding", "bound"]
+End = Literal[
+    "seen bound",
+    "bound elsewhere",
+    "deleted",
+    "ended",
+    "bind failed",
+    "attempted again",
+    "chosen elsewhere",
+    "expired",
+    "node gone",
+]
+REMEMBERED = 512
+"""Ended ones, for people."""
+
+
+class AssumedPod(msgspec.Struct, frozen=True):
+    """A pod assumed to be on a node that no report counts yet."""
+
+    pod: KnownPod
+    node: str
+    stage: Stage
+    """nominated: victims are leaving for it; tentative: rated best, not bound yet; binding: the request is under way;
+    bound: the API server has agreed."""
+    since: float
+    until: float
+    annotations: tuple[tuple[str, str], ...] = ()
+    """The allocation that its Binding carries."""
+
+    @property
+    def as_bound(self) -> KnownPod:
+        """The pod as it will be when it is bound: on its node, with the allocation of its Binding."""
+        notes = dict(self.annotations)
+        taken = notes.get(keys.RESERVATION_ALLOCATED)
+        return msgspec.structs.replace(
+            self.pod,
+            node=self.node,
+            resource_status=notes.get(keys.RESOURCE_STATUS, ""),
+            crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
+            took=msgspec.json.decode(taken, type=AllocatedText).uid if taken else "",
+        )
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """An assumption that is over."""
+
+    assumed: AssumedPod
+    why: End
+    at: float
+
+
+class AssumedPods:
+    """By pod uid. Nobody tells an extender of an end, so each has one of its own: the watch, or time, with a reason.
+    `changed` is called with the node of every one that begins or ends. Not locked: its owner is."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._held: dict[str, AssumedPod] = {}
+        self._by_node: dict[str, dict[str, AssumedPod]] = {}
+        self._changed = changed
+        self.ended: collections.deque[Ended] = collections.deque(maxlen=REMEMBERED)
+        self.ends: collections.Counter[str] = collections.Counter()
+        """How many ended, by reason."""
+
+    def of_pod(self, uid: str) -> AssumedPod | None:
+        """The pod's, if it has one."""
+        return self._held.get(uid)
+
+    def of_node(self, node: str) -> Iterator[AssumedPod]:
+        """Pods assumed on a node."""
+        return iter(tuple(self._by_node.get(node, {}).values()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def put(self, made: AssumedPod) -> None:
+        """Begin, or replace the pod's earlier one."""
+        held = self._held.get(made.pod.uid)
+        if held is not None and held.node != made.node:
+            self.end(made.pod.uid, "chosen elsewhere", made.since)
+        self._held[made.pod.uid] = made
+        self._by_node.setdefault(made.node, {})[made.pod.uid] = made
+        self._changed(made.node)
+
+    def end(self, uid: str, why: End, now: float) -> None:
+        """It is over; nothing when there is none."""
+        held = self._held.pop(uid, None)
+        if held is None:
+            return
+        of_node = self._by_node[held.node]
+        del of_node[uid]
+        if not of_node:
+            del self._by_node[held.node]
+        self.ended.append(Ended(held, why, now))
+        self.ends[why] += 1
+        self._changed(held.node)
+
+    def expire(self, now: float) -> None:
+        """End those whose time is over."""
+        for held in [held for held in self._held.values() if held.until <= now]:
+            self.end(held.pod.uid, "expired", now)
 
 
 MOST_CHANGES = 10_000
@@ -114,7 +216,7 @@ class Cluster:
             row, state = self.row(name), self.nodes.get(name)
             if row is None or state is None or state.report is None:
                 return row
-            coming = [each for each in self.assumed.of_node(name) if each.stage != "nominated"]
+            coming = [each.as_bound for each in self.assumed.of_node(name) if each.stage != "nominated"]
             return msgspec.structs.replace(state.expected(row, coming, self.settings), reservations=row.reservations)
 
     def refresh(self) -> None:
@@ -298,12 +400,12 @@ class Cluster:
     def _row(self, state: NodeState, now: float, since: float) -> Row:
         """The node as it is judged. One that a fault of ours keeps from it is not used, and says so."""
         try:
-            row = state.row(self.assumed.of_node(state.name), self.settings, now, since)
+            coming = [each.as_bound for each in self.assumed.of_node(state.name)]
+            row = state.row(coming, self.settings, now, since)
             placed = self.reserved.of_node(state.name)
             if not placed:
                 return row
             where = {one.uid: one.namespace for one in placed}
-            coming = list(self.assumed.of_node(state.name))
             freed = state.freed(where, row, coming, self.settings)
             pods = tuple(
                 # Who says in another namespace that it is a placeholder is none.
@@ -369,7 +471,7 @@ class Cluster:
         held = self.assumed.of_pod(pod.uid)
         if held is not None:
             if held.node == pod.node:
-                self.reserved.remember(pod.uid, held)
+                self.reserved.remember(pod.uid, held.as_bound.took)
             self.assumed.end(pod.uid, "seen bound" if held.node == pod.node else "bound elsewhere", now)
 
     def _leave(self, pod: KnownPod, now: float) -> None:

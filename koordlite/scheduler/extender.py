@@ -202,13 +202,13 @@ class Extender:
             if pod.node == node:
                 return ""
             try:
-                annotations, numa_nodes = self._reserve(pod, node, candidate)
+                promise = self._reserve(pod, node, candidate)
             finally:
                 self._decide(pod)
-            self._binder.bind(pod, node, annotations)
+            self._binder.bind(pod, node, promise.annotations)
         except BindError as error:
             return self._unbound(f"{namespace}/{name}", uid, error)
-        self._bound(pod, node, annotations, numa_nodes)
+        self._bound(pod, node, promise)
         return ""
 
     def warm(self, most: int) -> None:
@@ -321,9 +321,9 @@ class Extender:
     def _keep(self, pod: KnownPod, node: str, attempt: Attempt | None) -> None:
         """Count the pod on the node it will probably get."""
         candidate = attempt.candidate if attempt is not None else None
-        promise, numa_nodes = self._promised(pod, self.cluster.row(node), candidate)
+        promise = self._promised(pod, self.cluster.row(node), candidate)
         if attempt is not None:
-            attempt.numa_nodes = numa_nodes
+            attempt.numa_nodes = promise.numa_nodes
         if pod.shape.exclusive or promise.annotations:
             self.cluster.reserve(pod, node, "tentative", promise.annotations)
 
@@ -404,11 +404,8 @@ class Extender:
             found = pods.known(obj, self.cluster.shape(obj))
             return found, self._owners.met(found, obj).candidate
 
-    def _reserve(
-        self, pod: KnownPod, node: str, candidate: Candidate | None
-    ) -> tuple[Mapping[str, str], tuple[int, ...]]:
-        """Count the pod on the node from now on, if it still fits: others may have come between. What it was promised,
-        and the NUMA nodes."""
+    def _reserve(self, pod: KnownPod, node: str, candidate: Candidate | None) -> Promise:
+        """Count the pod on the node from now on, if it still fits: others may have come between."""
         cluster = self.cluster
         with cluster.lock:
             self._expects_bindings = True
@@ -416,45 +413,40 @@ class Extender:
             held = self.cluster.assumed.of_pod(pod.uid)
             if held is not None and held.stage in ("binding", "bound") and held.node == node:
                 # The same request again: its first answer came too late for the scheduler.
-                return dict(held.annotations), ()
+                return Promise(dict(held.annotations))
             cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
         for _ in range(TRIES):
             row = cluster.row(node)
             found = self._promised(pod, row, candidate)
             with cluster.lock:
                 if cluster.row(node) is row:
-                    return self._reserved(pod, node, *found)
+                    return self._reserved(pod, node, found)
         with cluster.lock:
-            return self._reserved(pod, node, *self._promised(pod, cluster.row(node), candidate))
+            return self._reserved(pod, node, self._promised(pod, cluster.row(node), candidate))
 
-    def _promised(self, pod: KnownPod, row: Row | None, candidate: Candidate | None) -> tuple[Promise, tuple[int, ...]]:
-        """Allocation of the pod on the node as it is now, and on which NUMA nodes."""
-        settings = self.cluster.settings
+    def _promised(self, pod: KnownPod, row: Row | None, candidate: Candidate | None) -> Promise:
+        """Allocation of the pod on the node as it is now."""
         seen = self._owners.seen(pod.shape, row, candidate)
-        if seen is None:
-            return judge.PROMISED, ()
-        return judge.promise(pod.shape, seen, settings, pod.uid), judge.verdict(pod.shape, seen, settings).numa_nodes
+        return judge.PROMISED if seen is None else judge.promise(pod.shape, seen, self.cluster.settings, pod.uid)
 
-    def _reserved(
-        self, pod: KnownPod, node: str, promise: Promise, numa_nodes: tuple[int, ...]
-    ) -> tuple[Mapping[str, str], tuple[int, ...]]:
+    def _reserved(self, pod: KnownPod, node: str, promise: Promise) -> Promise:
         if promise.refusal and pod.uid not in self._nominations:
             raise BindError(f"{promise.refusal} (taken meanwhile by another pod)", is_certain=True)
         self.cluster.reserve(pod, node, "binding", promise.annotations)
         if self.loads is not None:
             self.loads.bound(pod.uid, node)
-        return promise.annotations, numa_nodes
+        return promise
 
-    def _bound(self, pod: KnownPod, node: str, annotations: Mapping[str, str], numa_nodes: tuple[int, ...]) -> None:
+    def _bound(self, pod: KnownPod, node: str, promise: Promise) -> None:
         with self.cluster.lock:
             self._nominations.drop(pod.uid)
             attempt = self.attempts.of_uid(pod.key, pod.uid)
             if attempt is not None and attempt.chosen != node:
-                attempt.chosen, attempt.numa_nodes = node, numa_nodes
-                attempt.annotations = dict(annotations)
+                attempt.chosen, attempt.numa_nodes = node, promise.numa_nodes
+                attempt.annotations = dict(promise.annotations)
                 attempt.events.append(f"bound to {node}")
             if self.cluster.assumed.of_pod(pod.uid) is not None:
-                self.cluster.reserve(pod, node, "bound", annotations)
+                self.cluster.reserve(pod, node, "bound", promise.annotations)
 
     def _unbound(self, key: str, uid: str, error: BindError) -> str:
         with self.cluster.lock:

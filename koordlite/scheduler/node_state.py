@@ -14,7 +14,6 @@ from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.reservation.placed import NO_RESERVATIONS
 from koordlite.reservation.pods import KnownPod
-from koordlite.scheduler.assumed import AssumedPod
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top, settled
 from koordlite.scheduler.judgement.nodes import Row, Settings
@@ -63,18 +62,19 @@ class NodeState(msgspec.Struct):
             moments += [at + settings.report_seconds for at in self.fresh.values() if at is not None]
         return min((moment for moment in moments if moment > now), default=None)
 
-    def row(self, assumed: Iterable[AssumedPod], settings: Settings, now: float, since: float) -> Row:
-        """The node as it is judged now; it changed last at `since`."""
-        coming = [each for each in assumed if each.pod.uid not in self.pods]
+    def row(self, assumed: Iterable[KnownPod], settings: Settings, now: float, since: float) -> Row:
+        """The node as it is judged now, with pods `assumed` on it, as they will be when they are bound; it changed last
+        at `since`."""
+        coming = [pod for pod in assumed if pod.uid not in self.pods]
         allocatable = {name: q.nano for name, q in self.node.allocatable.items()} if self.node else {}
-        alive = (*self.pods.values(), *(with_promise(each) for each in coming))
+        alive = (*self.pods.values(), *coming)
         self.settle(now, settings.report_seconds)
         if self.report is None:
             self.dirty_since, self.dirty_why = None, ""
             return Row(self.name, allocatable, self.limits, node=self.node, pods=alive, crane=self.crane)
         self.cover(settings, now, since)
         uncounted = self._reserved(settings)
-        amounts = [pod.shape.held for pod in uncounted] + [each.pod.shape.held for each in coming]
+        amounts = [pod.shape.held for pod in (*uncounted, *coming)]
         overreserve = settings.cache == "overreserve"
         returned = self.returned(self.covered.outlived) if overreserve else {}
         at_most = on_top(self.report, (), returned)
@@ -96,11 +96,11 @@ class NodeState(msgspec.Struct):
             is_plain=self.crane is None and keys.CPU_TOPOLOGY not in self.report.annotations,
         )
 
-    def expected(self, row: Row, assumed: Iterable[AssumedPod], settings: Settings) -> Row:
+    def expected(self, row: Row, assumed: Iterable[KnownPod], settings: Settings) -> Row:
         """The row with each pod that the report has not counted on the NUMA node where kubelet will put it; where that
         is several, or none, it counts on every one."""
         assert self.report is not None
-        coming = [with_promise(each) for each in assumed if each.pod.uid not in self.pods]
+        coming = [pod for pod in assumed if pod.uid not in self.pods]
         overreserve = settings.cache == "overreserve"
         # A report without fingerprint that is older than the end of a pod still counts it.
         outlived = self.covered.outlived or [pod for pod, at in self.gone.values() if at >= self.report_since]
@@ -147,7 +147,7 @@ class NodeState(msgspec.Struct):
             if has_exclusive(pod.shape.exclusive, listed) and (ignored is None or pod.scheduler in ignored)
         ]
 
-    def _unusable(self, settings: Settings, coming: list[AssumedPod], uncounted: list[KnownPod]) -> str:
+    def _unusable(self, settings: Settings, coming: list[KnownPod], uncounted: list[KnownPod]) -> str:
         assert self.report is not None
         if not self.report.is_usable:
             return str(self.report.problems[0])
@@ -159,7 +159,7 @@ class NodeState(msgspec.Struct):
         return ""
 
     def freed(
-        self, namespaces: Mapping[str, str], row: Row, assumed: Iterable[AssumedPod], settings: Settings
+        self, namespaces: Mapping[str, str], row: Row, assumed: Iterable[KnownPod], settings: Settings
     ) -> dict[str, tuple[Zones, ...]]:
         """Available amounts once the placeholders of a Reservation have gone, by its uid; `namespaces` says where they
         are. A case for each NUMA node on which pods may be, as far as nothing says; none where the row says as much.
@@ -172,7 +172,7 @@ class NodeState(msgspec.Struct):
             return {}
         gone = [(at, pod) for pod, at in self.gone.values() if self._still_reports(pod, at)]
         bound = [(self.came.get(pod.uid, 0.0), pod) for pod in self._reserved(settings)]
-        coming = [with_promise(each) for each in assumed if each.pod.uid not in self.pods]
+        coming = [pod for pod in assumed if pod.uid not in self.pods]
         alive = [pod for pod in self.pods.values() if pod not in self.covered.uncounted]
         where = self.whereabouts(pod for _, pod in gone)
         start = msgspec.structs.replace(
@@ -296,15 +296,3 @@ def _together(parts: Iterable[Mapping[int, Amounts]]) -> dict[int, dict[str, int
         for zone, amounts in zones.items():
             add(total.setdefault(zone, {}), amounts)
     return total
-
-
-def with_promise(assumed: AssumedPod) -> KnownPod:
-    """The pod as it will be when it is bound: on its node, with the allocation of its Binding."""
-    notes = dict(assumed.annotations)
-    return msgspec.structs.replace(
-        assumed.pod,
-        node=assumed.node,
-        resource_status=notes.get(keys.RESOURCE_STATUS, ""),
-        crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
-        took=assumed.took,
-    )

@@ -15,7 +15,6 @@ from koordlite.numa.nrt.filter import Zones
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.placed import NO_RESERVATIONS, OnNode, Placed, placed
 from koordlite.reservation.pods import KnownPod
-from koordlite.scheduler.assumed import AssumedPod
 
 MOST_REMEMBERED = 10_000
 Key = tuple[str, ...]
@@ -80,10 +79,10 @@ class Reservations:
         listed = tuple(self._with_owners(one, alive) for one in placed)
         return OnNode(listed, freed=freed) if listed else NO_RESERVATIONS
 
-    def remember(self, uid: str, bound: AssumedPod) -> None:
-        """A pod is bound as we sent it: it took what its Binding said."""
-        if bound.took:
-            self._took[uid] = bound.took
+    def remember(self, uid: str, took: str) -> None:
+        """A pod is bound as we sent it: it took the reservation of this uid, if any."""
+        if took:
+            self._took[uid] = took
             while len(self._took) > MOST_REMEMBERED:
                 self._took.popitem(last=False)
 

@@ -1,7 +1,7 @@
 """Walks of the cluster side, as of `walks`: a question to the extender, and a pod on reserved CPUs to its eviction.
 
-`PYTHONPATH=.:tests/perf:tests/support:tests/perf/agent:tests/perf/scheduler python tests/perf/cluster_walks.py`. The whole
-question counts every call that is made for it; the others the calls under way at their points.
+`PYTHONPATH=.:tests/perf:tests/support:tests/perf/agent:tests/perf/scheduler python tests/perf/cluster_walks.py`. "All
+calls" counts every call that is made for the question; the others are the calls under way at their points.
 """
 
 from __future__ import annotations

@@ -97,9 +97,11 @@ def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """Annotations that the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
     if why := owners.refusal(shape, row):
         return Promise(refusal=why)
-    found, note = PROMISED, owners.note(row)
+    found, admission = PROMISED, kubelet.verdict(shape, row, settings)
+    nodes = admission.numa_nodes
     for each in allocators(shape, row, settings)[:1]:
         found = each.promise(shape, row, settings, uid)
         if found.refusal:
             return found
-    return Promise({**found.annotations, **note}, kubelet.refusal(shape, row, settings))
+        nodes = each.verdict(shape, row, settings).numa_nodes
+    return Promise({**found.annotations, **owners.note(row)}, admission.refusal, nodes)

@@ -97,6 +97,8 @@ class Promise(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     refusal: str = ""
     """Why the pod cannot be bound there any more."""
+    numa_nodes: tuple[int, ...] = ()
+    """NUMA nodes on which the pod will be."""
 
 
 CacheMode = Literal["overreserve", "discardReserved", "passthrough"]
