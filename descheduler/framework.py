@@ -17,7 +17,7 @@ with the guard's reason. Guards say why not, limits how many, fit where to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -63,7 +63,6 @@ __all__ = [
     "excludes_crane_reserved",
     "judgeable",
     "stale_placement",
-    "young_kept",
 ]
 
 Point = Literal["deschedule", "balance"]
@@ -97,10 +96,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Mapping[str, int | float | str] = msgspec.field(default_factory=dict)
     weight: float = 0
     """How much of it there is: CPUs, or a ratio. Of pods that are equal otherwise, the heavier goes first."""
-    kept: str = ""
-    """The plugin's own reason not to evict yet, a CamelCase word; empty when there is none."""
-    kept_text: str = ""
-    """The same as a sentence; empty for a pod that is too young, of which the cycle knows what to say."""
+    kept: Refusal | None = None
+    """The plugin's own reason not to evict yet."""
+    min_age_seconds: float = 0
+    """A younger pod, or one of unknown age, is kept: what was promised may not have reached the node yet."""
     sightings: int = 1
     """In how many pictures in a row it must be seen before a pod is evicted for it."""
     home: Literal["", "any", "elsewhere"] = ""
@@ -257,12 +256,3 @@ def stale_placement(node: NodeView, oldest_seconds: float, view: View) -> Note |
     ago = "at an unknown time" if age == float("inf") else f"{duration.brief(age)} ago"
     text = f"the agent last reported {ago}, more than {duration.brief(oldest_seconds)}: its pods are not judged"
     return Note(node=node.name, reason="StalePlacement", text=text)
-
-
-def young_kept(findings: Iterable[Finding], least_seconds: float, view: View) -> Iterator[Finding]:
-    """The findings, those about pods younger than `least_seconds` or of unknown age with the reason to wait: what was
-    promised may not have reached the node yet."""
-    for finding in findings:
-        age = view.age(view.by_uid[finding.pod])
-        young = least_seconds > 0 and (age is None or age < least_seconds)
-        yield msgspec.structs.replace(finding, kept="PodTooYoung") if young else finding

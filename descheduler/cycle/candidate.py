@@ -51,12 +51,12 @@ class Candidate(msgspec.Struct, frozen=True):
         return waiting[0] if len(waiting) == len(hard) else None
 
     def _waits(self, finding: Finding) -> Refusal | None:
-        if finding.kept_text:
-            return Refusal(finding.kept, finding.kept_text)
         if finding.kept:
-            age = self.age_seconds
+            return finding.kept
+        age = self.age_seconds
+        if finding.min_age_seconds > 0 and (age is None or age < finding.min_age_seconds):
             shown = "its age is unknown" if age is None else f"it started {duration.age(age)} ago"
-            return Refusal(finding.kept, f"{shown}: too young for {finding.plugin} to be sure")
+            return Refusal("PodTooYoung", f"{shown}: too young for {finding.plugin} to be sure")
         seen = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
         if seen is not None and seen < finding.sightings:
             text = f"seen in {seen} of {finding.sightings} pictures that {finding.plugin} needs"

@@ -19,7 +19,6 @@ from descheduler.framework import (
     View,
     judgeable,
     stale_placement,
-    young_kept,
 )
 from koordlite.formulas.topology import numa
 from koordlite.model import duration, keys, nrt
@@ -53,7 +52,7 @@ class Config:
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each promise that does not hold; a note for each node that cannot be judged."""
-    oldest, least = duration.seconds(config.max_report_age), duration.seconds(config.min_pod_age)
+    oldest = duration.seconds(config.max_report_age)
     for node in handle.nodes:
         stale = stale_placement(node, oldest, view)
         if stale:
@@ -64,8 +63,8 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
         for pod in _judged(node):
-            found = (_finding(pod, node, wrong, config) for wrong in _violations(pod, node, config))
-            yield from young_kept(found, least, view)
+            for wrong in _violations(pod, node, config):
+                yield _finding(pod, node, wrong, config)
 
 
 def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
@@ -128,6 +127,7 @@ def _finding(pod: PodView, node: NodeView, wrong: numa.Violation, config: Config
         cure=cure(wrong),
         evidence=wrong.evidence,
         weight=_weight(container, node, wrong),
+        min_age_seconds=duration.seconds(config.min_pod_age),
         sightings=config.min_sightings,
         home="any" if wrong.reason in _CURED_BY_RESTART else "elsewhere",
     )

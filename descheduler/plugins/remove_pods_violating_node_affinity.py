@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from descheduler.arguments.common import PodChoice
-from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, Refusal, View
 from descheduler.picture.node_index import NodeIndex, index_of, node_affinity
 from descheduler.picture.templates import SpecGroup, place, pods_of
 from descheduler.rules.pod_filter import chosen_groups
@@ -22,6 +22,7 @@ POINT = "deschedule"
 AffinityType = Literal[
     "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 ]
+_NOWHERE = Refusal("NoMatchingNodeFits", "it fits on no node that matches its affinity")
 _REQUIRED: AffinityType = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -80,8 +81,7 @@ def _judge_required(groups: Sequence[SpecGroup], index: NodeIndex, config: Confi
             fact=f"{pod.node} is none of them",
             cure="moves to a node that matches; or give the node its labels back",
             evidence={"node": pod.node, "affinity": "required"},
-            kept="NoMatchingNodeFits" if stuck else "",
-            kept_text="it fits on no node that matches its affinity" if stuck else "",
+            kept=_NOWHERE if stuck else None,
         )
         spent = spent or (verdict is not None and verdict.stop == "total")
 

@@ -22,7 +22,6 @@ from descheduler.framework import (
     excludes_crane_reserved,
     judgeable,
     stale_placement,
-    young_kept,
 )
 from descheduler.picture import pods
 from descheduler.picture.pods import least_important_first
@@ -57,10 +56,10 @@ class Config:
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each container on CPUs that someone else keeps; a note for each node that cannot be judged."""
-    oldest, least = duration.seconds(config.max_report_age), duration.seconds(config.min_pod_age)
+    oldest = duration.seconds(config.max_report_age)
     for node in handle.nodes:
         if config.by_quantity:
-            yield from young_kept(_too_many(node, config, handle), least, view)
+            yield from _too_many(node, config, handle)
         stale = stale_placement(node, oldest, view)
         if stale:
             yield stale
@@ -68,7 +67,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         if node.reserved.koordinator is None:
             yield _unknown(node)
         for pod in node.those(NAME, _assigned):
-            yield from young_kept(_judge_pod(pod, node, config), least, view)
+            yield from _judge_pod(pod, node, config)
 
 
 def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
@@ -134,6 +133,7 @@ def _finding(
         cure=_CURES[wrong.severity],
         evidence={**wrong.evidence, "cpuset": str(actual), "source": node.reserved.source},
         weight=len(CPUSet.parse(cpus)),
+        min_age_seconds=duration.seconds(config.min_pod_age),
         sightings=config.min_sightings,
         home="any",
     )
@@ -174,6 +174,7 @@ def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Conf
         fact=f"requests on it exceed what is left by {too_many}; this pod asks for {asks}",
         cure="it has to move: it is one of the fewest whose leaving makes the rest fit",
         evidence={f"excess.{name}": _shown(name, nano) for name, nano in over.items()},
+        min_age_seconds=duration.seconds(config.min_pod_age),
         sightings=config.min_sightings,
         home="elsewhere",
     )
