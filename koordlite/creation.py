@@ -119,7 +119,7 @@ class Creation(nri.Handler):
         self._turn = threading.Lock()
         """The latest answer's own, locked until it is sent."""
         self._state = NRIState(setting=setting)
-        self._runtime = "containerd"
+        self._runtime, self._version = "containerd", nri.VERSION
 
     # ── the agent's side ──
 
@@ -192,15 +192,19 @@ class Creation(nri.Handler):
             _thread.interrupt_main(_GIVE_WAY)
             yield
 
-    def connection(self, runtime: str, why: str) -> None:
+    def connection(self, runtime: str, why: str, version: nri.Version = nri.VERSION) -> None:
         """Log when it comes up or changes."""
         before = self._state
         if (runtime, why) != (before.runtime, before.why):
             if runtime:
-                LOG.info("NRI: %s asks before it creates containers", runtime)
+                new = (("oom score", nri.OOM_SCORE_SINCE), ("class of RDT", nri.RDT_SINCE))
+                unknown = ", ".join(word for word, since in new if version < since)
+                left = f"; left to the next round, as its NRI is too old: {unknown}" if unknown else ""
+                LOG.info("NRI: %s asks before it creates containers%s", runtime, left)
             else:
                 LOG.warning("NRI: no runtime asks before it creates containers: %s", why)
         if runtime:
+            self._version = version
             self._runtime = "cri-o" if "cri-o" in runtime.lower() else "containerd"
         with self._lock:
             self._state = msgspec.structs.replace(self._state, runtime=runtime, why=why)
@@ -378,6 +382,10 @@ class Creation(nri.Handler):
                 # have gone since the picture was taken, and the runtime would make it again, or refuse the start.
                 is_there = GROUP.place(change.group) in snapshot.ours and self._has_class(change.group)
                 verdict.rdt = change.group if is_there else ""
+        if self._version < nri.OOM_SCORE_SINCE:
+            verdict.oom_score = None
+        if self._version < nri.RDT_SINCE:
+            verdict.rdt = ""
         return verdict
 
     def _is_safe(self, snapshot: Snapshot, group: str, field: CgroupField, value: CPUSet | int) -> bool:

@@ -16,12 +16,28 @@ from koordlite.nri.messages import (
     LinuxResources,
     PodSandbox,
 )
-from koordlite.nri.plugin import NOTHING, SOCKET, Answer, Handler, NRIError, Outcome, Plugin, Work
+from koordlite.nri.plugin import (
+    NOTHING,
+    OOM_SCORE_SINCE,
+    RDT_SINCE,
+    SOCKET,
+    VERSION,
+    Answer,
+    Handler,
+    NRIError,
+    Outcome,
+    Plugin,
+    Version,
+    Work,
+)
 from koordlite.nri.ttrpc import ProtocolError
 
 __all__ = [
     "NOTHING",
+    "OOM_SCORE_SINCE",
+    "RDT_SINCE",
     "SOCKET",
+    "VERSION",
     "Answer",
     "Container",
     "ContainerAdjustment",
@@ -38,5 +54,6 @@ __all__ = [
     "Plugin",
     "PodSandbox",
     "ProtocolError",
+    "Version",
     "Work",
 ]

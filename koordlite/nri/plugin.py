@@ -64,6 +64,17 @@ SUBSCRIBED = (
 """Nothing of a pod can be set by NRI, so that calls about pods would only cost. Never ValidateContainerAdjustment: a
 dead plugin that asked for it makes the next creation fail."""
 
+Version = tuple[int, int]
+"""Of NRI, major and minor."""
+VERSION: Version = (0, 12)
+"""The newest one of which this library knows the messages."""
+OOM_SCORE_SINCE: Version = (0, 7)
+RDT_SINCE: Version = (0, 11)
+"""Older runtimes drop `LinuxContainerAdjustment.oom_score_adj` and `rdt` without a word."""
+_VERSIONS: tuple[tuple[Version, Version], ...] = (((2, 2), (0, 11)), ((2, 0), (0, 8)))
+"""From which version on containerd has which one of NRI; before 0.12 it does not say so itself."""
+_OLDEST: Version = (0, 3)
+
 Outcome = Literal["answered", "late", "busy", "unreadable", "fault"]
 
 
@@ -114,8 +125,9 @@ class Handler:
     def answered(self, method: str, outcome: Outcome, seconds: float) -> None:
         """Count a call that was answered. Called in the thread that answers: it must be quick."""
 
-    def connection(self, runtime: str, why: str) -> None:
-        """Note that the runtime of this name and version has accepted the plugin, or why none has."""
+    def connection(self, runtime: str, why: str, version: Version = VERSION) -> None:
+        """Note that the runtime of this name and version has accepted the plugin, or why none has; and which NRI it
+        speaks at least."""
 
 
 class _Call:
@@ -260,13 +272,15 @@ class _Session:
         self._pods: list[PodSandbox] = []
         self._containers: list[Container] = []
         self._request_seconds = REQUEST_SECONDS
-        self._runtime = ""
+        self._runtime, self._version = "", _OLDEST
         self._due: float | None = now() + REGISTRATION_SECONDS
         """When the runtime has to have synchronized."""
 
     def register(self, name: str, index: str) -> None:
         """Ask to be taken. The runtime may call Configure before it answers."""
-        asked = messages.RegisterPluginRequest(plugin_name=name, plugin_idx=index, nri_version="v0.12.0")
+        asked = messages.RegisterPluginRequest(
+            plugin_name=name, plugin_idx=index, nri_version="v{}.{}.0".format(*VERSION)
+        )
         call = messages.Request(
             service=_RUNTIME,
             method="RegisterPlugin",
@@ -310,6 +324,7 @@ class _Session:
 
     def _configure(self, frame: Frame, asked: messages.ConfigureRequest) -> None:
         self._runtime = f"{asked.runtime_name} {asked.runtime_version}"[:120]
+        self._version = _version(asked)
         if asked.request_timeout > 0:
             self._request_seconds = asked.request_timeout / 1000
         mask = sum(1 << (_EVENTS[name] - 1) for name in SUBSCRIBED)
@@ -327,7 +342,7 @@ class _Session:
         pods, containers, began = tuple(self._pods), tuple(self._containers), self._now()
         self._pods, self._containers, self._due = [], [], None
         _, outcome = self._at_handler(_told(lambda: self._handler.synchronize(pods, containers)), self._patience(call))
-        self._handler.connection(self._runtime, "")
+        self._handler.connection(self._runtime, "", self._version)
         self._handler.answered("Synchronize", outcome, self._now() - began)
 
     def _event(self, frame: Frame, call: messages.Request, began: float) -> None:
@@ -380,6 +395,19 @@ class _Session:
     def _refuse(self, frame: Frame, code: int, what: str) -> None:
         status = messages.Status(code=code, message=f"{what}: not served")
         self._link.send(Frame(PLUGIN, frame.stream, RESPONSE, encode(messages.Response(status=status))))
+
+
+def _version(asked: messages.ConfigureRequest) -> Version:
+    if asked.nri_version:
+        return _numbers(asked.nri_version)
+    theirs = _numbers(asked.runtime_version) if asked.runtime_name == "containerd" else (0, 0)
+    return next((version for first, version in _VERSIONS if theirs >= first), _OLDEST)
+
+
+def _numbers(text: str) -> Version:
+    """Major and minor of `v2.1.9`; 0.0 where there are none."""
+    numbers = re.match(r"v?([0-9]{1,6})\.([0-9]{1,6})", text)
+    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 def _response(method: str, container: Container | None, answer: Answer) -> Any:

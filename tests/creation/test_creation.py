@@ -25,7 +25,7 @@ from koordlite.host.journal.journal import FileEntry, Journal, read
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import JournalError
 from koordlite.model.node import ResolvedReservation
-from koordlite.nri import NOTHING, LinuxCPU, LinuxResources
+from koordlite.nri import NOTHING, LinuxContainerAdjustment, LinuxCPU, LinuxResources, Version
 from koordlite.report import view
 from koordlite.report.explain import pieces
 from koordlite.report.history import Write
@@ -230,6 +230,34 @@ def test_the_class_of_rdt_is_answered_only_while_its_group_is_there(tmp_path: Pa
     # The picture is older than the removal.
     answer = asking.creation.create(*asking.messages())
     assert not (answer.adjust and answer.adjust.linux and answer.adjust.linux.rdt)
+    asking.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "answered", "left"),
+    [
+        ((0, 12), (1000, "LS"), ""),
+        ((0, 11), (1000, "LS"), ""),
+        ((0, 8), (1000, ""), "; left to the next round, as its NRI is too old: class of RDT"),
+        ((0, 3), (None, ""), "; left to the next round, as its NRI is too old: oom score, class of RDT"),
+    ],
+)
+def test_a_runtime_is_not_asked_for_what_its_nri_does_not_know(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: Version, answered: tuple[int | None, str], left: str
+) -> None:
+    """It would drop the field without a word, and the journal would claim that it stands there."""
+    asking = Asking("intel-2s-ht", tmp_path)
+    asking.begin("LS", request="500m", oom_score="1000")
+    _look(asking)
+    asking.hide()
+    with caplog.at_level("INFO"):
+        asking.creation.connection("runtime 1.0", "", version)
+    adjust = asking.ask().adjust
+    linux = (adjust and adjust.linux) or LinuxContainerAdjustment()
+    assert (linux.oom_score_adj, linux.rdt.clos_id if linux.rdt else "") == answered
+    assert f"runtime 1.0 asks before it creates containers{left}\n" in caplog.text
+    noted = [e for e in asking.journal.entries if e.place.kind is OOM_SCORE_AT_CREATION]
+    assert bool(noted) == (answered[0] is not None)
     asking.close()
 
 

@@ -23,8 +23,10 @@ from koordlite.nri import (
     Outcome,
     Plugin,
     PodSandbox,
+    Version,
     messages,
 )
+from koordlite.nri.plugin import _version as plugin_version
 from koordlite.nri.protobuf import decode
 from koordlite.nri.ttrpc import PLUGIN, REQUEST, Frame, framed
 
@@ -72,8 +74,9 @@ class Recorder(Handler):
             self.outcomes.append((method, outcome))
             self.reported.notify_all()
 
-    def connection(self, runtime: str, why: str) -> None:
+    def connection(self, runtime: str, why: str, version: Version = (0, 0)) -> None:
         with self.reported:
+            self.version = version
             self.reports.append((runtime, why))
             self.reported.notify_all()
 
@@ -291,25 +294,29 @@ def test_names_that_every_runtime_refuses_are_refused_here(name: str, index: str
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"),
+    ("name", "counts", "version"),
     [
-        ("01_register_sync_empty", (0, 0, 0)),
-        ("02_lifecycle_dedicated_rpc", (0, 1, 1)),
-        ("03_lifecycle_statechange_fallback", (0, 1, 1)),
-        ("04_create_kinds", (0, 4, 0)),
-        ("05_sync_3_pods", (3, 0, 0)),
-        ("08_update_container", (1, 0, 13)),
-        ("19_sync_60_pods", (60, 0, 0)),
-        ("23_preinstalled_plugin", (3, 1, 0)),
-        ("30_containerd_2_1_lifecycle", (1, 4, 2)),
-        ("31_containerd_2_2_lifecycle", (1, 4, 1)),
+        ("01_register_sync_empty", (0, 0, 0), (0, 12)),
+        ("02_lifecycle_dedicated_rpc", (0, 1, 1), (0, 12)),
+        ("03_lifecycle_statechange_fallback", (0, 1, 1), (0, 12)),
+        ("04_create_kinds", (0, 4, 0), (0, 12)),
+        ("05_sync_3_pods", (3, 0, 0), (0, 12)),
+        ("08_update_container", (1, 0, 13), (0, 12)),
+        ("19_sync_60_pods", (60, 0, 0), (0, 12)),
+        ("23_preinstalled_plugin", (3, 1, 0), (0, 12)),
+        ("30_containerd_2_1_lifecycle", (1, 4, 2), (0, 8)),
+        ("31_containerd_2_2_lifecycle", (1, 4, 1), (0, 11)),
     ],
 )
 def test_recorded_conversations_are_answered_call_by_call(
-    tmp_path: pathlib.Path, name: str, counts: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path,
+    name: str,
+    counts: tuple[int, int, int],
+    version: Version,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Byte by byte what containerd 2.1, 2.2 and 2.3 sent: methods of their own and StateChange. `counts`: pods at the
-    start, creations and updates."""
+    start, creations and updates; `version`: of NRI, which the first two do not say."""
     monkeypatch.setattr("koordlite.nri.plugin.PATIENCE", 15.0)  # They say 2 s, and this machine may stand still.
     handler = Recorder()
     with nri_runtime.running(tmp_path) as runtime, serving(runtime.path, handler):
@@ -341,3 +348,25 @@ def test_recorded_conversations_are_answered_call_by_call(
     told = Counter(call.split(" ")[0] for call in handler.calls)
     pods = sum(int(call.split(" ")[1]) for call in handler.calls if call.startswith("synchronize "))
     assert (pods, created, told["update"]) == counts, handler.calls
+    assert handler.version == version
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said", "version"),
+    [
+        ("containerd v1.7.27", "", (0, 3)),
+        ("containerd v2.0.0", "", (0, 8)),
+        ("containerd v2.10.1", "", (0, 11)),
+        ("containerd 1a2b3c", "", (0, 3)),
+        ("cri-o 1.34.1", "", (0, 3)),
+        ("cri-o 1.36.0", "v0.12.2", (0, 12)),
+        ("containerd v2.9.0", "v1.0.0-rc.1", (1, 0)),
+        ("containerd v2.9.0", "devel", (0, 0)),
+    ],
+)
+def test_the_version_of_nri_is_what_the_runtime_says_or_what_it_has_at_least(
+    runtime: str, said: str, version: Version
+) -> None:
+    name, _, number = runtime.partition(" ")
+    asked = messages.ConfigureRequest(runtime_name=name, runtime_version=number, nri_version=said)
+    assert plugin_version(asked) == version

@@ -101,7 +101,10 @@ class Runtime:
         self.send_call(
             "Configure",
             messages.ConfigureRequest(
-                runtime_name="containerd", runtime_version="v2.3.4", request_timeout=self.timeout_ms
+                runtime_name="containerd",
+                runtime_version="v2.3.4",
+                request_timeout=self.timeout_ms,
+                nri_version="v0.12.0",
             ),
         )
         self.send(Frame(RUNTIME, 1, RESPONSE, b""))
