@@ -1,6 +1,6 @@
 """The log of every program, on standard error: lines for people, or one JSON object a line for programs that read logs.
 
-Keys of an object: `ts` (RFC 3339 in UTC, with milliseconds), `level`, `logger`, `msg`, then the fields of the record.
+Times are RFC 3339 in UTC, with milliseconds. Keys of an object: `ts`, `level`, `logger`, `msg`, then the fields.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ def _value(value: object) -> str:
     return text if text and not any(c in text for c in ' "=\n') else json.dumps(text, ensure_ascii=False)
 
 
+def _time(record: logging.LogRecord) -> str:
+    time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
+
+
 class LineFormatter(logging.Formatter):
     """Time, level, message. Line ends in a message are shown by their code; a traceback is indented below it.
 
@@ -39,6 +44,10 @@ class LineFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """RFC 3339 in UTC, as in JSON."""
+        return _time(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The record without its traceback, in one line."""
@@ -58,9 +67,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record with its fields, and its traceback as `stacktrace`."""
-        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
         entry: dict[str, object] = {
-            "ts": f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z",
+            "ts": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
         }

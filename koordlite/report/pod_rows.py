@@ -32,7 +32,7 @@ class PodRow(msgspec.Struct, frozen=True, rename="camel"):
     decided: str = ""
     """The last decision about it or about all best-effort pods."""
     decided_at: float | None = None
-    """When, as `Tick.time`."""
+    """When, in seconds since the epoch."""
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Column(NamedTuple):
 
 def decided(row: PodRow) -> str:
     """The last decision in one line, with its time."""
-    return f"{units.clock(row.decided_at)} {row.decided}" if row.decided_at is not None else row.decided or "–"
+    return f"{units.stamp(0.0, row.decided_at)} {row.decided}" if row.decided_at else row.decided or "–"
 
 
 def _limit(row: PodRow) -> str:

@@ -59,7 +59,7 @@ def _row(
         pressure=waits[most].some.avg10 if most else None,
         waits_for=most,
         decided=_words(event.decision, tick) if event else "" if pod.phase == "Running" else pod.phase,
-        decided_at=event.time if event and event.time >= 0 else None,
+        decided_at=event.wall or None if event else None,
     )
 
 

@@ -48,6 +48,13 @@ def when(time: float, wall: float) -> str:
     return moment(wall) if wall else clock(time)
 
 
+def stamp(time: float, wall: float) -> str:
+    """The same as `when`, as `01-31 03:00:07` for rows and axes: a heading near them gives the year, and UTC."""
+    if not wall:
+        return clock(time)
+    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%m-%d %H:%M:%S")
+
+
 def span(seconds: float) -> str:
     """A duration in the unit that fits: `340 µs`, `12 ms`, `4.2 s`, `12:34`."""
     if seconds == 0:

@@ -34,7 +34,7 @@ from koordlite.report.terminal import screen, status
 from koordlite.report.terminal.live import LiveView
 from koordlite.report.tick import Tick
 
-FORGED = "2026-01-01 00:00:00,000 INFO all is well"
+FORGED = "2026-01-01T00:00:00.000Z INFO all is well"
 ATTACK = f"\x1b]0;owned\x07\x1b[2J\x1b[32menforcing\x9b31m\r\x08\u202e\u2028\x85\n{FORGED}\nx"
 """Sets the title, clears the screen, colours, turns the direction, and begins lines in four ways."""
 PLACE = changes.parse("kubepods/burstable/poda/cpuset.cpus")

@@ -47,5 +47,9 @@ def test_a_traceback_stays_in_the_object() -> None:
     assert json.loads(line)["stacktrace"].endswith("ValueError: line 1\nline 2")
 
 
+def test_a_line_begins_with_the_same_time_and_the_level() -> None:
+    assert LineFormatter().format(_record("ready")) == "2025-11-28T09:30:45.078Z INFO ready"
+
+
 def test_text_quotes_values_with_spaces() -> None:
     assert str(Fields(a="b", c='d "e"', f="")) == 'a=b c="d \\"e\\"" f=""'

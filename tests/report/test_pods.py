@@ -27,7 +27,7 @@ MODES = {"cpuSuppress": "enforce", "batchResource": "observe"}
 
 
 def event(second: float, decision: Decision) -> DecisionEvent:
-    return DecisionEvent(second, 0.0, decision)
+    return DecisionEvent(second, 1000.0 + second, decision)
 
 
 def row(made: Tick, name: str, *events: DecisionEvent) -> PodRow:
@@ -104,7 +104,7 @@ def test_what_was_decided_last_about_it_or_about_all_best_effort(picture: Snapsh
     assert row(made, "lab/crunch", event(4, own), event(5, both)).decided == "all BE: shrink, Budget: budget"
     assert row(made, "shop/web", event(5, both)).decided == "", "it does not give way"
     evict = Decision("evict", "evict", "Full", {}, (EvictPod("shop", "web", "w1", "full"),), "memoryEvict")
-    assert row(made, "shop/web", event(6, evict)).decided_at == 6
+    assert row(made, "shop/web", event(6, evict)).decided_at == 1006
 
 
 def test_a_decision_whose_news_is_forgotten_still_holds(picture: Snapshot) -> None:

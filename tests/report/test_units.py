@@ -20,6 +20,8 @@ from koordlite.report import units
         pytest.param(units.size(3 << 40), "3.0 TiB", id="largest unit"),
         pytest.param(units.size(None), "–", id="unknown size"),
         pytest.param(units.clock(7.4), "0:07", id="seconds"),
+        pytest.param(units.stamp(7.0, 1764322245.0), "11-28 09:30:45", id="a row by the wall clock"),
+        pytest.param(units.stamp(7.0, 0.0), "0:07", id="a row of a run without a wall clock"),
         pytest.param(units.clock(3723), "1:02:03", id="hours"),
         pytest.param(units.clock(-3), "0:00", id="a clock never shows less than nothing"),
         pytest.param(units.span(0.00034), "340 µs", id="microseconds"),

@@ -17,7 +17,7 @@ from koordlite.report.present import CPUCell, Figures
 from koordlite.report.sentence import headline, sentence, terms
 from koordlite.report.tick import Tick
 
-DECISION_HEADS = ("when", "about", "what", "why")
+DECISION_HEADS = ("when (UTC)", "about", "what", "why")
 PROBLEM_HEADS = ("object", "field", "what is wrong", "what to do")
 USE_LABEL = "CPU use of node, latency-sensitive and best-effort work against the limit of best-effort, over time"
 USE_NOTE = "Cores over time. Point at the drawing for the numbers of a moment."
@@ -86,7 +86,7 @@ def decision_row(event: DecisionEvent) -> tuple[Child, ...]:
     cause = el("div", event.because, class_="note") if event.because else None
     why = [sentence(decision), cause, numbers(decision)]
     return (
-        units.clock(event.time),
+        units.stamp(event.time, event.wall),
         decision.subject,
         page.join(verdict, el("span", decision.reason, class_="word")),
         why,
@@ -159,7 +159,7 @@ AT_ONCE = 6
 """Groups that are seen before something is opened."""
 MAX_GROUPS = 150
 _LONGEST = 160
-_HEADS = ("when", "what", "why")
+_HEADS = ("when (UTC)", "what", "why")
 
 
 def about_limit(decision: Decision) -> bool:
@@ -210,7 +210,7 @@ def _group(subject: str, events: Sequence[DecisionEvent]) -> Markup:
     last = shown[0]
     count = f"{len(events)} changes, the last" if len(events) > 1 else "once,"
     left = f"; the newest {len(shown)} are listed" if len(events) > len(shown) else ""
-    words = f"{count} at {units.clock(last.time)}: {last.decision.verdict}, {last.decision.reason}{left}"
+    words = f"{count} at {units.when(last.time, last.wall)}: {last.decision.verdict}, {last.decision.reason}{left}"
     rows = [_row(event) for event in shown]
     return page.filter_group(subject, page.table(_HEADS, rows, stacked=True), note=words)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from koordlite.report import pods, present, units, view
 from koordlite.report.history import History
@@ -45,6 +45,12 @@ def thinned(rows: Sequence[Figures], limit: int) -> list[Figures]:
     stride = -(-len(rows) // limit) or 1
     chosen = list(rows[::stride])
     return chosen if not rows or chosen[-1] is rows[-1] else [*chosen, rows[-1]]
+
+
+def _clock(history: History) -> Callable[[float], str]:
+    """How the page shows a moment of the run: by the wall clock of its last tick."""
+    tick = history.last or Tick(time=0.0)
+    return lambda time: units.stamp(time, tick.wall and tick.wall - tick.time + time)
 
 
 def _lead(tick: Tick, summary: Summary) -> list[Markup]:
@@ -95,7 +101,7 @@ def _cpu_section(rows: Sequence[Figures], tick: Tick, history: History) -> Marku
         [row.time for row in rows],
         node_parts.use_lines(rows),
         label=node_parts.USE_LABEL,
-        show_time=units.clock,
+        show_time=_clock(history),
         show=units.cores,
         top=tick.capacity_milli or None,
         height_px=300,
@@ -131,7 +137,7 @@ def _offer(rows: Sequence[Figures], lines: Sequence[Line], resource: str, histor
         [row.time for row in rows],
         lines,
         label=f"{', '.join(line.name for line in lines)} over time",
-        show_time=units.clock,
+        show_time=_clock(history),
         show=lambda value: f"{value:.1f}",
         height_px=120,
         marks=node_parts.marks(history.decisions, lambda decision: decision.subject.endswith(resource)),
@@ -154,12 +160,12 @@ def _record_section(history: History, summary: Summary) -> Markup:
 
 def _writes(history: History, summary: Summary) -> Iterator[Markup]:
     kinds = page.table(("kind of file", "writes#"), summary.writes_by_kind.items(), empty="nothing was written")
-    newest = list(history.writes)[-MAX_EVENTS:][::-1]
+    newest, clock = list(history.writes)[-MAX_EVENTS:][::-1], _clock(history)
     rows = [
-        (units.clock(e.time), page.code(str(e.step.place)), page.code(e.step.value), _outcome(e.step.ok, e.step.error))
+        (clock(e.time), page.code(str(e.step.place)), page.code(e.step.value), _outcome(e.step.ok, e.step.error))
         for e in newest
     ]
-    table = page.table(("when", "where", "value", "outcome"), rows, stacked=True)
+    table = page.table(("when (UTC)", "where", "value", "outcome"), rows, stacked=True)
     yield page.details("writes by kind of file", kinds)
     if rows:
         yield page.details(f"the newest {len(rows)} writes", table)
@@ -171,16 +177,17 @@ def _outcome(ok: bool, error: str) -> Markup:
 
 def _problems_section(history: History) -> Markup | None:
     """Open where there is something wrong; else the tiles have said it."""
+    clock = _clock(history)
     problems = [
-        (units.clock(e.time), e.problem.object, page.code(e.problem.field), e.problem.why, e.problem.do)
+        (clock(e.time), e.problem.object, page.code(e.problem.field), e.problem.why, e.problem.do)
         for e in history.problems.values()
     ]
     foreign = [
-        (units.clock(e.time), page.code(str(e.write.place)), page.code(e.write.ours), page.code(e.write.found))
+        (clock(e.time), page.code(str(e.write.place)), page.code(e.write.ours), page.code(e.write.found))
         for e in history.foreign
     ]
-    others = (el("h3", "Values changed by others"), page.table(("when", "where", "ours", "found"), foreign))
-    table = page.table(("since", *node_parts.PROBLEM_HEADS), problems, empty="no problems", stacked=True)
+    others = (el("h3", "Values changed by others"), page.table(("when (UTC)", "where", "ours", "found"), foreign))
+    table = page.table(("since (UTC)", *node_parts.PROBLEM_HEADS), problems, empty="no problems", stacked=True)
     return page.section("Problems", table, *(others if foreign else ())) if problems or foreign else None
 
 

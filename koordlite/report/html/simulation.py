@@ -42,7 +42,10 @@ def _lead(runs: Sequence[Simulated]) -> list[Markup]:
     verdict = page.badge("as expected" if ok else "not as expected", "good" if ok else "bad")
     if len({run.label for run in runs}) > 1:
         verdict = page.badge("compared")  # What is expected was written for one configuration.
-    lead = f" {units.clock(first.seconds)} on an emulated {first.machine}, seed {first.seed}. {first.about}"
+    lead = (
+        f" {units.clock(first.seconds)} on an emulated {first.machine}, seed {first.seed}, with times since its start."
+    )
+    lead += f" {first.about}"
     return [verdict, page.join(lead)]
 
 

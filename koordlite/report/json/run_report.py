@@ -15,13 +15,14 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
                  enforced; null unless it observed), writes, writesByKind, refusals, foreignWrites, decisions
                  (by reason, in how many ticks), tickSecondsMean, tickSecondsMax
     ticks        rows over time, at most 2000: of a long run every second, fourth … tick
-    decisions    decisions that changed: time, because (whose use moved a budget, else empty), subject, strategy,
-                 verdict, reason, sentence, evidence, changes
+    decisions    decisions that changed: time, wall (seconds since the epoch), because (whose use moved a budget, else
+                 empty), subject, strategy, verdict, reason, sentence, evidence, changes
     writes       time, place, value, ok, error, seconds
     foreign      time, place, ours, found
     problems     time (first seen), object, field, value, why, do
     pods         the pods of the last tick: name, qos, cpu, cpuLimit (its quota; null: none), memory, cpus, pressure
-                 (percent of the last ten seconds in which some task waited), waitsFor, decided, decidedAt
+                 (percent of the last ten seconds in which some task waited), waitsFor, decided,
+                 decidedAt (seconds since the epoch)
     last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, watches, reaction, nri, faults
 """
 

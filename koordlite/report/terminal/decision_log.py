@@ -93,7 +93,7 @@ class Minutes:
 
 
 def minute_line(ticks: Sequence[Tick], news: int) -> str:
-    """Time, CPU, limit, allocatable, decisions, writes of these ticks; two numbers where one varied."""
+    """Status, CPU, limit, allocatable, decisions, writes of these ticks; two numbers where one varied."""
     last = ticks[-1]
 
     def between(get: Callable[[Tick], int | None]) -> str:
@@ -107,7 +107,7 @@ def minute_line(ticks: Sequence[Tick], news: int) -> str:
     if last.would_batch_cpu is not None:
         offer += f" (would be offered {between(lambda t: t.would_batch_cpu)})"
     return (
-        f"{units.clock(last.time):>7}  {last.status}  CPU node {between(lambda t: t.node_cpu)}"
+        f"{last.status}  CPU node {between(lambda t: t.node_cpu)}"
         f"  LS {between(lambda t: t.prod_cpu)}  BE {between(lambda t: t.be_cpu)} of {between(lambda t: t.be_limit)}"
         f"{would}  may request {offer}  decisions {news} new  writes {writes}"
         f"{f'  refused {refused}' if refused else ''}"
@@ -209,7 +209,7 @@ class DecisionLog:
         if self._levels.default in ("info", "debug"):
             minute = self._minutes.add(tick, len(fresh))
             if minute:
-                self._log.info("%s", minute.strip())
+                self._log.info("%s", minute)
         # Most ticks repeat the one before, and only debug wants to read that.
         for decision in decisions if loudest == "debug" else fresh:
             self._write(decision, is_new=loudest != "debug" or any(decision is each for each in fresh))

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from koordlite.model import printable
+from koordlite.report import units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.present import Figures
 from koordlite.report.terminal import text
@@ -33,7 +34,7 @@ class LiveView:
         self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=KEEP_EVENTS)
         self._title = title
         self._screen = _Screen(console) if console or self._stream.isatty() else None
-        self._minutes = Minutes()
+        self._minutes, self._time = Minutes(), ""
         self._lost = ""
 
     def update(self, tick: Tick, news: tuple[DecisionEvent, ...] = ()) -> None:
@@ -45,9 +46,9 @@ class LiveView:
             return
         for event in news:
             self._write(text.event(event))
-        minute = self._minutes.add(tick, len(news))
-        if minute:
-            self._write(minute)
+        self._time = units.stamp(tick.time, tick.wall)
+        if minute := self._minutes.add(tick, len(news)):
+            self._write(f"{self._time:>7}  {minute}")
 
     def close(self) -> None:
         """Leave the last screen standing and give the terminal back. Lines that were lost stay lost: Python would
@@ -55,7 +56,7 @@ class LiveView:
         if self._screen:
             self._screen.close()
         elif rest := self._minutes.rest():
-            self._write(rest)
+            self._write(f"{self._time:>7}  {rest}")
         if self._lost and self._stream is sys.stdout:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, self._stream.fileno())

@@ -152,7 +152,7 @@ def _header(title: str, tick: Tick) -> Text:
     line.append(printable.one_line(" ".join(filter(None, (tick.node, title)))) or "koordlite", "bold")
     tone = view.STATUS_TONES.get(tick.status, "")
     line.append("  ").append(tick.status, _STYLES.get(tone, "")).append(view.because(tick))
-    line.append(f"  {units.clock(tick.time)}", "bold")
+    line.append(f"  {units.when(tick.time, tick.wall)}", "bold")
     return line.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
 
 
@@ -229,14 +229,14 @@ def _shown(events: Sequence[DecisionEvent]) -> list[DecisionEvent]:
 def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Table:
     """The newest last, each on one line beside its time; as many as `lines`."""
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(justify="right", style="dim", no_wrap=True, min_width=5)
+    grid.add_column(justify="right", style="dim", no_wrap=True, min_width=14)
     grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, width - 16))
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, width - 25))
     for event in _shown(events)[-lines:]:
         decision = event.decision
         verdict = Text(decision.verdict, _STYLES.get(view.VERDICT_TONES.get(decision.verdict, ""), "bold"))
         about = Text(f"{printable.one_line(decision.subject)}: ", "bold").append(sentence(decision), "not bold")
-        grid.add_row(units.clock(event.time), verdict, about)
+        grid.add_row(units.stamp(event.time, event.wall), verdict, about)
     return grid
 
 

@@ -12,7 +12,7 @@ from koordlite.report.summary import Summary
 
 def event(news: DecisionEvent) -> str:
     """One line for a recent decision."""
-    return f"{units.clock(news.time):>7}  {headline(news.decision)}"
+    return f"{units.stamp(news.time, news.wall):>7}  {headline(news.decision)}"
 
 
 def summary(numbers: Summary) -> str:
