@@ -11,6 +11,7 @@ from descheduler.report import text
 from koordlite.model import duration, printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.report import paragraph
+from koordlite.report import rooms as room_text
 
 
 def render(plan: EvictionPlan, name: str) -> str:
@@ -42,26 +43,19 @@ def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[s
                 "limit": one.limit,
                 "fits": [place.node for place in one.search.places],
                 "whyNot": one.search.by_node,
-                **({"rooms": _rooms_values(one.rooms)} if one.rooms else {}),
+                **({"rooms": _rooms_values(one.rooms, plan.view)} if one.rooms else {}),
             }
             for one in said
         ],
     }
 
 
-def _rooms_values(rooms: Rooms[PodView]) -> dict[str, Any]:
-    return {
-        "exact": rooms.exact,
-        "whyNot": rooms.why_not,
-        "nodes": [
-            {
-                "node": room.node,
-                "moves": [{"pod": pod.key, "node": pod.node, "to": home} for pod, home in room.moves],
-                "cost": room.cost._asdict(),
-            }
-            for room in rooms.rooms
-        ],
-    }
+def _rooms_values(rooms: Rooms[PodView], view: View) -> dict[str, Any]:
+    def about(pod: PodView) -> str:
+        age = view.age(pod)
+        return ", ".join([pod.owner or "no owner", *([] if age is None else [f"{duration.age(age)} old"])])
+
+    return room_text.document(rooms, about)
 
 
 def _called(view: View, name: str) -> list[PodView]:
@@ -111,19 +105,8 @@ def _waiting(said: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str
     yield from _wrapped("    fits       ", text.places(said.search) or f"nowhere: {said.search.sentence}")
     if said.search.places:
         return
-    for number, room in enumerate(rooms.rooms):
-        cost = f"; highest priority {room.cost.priority}, eviction cost {room.cost.eviction_cost}"
-        moves = f"{len(room.moves)} move{'s' if len(room.moves) > 1 else ''}"
-        yield from _wrapped("    or on      " if number else "    room on    ", f"{room.node}, after {moves}{cost}")
-        for pod, home in room.moves:
-            age = view.age(pod)
-            about = [pod.owner or "no owner", *([] if age is None else [f"{duration.age(age)} old"])]
-            yield from _wrapped("        move   ", f"{pod.key} from {pod.node} to {home} ({', '.join(about)})")
-    for why, count in sorted(rooms.why_not.items(), key=lambda item: (-item[1], item[0])):
-        yield from _wrapped("    no room    ", f"{count} node{'s' if count > 1 else ''}: {why}")
-    sure = "fewer moves do not suffice" if rooms.rooms else "no other moves would do, as many as were tried"
-    unsure = "not everything was tried: there may be fewer or cheaper moves"
-    yield from _wrapped("    sure       ", sure if rooms.exact else unsure)
+    for head, words in room_text.lines(_rooms_values(rooms, view)):
+        yield from _wrapped(f"    {head:<11}", words)
 
 
 _KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chosen": "not chosen"}

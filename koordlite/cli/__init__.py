@@ -37,7 +37,12 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
             "why a value is what it is, with the numbers, and who changed it",
             "explain:explain",
             options.explain,
-            ("explain node", "explain besteffort --since 12h", "explain file shop/cache-0/cpu.max"),
+            (
+                "explain node",
+                "explain besteffort --since 12h",
+                "explain file shop/cache-0/cpu.max",
+                "explain --why-pending shop/report --cluster configs/tour-scheduling",
+            ),
         ),
         Command(
             "top",
@@ -190,7 +195,11 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
             "ask a running extender: explain, state, log-level; or render its files",
             "scheduler_command:scheduler",
             scheduler_options.scheduler,
-            ("scheduler explain shop/solver", "scheduler try configs/tour-scheduling shop/solver"),
+            (
+                "scheduler explain shop/solver",
+                "scheduler explain shop/report --make-room",
+                "scheduler try configs/tour-scheduling shop/solver",
+            ),
         ),
         Command(
             "reservation-controller",

@@ -122,14 +122,25 @@ def screen(url: str, **query: str | int) -> Screen:
         raise KoordliteError(f"what answers at {url} is no agent of this version: {error}") from error
 
 
-def get(url: str, folder: str = "") -> str:
-    """The answer as text. KoordliteError with the agent's words, or with what to do when none answers."""
-    return _asked(_request(url), folder)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """Name of what should answer, and what to do when nobody does."""
+
+    name: str
+    do: str
+
+
+AGENT = Server("agent", "start `koordlite run`, give its --url, or name a machine (--cluster, --sandbox)")
+
+
+def get(url: str, folder: str = "", server: Server = AGENT) -> str:
+    """The answer as text. KoordliteError with the server's words, or with what to do when none answers."""
+    return _asked(_request(url), folder, server)
 
 
 def put(url: str, body: Any, folder: str = "") -> str:
     """The answer to a change; errors as of `get`."""
-    return _asked(_request(url, data=json.dumps(body).encode(), method="PUT"), folder)
+    return _asked(_request(url, data=json.dumps(body).encode(), method="PUT"), folder, AGENT)
 
 
 def _request(url: str, *, data: bytes | None = None, method: str = "GET") -> urllib.request.Request:
@@ -144,7 +155,7 @@ def _request(url: str, *, data: bytes | None = None, method: str = "GET") -> url
     return urllib.request.Request(url, data=data, method=method)
 
 
-def _asked(request: urllib.request.Request, folder: str) -> str:
+def _asked(request: urllib.request.Request, folder: str, server: Server) -> str:
     open_url = _DIRECTLY.open if _is_here(request.full_url) else urllib.request.urlopen
     token = _token(request.full_url, folder or STATE_DIR)
     if token:
@@ -159,10 +170,10 @@ def _asked(request: urllib.request.Request, folder: str) -> str:
         strange = not text or text.startswith("<")
         raise KoordliteError(f"{request.full_url.partition('?')[0]} answers {error}" if strange else text) from error
     except (OSError, http.client.HTTPException) as error:
-        do = "start `koordlite run`, give its --url, or name a machine (--cluster, --sandbox)"
         cause = getattr(error, "reason", error)
         why = reason(cause) if isinstance(cause, BaseException) else str(cause)
-        raise KoordliteError(f"no agent answers at {request.full_url.partition('?')[0]}: {why}; {do}") from error
+        where = request.full_url.partition("?")[0]
+        raise KoordliteError(f"no {server.name} answers at {where}: {why}; {server.do}") from error
 
 
 def _whole(answer: Any, url: str) -> bytes:

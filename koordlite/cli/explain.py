@@ -33,6 +33,10 @@ _UNTIL_RATES_SECONDS = 10.0
 def explain(args: argparse.Namespace) -> int:
     """Print the answer. 2 when there is nothing of that name."""
     subject = " ".join(args.subject)
+    if args.why_pending:
+        from koordlite.cli import scheduler_command
+
+        return scheduler_command.why_pending(args, subject)
     if args.memory:
         _show(_memory(subject, args), args)
         return 0
@@ -62,6 +66,7 @@ def _show(text: str, args: argparse.Namespace) -> None:
 def numa(args: argparse.Namespace) -> int:
     """`numa explain POD`. 2 when there is no such pod."""
     args.subject, args.record, args.at, args.since, args.who = ["numa", args.pod], None, None, None, False
+    args.why_pending = False
     return explain(args)
 
 

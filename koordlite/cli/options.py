@@ -144,6 +144,12 @@ def explain(command: argparse.ArgumentParser) -> None:
     command.add_argument("--at", metavar="TIME", help="at that time: 24h ago is 24h; or 2026-01-31T03:00:00Z")
     command.add_argument("--since", metavar="TIME", help="compare with that time, and name the numbers that differ")
     command.add_argument("--who", action="store_true", help="name the pods whose use moved the budget")
+    command.add_argument(
+        "--why-pending",
+        action="store_true",
+        help="SUBJECT is a NAMESPACE/POD that waits for a node: what is against how many nodes, and what would make "
+        "room. Asks the scheduler extender at --url, or judges by the manifests of --cluster, or lists by --kubeconfig",
+    )
     _memory(command)
     ask(command)
 

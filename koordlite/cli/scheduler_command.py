@@ -5,13 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import time
 import urllib.parse
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koordlite.cli import asking
 from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
+
+if TYPE_CHECKING:
+    from koordlite.scheduler.extender import Extender
+
+_LIST_SECONDS = 30.0
+_EXTENDER = asking.Server(
+    "scheduler extender",
+    "give its --url, or name manifests or a cluster: `koordlite explain --why-pending POD --cluster DIR`",
+)
 
 
 def scheduler(args: argparse.Namespace) -> int:
@@ -22,13 +32,68 @@ def scheduler(args: argparse.Namespace) -> int:
 def _explain(args: argparse.Namespace) -> int:
     from koordlite.scheduler.report import texts
 
-    namespace, slash, name = args.pod.partition("/")
-    if not slash or not namespace or not name:
-        do = "write it like default/my-pod"
-        raise InputError(Problem("command line", "pod", args.pod, "no namespace and name", do))
-    found = _get(args, f"explain/{urllib.parse.quote(args.pod)}")
+    _check_name(args.pod)
+    found = _get(args, f"explain/{urllib.parse.quote(args.pod)}{'?make-room=1' if args.make_room else ''}")
     _print(args, found, lambda: texts.pod(found, every=args.all))
     return 0
+
+
+def _check_name(pod: str) -> None:
+    namespace, slash, name = pod.partition("/")
+    if not slash or not namespace or not name:
+        do = "write it like default/my-pod"
+        raise InputError(Problem("command line", "pod", pod, "no namespace and name", do))
+
+
+def why_pending(args: argparse.Namespace, pod: str) -> int:
+    """`koordlite explain --why-pending POD`: of a running extender, else of a folder or a cluster that is named."""
+    from koordlite.cli.scheduler_options import LISTEN
+    from koordlite.scheduler import making_room
+    from koordlite.scheduler.report import texts
+
+    _check_name(pod)
+    if args.url or not (args.cluster or args.kubeconfig):
+        args.url = args.url or f"http://{LISTEN}"
+        found = _get(args, f"explain/{urllib.parse.quote(pod)}?make-room=1")
+        _print(args, found, lambda: texts.pod(found))
+    else:
+        made = _extender_of_folder(args.cluster, pod) if args.cluster else _extender_of_cluster(args)
+        waiting = making_room.document(made, pod, lambda: None)
+        if waiting is None:
+            raise InputError(Problem("command line", "pod", pod, "no such pod waits for a node", "name one that does"))
+        _print(args, {"pod": pod, "waiting": waiting}, lambda: making_room.lines(waiting))
+    return 0
+
+
+def _extender_of_folder(folder: str, pod: str) -> Extender:
+    from koordlite.scheduler import trial
+    from koordlite.scheduler.judgement.nodes import Settings
+
+    if not pathlib.Path(folder).is_dir():
+        do = "name a folder with Nodes, Pods and NodeResourceTopologies"
+        raise InputError(Problem("command line", "DIR", folder, "there is no such folder", do))
+    return trial.of_folder(folder, pod, Settings()).extender
+
+
+def _extender_of_cluster(args: argparse.Namespace) -> Extender:
+    """One that has listed the cluster once."""
+    from koordlite.kube.client.access import connect
+    from koordlite.scheduler.cluster import Cluster
+    from koordlite.scheduler.extender import Extender
+    from koordlite.scheduler.judgement.nodes import Settings
+    from koordlite.scheduler.watches import Watches
+
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-explain")
+    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True)
+    watches.start()
+    try:
+        if not watches.wait(_LIST_SECONDS):
+            errors = "; ".join(f"{state.name}: {state.error}" for state in watches.states() if state.error)
+            raise KoordliteError(f"the cluster could not be listed: {errors or 'no answer in time'}")
+        return Extender(cluster, wall=time.time, age=watches.age)
+    finally:
+        watches.stop()
 
 
 def _state(args: argparse.Namespace) -> int:
@@ -60,7 +125,7 @@ def _levels(found: dict[str, Any]) -> Iterable[str]:
 
 
 def _try(args: argparse.Namespace) -> int:
-    from koordlite.scheduler import trial
+    from koordlite.scheduler import making_room, trial
     from koordlite.scheduler.judgement.nodes import Settings
     from koordlite.scheduler.report import documents, texts
 
@@ -71,6 +136,9 @@ def _try(args: argparse.Namespace) -> int:
     for line in trial.lines(made):
         print(printable.lines(line))
     found = documents.of_pod(made.extender, args.pod)
+    if args.make_room:
+        waiting = making_room.document(made.extender, args.pod, lambda: None)
+        found = {**(found or {"pod": args.pod}), "waiting": waiting}
     if found is not None:
         print("")
         for line in texts.pod(found, every=args.all):
@@ -88,7 +156,7 @@ def _render(args: argparse.Namespace) -> int:
 def _get(args: argparse.Namespace, path: str) -> Any:
     url = f"{args.url.rstrip('/')}/{path}"
     try:
-        return json.loads(asking.get(url))
+        return json.loads(asking.get(url, server=_EXTENDER))
     except ValueError as error:
         raise KoordliteError(f"what answers at {url} is no scheduler extender: {error}") from error
 

@@ -160,6 +160,7 @@ def scheduler(command: argparse.ArgumentParser) -> None:
     explain = actions.add_parser("explain", help="every node of a pod's last attempt: why not, or its score")
     explain.add_argument("pod", metavar="NAMESPACE/POD")
     explain.add_argument("--all", action="store_true", help="list every node that is kept")
+    _make_room(explain)
     _ask(explain)
     state = actions.add_parser("state", help="a node: report, reservations, dirty or not; without NODE all of it")
     state.add_argument("node", nargs="?", metavar="NODE")
@@ -177,6 +178,7 @@ def scheduler(command: argparse.ArgumentParser) -> None:
     trial.add_argument("pod", metavar="NAMESPACE/POD", help="a pod of the folder that is not bound")
     trial.add_argument("--strategy", choices=STRATEGIES, default="LeastAllocated", help="how nodes are scored")
     trial.add_argument("--all", action="store_true", help="list every node")
+    _make_room(trial)
     _render(actions.add_parser("render", help="print the manifests or the stanza for given options"))
     for name, text in (
         ("validate", "ask the API server about each object of rendered manifests, and store nothing"),
@@ -190,6 +192,11 @@ def scheduler(command: argparse.ArgumentParser) -> None:
         options.cluster(deploy)
         if name == "remove":
             deploy.add_argument("--dry-run", action="store_true", help="ask the API server, and delete nothing")
+
+
+def _make_room(command: argparse.ArgumentParser) -> None:
+    text = "of a pod that waits: groups of nodes by what is against them, and the fewest moves by which it would fit"
+    command.add_argument("--make-room", action="store_true", help=text)
 
 
 def _ask(command: argparse.ArgumentParser) -> None:

@@ -96,6 +96,8 @@ class KnownPod(msgspec.Struct, frozen=True):
     """uid of the Reservation whose placeholder it is; see `stands_for`."""
     took: str = ""
     """uid of the Reservation that a Binding of ours lets it take; never what the pod says itself."""
+    tied: str = ""
+    """Why it is not moved to make room for another pod; empty: as far as its own object says, it may be."""
     obj: objects.PodObject | None = None
     """The whole pod, where more may have to be read of it."""
 
@@ -187,7 +189,21 @@ def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
         resource_status=notes.get(keys.RESOURCE_STATUS, ""),
         crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
         stands_for=stands_for(obj.metadata),
+        tied=_tied(obj, shape),
     )
+
+
+def _tied(obj: objects.PodObject, shape: PodShape) -> str:
+    notes = obj.metadata.annotations or {}
+    if shape.daemon or keys.CONFIG_MIRROR in notes:
+        return "it belongs to its node"
+    if not any(owner.controller for owner in obj.metadata.owner_references or ()):
+        return "nothing would make it anew"
+    if any(volume.persistent_volume_claim for volume in obj.spec.volumes or ()):
+        return "its volumes may bind it to its node"
+    if fields := pod_reader.constraints(obj.spec):
+        return sys.intern(f"its {', '.join(fields)} may bind it to its node")
+    return ""
 
 
 def shape_of(obj: objects.PodObject) -> PodShape:

@@ -243,6 +243,9 @@ class Cluster:
         )
         with self.lock:
             state = self._state(obj.metadata.name)
+            state.closed = bool(obj.spec.unschedulable) or any(
+                taint.effect in ("NoSchedule", "NoExecute") for taint in obj.spec.taints or ()
+            )
             if state.node != kept:
                 self._note_reservation(state, kept)
                 state.node = kept
@@ -263,7 +266,7 @@ class Cluster:
             for each in self.assumed.of_node(name):
                 self.assumed.end(each.pod.uid, "node gone", self._now())
             if (state := self.nodes.get(name)) is not None:
-                state.node, state.limits = None, {}
+                state.node, state.limits, state.closed = None, {}, False
                 self._forget(state)
 
     def put_report(self, obj: objects.NRTObject) -> None:

@@ -30,6 +30,8 @@ class NodeState(msgspec.Struct):
 
     name: str
     node: Node | None = None
+    closed: bool = False
+    """It is cordoned, or has a taint that keeps pods away."""
     limits: Amounts = msgspec.field(default_factory=dict)
     """See `Row.limits`."""
     report: Report | None = None
@@ -109,7 +111,7 @@ class NodeState(msgspec.Struct):
             row, zones=zones, at_most=zones, owed=NOTHING_OWED, pods=tuple(self.pods.values()), extra={}
         )
         for pod in (*(self._reserved(settings) if overreserve else ()), *coming):
-            found = _admitted(found, pod, settings)
+            found = admitted(found, pod, settings)
         return found
 
     def cover(self, settings: Settings, now: float, since: float) -> None:
@@ -264,6 +266,11 @@ class NodeState(msgspec.Struct):
             return {}
         return _back(leaving, self.whereabouts(pod for pod in leaving if pod.uid not in self.pods))
 
+    def returned_each(self) -> dict[str, Mapping[int, Amounts]]:
+        """The same for each of its pods alone, by uid."""
+        where = self.whereabouts()
+        return {uid: _back((pod,), where) for uid, pod in self.pods.items()}
+
 
 def _back(pods: Iterable[KnownPod], where: Mapping[Container, int]) -> Mapping[int, Amounts]:
     back: dict[int, dict[str, int]] = {}
@@ -278,11 +285,11 @@ def _back(pods: Iterable[KnownPod], where: Mapping[Container, int]) -> Mapping[i
 def _replayed(row: Row, events: Iterable[tuple[KnownPod, Mapping[int, Amounts] | None]], settings: Settings) -> Row:
     """The node after pods have gone, each with what it gives back, and (None) come."""
     for pod, back in events:
-        row = _admitted(row, pod, settings) if back is None else victims.without(row, [pod], back)
+        row = admitted(row, pod, settings) if back is None else victims.without(row, [pod], back)
     return row
 
 
-def _admitted(row: Row, pod: KnownPod, settings: Settings) -> Row:
+def admitted(row: Row, pod: KnownPod, settings: Settings) -> Row:
     """The node with the pod where kubelet will put it; where that is on several NUMA nodes, or none, it counts on each
     of them."""
     takes: Mapping[int, Amounts] = judge.takes(pod.shape, row, settings)

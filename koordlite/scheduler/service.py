@@ -20,10 +20,10 @@ from koordlite.http.answers import JSON, Answer, Request, Router, encoded, plain
 from koordlite.http.answers import page as html
 from koordlite.model.errors import InputError
 from koordlite.report.log_levels import LogLevels
-from koordlite.scheduler import protocol
+from koordlite.scheduler import making_room, protocol
 from koordlite.scheduler.extender import Extender, NotReady, Victims
 from koordlite.scheduler.promises import Promises
-from koordlite.scheduler.report import documents, texts
+from koordlite.scheduler.report import documents, pages
 from koordlite.threads import Worker
 
 
@@ -50,13 +50,15 @@ class Service(Router):
     ) -> None:
         self.metrics = ExtenderMetrics(extender, promises)
         self._extender, self._watches = extender, watches
-        pages = {
-            "/": lambda request: html(texts.front_page(self._state())),
+        self._searching = threading.Lock()
+        """Held by one search for room after the other."""
+        handlers = {
+            "/": lambda request: html(pages.front(self._state())),
             "/debug/state": lambda request: encoded(self._state()),
             "/explain/": self._explained,
             "/state/": self._node,
         }
-        super().__init__(pages, ready=extender.not_ready, registry=self.metrics.registry, levels=levels)
+        super().__init__(handlers, ready=extender.not_ready, registry=self.metrics.registry, levels=levels)
         self._verbs: dict[str, Callable[[bytes], tuple[bytes, str]]] = {
             "/filter": self._filter,
             "/prioritize": self._prioritize,
@@ -112,18 +114,27 @@ class Service(Router):
 
     def _explained(self, request: Request) -> Answer:
         key = request.rest.strip("/")
-        attempt = documents.of_pod(self._extender, key)
-        if attempt is None:
+        found = documents.of_pod(self._extender, key)
+        if "make-room" in request.query:
+            if not self._searching.acquire(timeout=SEARCH_SECONDS):
+                return plain(503, "others look for room at this moment; ask again")
+            try:
+                waiting = making_room.document(self._extender, key, Courtesy())
+            finally:
+                self._searching.release()
+            if waiting is not None:
+                found = {**(found or {"pod": key}), "waiting": waiting}
+        if found is None:
             why = f"no scheduler has asked about pod {key} since this extender started, or it is too long ago"
             return plain(404, why)
-        return _shown(f"pod {key}", attempt, texts.pod(attempt, every="all" in request.query), request.accept)
+        return html(pages.pod(found)) if "text/html" in request.accept else encoded(found)
 
     def _node(self, request: Request) -> Answer:
         name = request.rest.strip("/")
         node = documents.of_node(self._extender.cluster, name)
         if node is None:
             return plain(404, f"node {name} is unknown here")
-        return _shown(f"node {name}", node, texts.node(node), request.accept)
+        return html(pages.node(node)) if "text/html" in request.accept else encoded(node)
 
 
 def _given(arguments: protocol.PreemptionArguments) -> dict[str, Victims]:
@@ -139,9 +150,24 @@ def _given(arguments: protocol.PreemptionArguments) -> dict[str, Victims]:
     }
 
 
-def _shown(title: str, document: dict[str, Any], lines: Any, accept: str) -> Answer:
-    """JSON for programs, a page for browsers."""
-    return html(texts.text_page(title, lines)) if "text/html" in accept else encoded(document)
+SEARCH_SECONDS = 3.0
+"""Longest wait of a search for room until another one has ended; a front waits five seconds for the answer."""
+_TURN_SECONDS = 0.001
+_REST_SECONDS = 0.0002
+
+
+class Courtesy:
+    """Gives other threads their turn: a search is nothing but Python, and would keep the interpreter for five
+    milliseconds each time while a scheduler waits for its answer."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __call__(self) -> None:
+        """Rest for a moment once a millisecond has passed."""
+        if time.perf_counter() - self._since > _TURN_SECONDS:
+            time.sleep(_REST_SECONDS)
+            self._since = time.perf_counter()
 
 
 LOOK_SECONDS = 0.05

@@ -304,6 +304,7 @@ RUN = (
     "default-config",
     "kubelet plan --sandbox small --policy static --reserved-cpus 0",
     "profile apply --profile configs/colocated.yaml configs/colocated.yaml",
+    "explain --why-pending shop/report --cluster configs/tour-scheduling",
     "scheduler try configs/tour-scheduling shop/solver",
     "completion bash",
     "run --sandbox small --once",

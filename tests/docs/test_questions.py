@@ -30,6 +30,7 @@ WORDS = {
     "koordlite replay --since 12h --set cpuSuppressThresholdPercent=70": "BE was allowed",
     "koordlite explain file shop/cache-0/cpu.max": "cpu.",
     "koordlite explain pod shop/cache-0": "decided about it",
+    "koordlite explain --why-pending shop/report --cluster configs/tour-scheduling": "room on    sched-b, after 1 move",
     "descheduler plan": "evict",
     "descheduler explain shop/cache-0": "ok         NUMAAlignment",
     "koordlite restore --dry-run": "places would be restored",
@@ -48,8 +49,8 @@ def as_here(line: str) -> tuple[Callable[[list[str]], int], list[str]]:
     return cli.main, words
 
 
-def test_there_are_five_with_at_most_two_commands_each() -> None:
-    assert len(QUESTIONS) == 5
+def test_there_are_six_with_at_most_two_commands_each() -> None:
+    assert len(QUESTIONS) == 6
     assert all(1 <= len(commands) <= 2 for commands in QUESTIONS.values())
     assert sorted(line for commands in QUESTIONS.values() for line in commands) == sorted(WORDS)
 

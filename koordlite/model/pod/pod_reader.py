@@ -57,12 +57,12 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
         numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
         crane=crane.parse(notes, name, problems),
         deleting=obj.metadata.deletion_timestamp is not None,
-        constraints=_constraints(obj.spec),
+        constraints=constraints(obj.spec),
         problems=_listed(problems, name),
     )
 
 
-def _constraints(spec: objects.PodSpec) -> tuple[str, ...]:
+def constraints(spec: objects.PodSpec) -> tuple[str, ...]:
     """Fields that must hold for a node, not those that would rather."""
     if not (spec.affinity or spec.node_selector or spec.topology_spread_constraints):
         return ()

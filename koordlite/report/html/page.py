@@ -166,6 +166,19 @@ def refresh_link(address: str, refresh: bool) -> Markup:
     return el("a", "stop refreshing" if refresh else "refresh by itself", href=address)
 
 
+def bar(part: float, colour: str = "var(--be)", *, mark: float | None = None) -> Markup:
+    """A bar of which `part`, 0 to 1, is filled; `mark`: a line there. The figures stand beside it in words."""
+    ground = el("rect", x=0, y=0, width=100, height=6, fill="var(--mark)")
+    drawn = el("rect", x=0, y=0, width=round(100 * part, 1), height=6, fill=colour)
+    line = el("rect", x=round(99 * min(mark, 1), 1), y=0, width=1, height=6, fill="var(--limit)") if mark else None
+    return el(
+        "svg", ground, drawn, line, viewBox="0 0 100 6", preserveAspectRatio="none", style=_BAR, aria_hidden="true"
+    )
+
+
+_BAR = "display:block;width:100%;height:8px;border-radius:4px;margin:2px 0 8px"
+
+
 def badge(text: str, tone: str = "") -> Markup:
     """A short word with a coloured ground; `tone` as for `tile`."""
     return el("span", text, class_=f"badge {tone}".rstrip())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from koordlite.numa.nrt.filter import Amounts, add
+from koordlite.numa.nrt.filter import NANO, Amounts, add
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.coverage import settled
@@ -159,13 +159,36 @@ def _spared(
 
 def fits_node(shape: PodShape, row: Row, victims: Sequence[KnownPod]) -> bool:
     """Tell whether the node as a whole has enough for the pod after the victims have gone."""
-    gone = {pod.uid for pod in victims}
-    used: dict[str, int] = {}
-    left = [pod for pod in row.pods if pod.uid not in gone]
-    for pod in left:
-        add(used, pod.shape.total)
-    nano = 10**9
-    if (len(left) + 1) * nano > row.allocatable.get("pods", 110 * nano):
-        return False
-    most = {**row.allocatable, **row.limits}
-    return all(used.get(name, 0) + amount <= most.get(name, 0) for name, amount in shape.total.items())
+    return not lacking(shape, row, victims)
+
+
+def lacking(shape: PodShape, row: Row, victims: Sequence[KnownPod] = ()) -> dict[str, int]:
+    """Amounts that the node as a whole has too little of for the pod, in nano-units, and of `pods`, its slots."""
+    left = free(row)
+    if victims:
+        rest, gone = dict(left), {pod.uid for pod in victims}
+        for pod in row.pods:
+            if pod.uid in gone:
+                add(rest, needs(pod.shape))
+        left = rest
+    return {name: amount - left.get(name, 0) for name, amount in needs(shape).items() if amount > left.get(name, 0)}
+
+
+def needs(shape: PodShape) -> Amounts:
+    """The pod's effective request, and one slot of its node."""
+    found: Amounts = shape.once("needs", lambda: {**shape.total, "pods": NANO})
+    return found
+
+
+def free(row: Row) -> Amounts:
+    """Rest of the node as a whole beside what it keeps back, and its slots."""
+
+    def rest() -> Amounts:
+        used: dict[str, int] = {"pods": len(row.pods) * NANO}
+        for pod in row.pods:
+            add(used, pod.shape.total)
+        most = {"pods": 110 * NANO, **row.allocatable, **row.limits}
+        return {name: amount - used.get(name, 0) for name, amount in most.items()}
+
+    found: Amounts = row.once("free", rest)
+    return found

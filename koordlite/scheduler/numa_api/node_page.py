@@ -129,13 +129,7 @@ def _meter(name: str, part: float | None) -> Markup:
     """A bar as long as the part that is taken."""
     if part is None:
         return el("p", f"{name}: not reported", class_="note")
-    drawn = el("rect", x=0, y=0, width=round(100 * part), height=6, fill="var(--be)")
-    ground = el("rect", x=0, y=0, width=100, height=6, fill="var(--mark)")
-    bar = el("svg", ground, drawn, viewBox="0 0 100 6", preserveAspectRatio="none", style=_BAR, aria_hidden="true")
-    return el("div", el("span", f"{name} {100 * part:.0f} % taken", class_="tile-note"), bar)
-
-
-_BAR = "display:block;width:100%;height:8px;border-radius:4px;margin:2px 0 8px"
+    return el("div", el("span", f"{name} {100 * part:.0f} % taken", class_="tile-note"), page.bar(part))
 
 
 def _legend() -> Markup:

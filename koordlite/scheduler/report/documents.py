@@ -14,6 +14,7 @@ import msgspec
 from koordlite import threads
 from koordlite.model import duration, times
 from koordlite.model.quantity import Quantity
+from koordlite.numa.nrt.filter import NANO
 from koordlite.reservation.placed import Placed
 from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
@@ -41,6 +42,7 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
             "attempts": attempt.times,
             "asks": _asked(attempt),
             "passed": attempt.passed,
+            "cpu": attempt.shape.total.get("cpu", 0) / NANO,
             "refused": dict(sorted(attempt.reasons.items(), key=lambda pair: -pair[1])),
             "chosen": attempt.chosen or (known.node if known else ""),
             "numaNodes": list(attempt.numa_nodes),
@@ -65,13 +67,14 @@ def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
             "node": name,
             "report": _report(state, now),
             "judged": {"numaNodes": _zones(row.zones), "unusable": row.unusable},
+            "cpus": _cpus(row),
             "dirty": _dirty(state, now),
             "reserved": [
                 {
                     "pod": each.pod.key,
                     "stage": each.stage,
                     "seconds": round(now - each.since, 1),
-                    "takes": _said(each.pod.shape.exclusive),
+                    "takes": amounts_said(each.pod.shape.exclusive),
                 }
                 for each in cluster.assumed.of_node(name)
             ],
@@ -149,7 +152,13 @@ def _judged(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
 
 def _judgement(attempt: Attempt, row: Row, settings: Settings) -> dict[str, Any]:
     found = judge.verdict(attempt.shape, row, settings)
-    said: dict[str, Any] = {"node": row.name, "by": found.protocol, "refusal": found.refusal, "why": found.why}
+    said: dict[str, Any] = {
+        "node": row.name,
+        "by": found.protocol,
+        "refusal": found.refusal,
+        "why": found.why,
+        "cpus": _cpus(row),
+    }
     if found.refusal:
         said["why"] = found.why or "; ".join(kubelet.shortage(attempt.shape, row))
         return said
@@ -171,9 +180,19 @@ def _judgement(attempt: Attempt, row: Row, settings: Settings) -> dict[str, Any]
     }
 
 
+def _cpus(row: Row) -> list[dict[str, Any]]:
+    """CPUs that are judged to be left, by NUMA node."""
+    totals = row.report.totals if row.report is not None else {}
+    return [
+        {"numaNode": zone, "left": amounts["cpu"] / NANO, "of": totals[zone].get("cpu", 0) / NANO}
+        for zone, amounts in sorted(row.zones.items())
+        if "cpu" in amounts
+    ]
+
+
 def _asked(attempt: Attempt) -> dict[str, Any]:
     shape = attempt.shape
-    parts = {part.name: _said(part.taken) for part in shape.request.parts if part.taken}
+    parts = {part.name: amounts_said(part.taken) for part in shape.request.parts if part.taken}
     return {"class": str(shape.pod.kube_qos), "aligned": parts, "problems": [str(each) for each in shape.problems]}
 
 
@@ -200,9 +219,9 @@ def _dirty(state: NodeState, now: float) -> dict[str, Any]:
 
 
 def _zones(zones: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:
-    return {str(node): _said(amounts) for node, amounts in sorted(zones.items())}
+    return {str(node): amounts_said(amounts) for node, amounts in sorted(zones.items())}
 
 
-def _said(amounts: Mapping[str, int]) -> dict[str, str]:
+def amounts_said(amounts: Mapping[str, int]) -> dict[str, str]:
     """Amounts for people: bytes in binary units."""
     return {name: str(Quantity(nano, "BinarySI" if name != "cpu" else "DecimalSI")) for name, nano in amounts.items()}

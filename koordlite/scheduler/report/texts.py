@@ -1,18 +1,27 @@
-"""`documents` as text for the terminal, and as the pages of a running extender, in the same words."""
+"""`documents` as text for the terminal."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from koordlite.report.html.page import Strict, details, el, facts, page, section, strict, table, tile, tiles
+from koordlite.scheduler import making_room
 
 SHOWN_NODES = 30
 
 
 def pod(found: Mapping[str, Any], *, every: bool = False) -> Iterator[str]:
-    """A pod: what it asks, what was decided, and every node with its reason, the best first."""
+    """A pod: what it asks, what was decided, and every node with its reason, the best first; of one that was asked
+    about with `make-room`, also what would have to move."""
+    if "attempts" in found:
+        yield from _attempt(found, every=every)
+    else:
+        yield f"pod {found['pod']}: no scheduler has asked about it here, as of pods that no node has enough in all for"
+    if found.get("waiting"):
+        yield from making_room.lines(found["waiting"])
+
+
+def _attempt(found: Mapping[str, Any], *, every: bool) -> Iterator[str]:
     asked = ", ".join(f"{name} {_amounts(amounts)}" for name, amounts in found["asks"]["aligned"].items())
     yield f"pod {found['pod']}: {found['asks']['class']}; {f'aligned: {asked}' if asked else 'nothing is aligned'}"
     for problem in found["asks"]["problems"]:
@@ -103,41 +112,3 @@ def _reservations(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _amounts(amounts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in amounts.items()) or "nothing"
-
-
-def front_page(state: Mapping[str, Any]) -> Strict:
-    """Numbers, dirty nodes, and where to look up pods and nodes."""
-    ended = ", ".join(f"{count} {why}" for why, count in state["reservationsEnded"].items()) or "none"
-    numbers = tiles(
-        tile("nodes", state["nodes"], f"{state['reports']} with a report"),
-        tile("dirty nodes", state["dirtyNodes"], "reports that do not count all pods"),
-        tile("reservations", state["reservations"], f"ended: {ended}"),
-        tile("predicted wrong", state["predictedWrong"], "refused by kubelet after the binding"),
-    )
-    dirty = [(el("a", each["node"], href=f"/state/{each['node']}"), each["why"]) for each in state["dirty"]]
-    refusals = sorted(state["refusals"].items(), key=lambda each: -each[1])
-    watches = [
-        (each["name"], each["objects"], _age(each), each["error"] or ("not served" if each["absent"] else "–"))
-        for each in state["watches"]
-    ]
-    body = [
-        numbers,
-        section("Dirty nodes", table(("node", "why"), dirty, stacked=True)),
-        section("Refusals", table(("pods#", "reason"), [(count, reason) for reason, count in refusals])),
-        section("Watches", table(("of", "objects#", "confirmed#", "error"), watches)),
-        section("Settings", facts((name, str(value)) for name, value in state["settings"].items())),
-        details("All of it, as JSON", el("p", json.dumps(state, indent=2), class_="words")),
-    ]
-    return strict(page("koordlite scheduler-extender", *body, refresh_seconds=10))
-
-
-def _age(watch: Mapping[str, Any]) -> str:
-    return "never read" if watch["ageSeconds"] is None else f"{watch['ageSeconds']:.0f} s ago"
-
-
-def text_page(title: str, text: Iterable[str]) -> Strict:
-    """One pod or one node."""
-    first, *lines = text
-    lead = el("a", "koordlite scheduler-extender", href="/")
-    body = section(first, el("p", "\n".join(lines), class_="words"))
-    return strict(page(title, body, lead=lead, refresh_seconds=10))
