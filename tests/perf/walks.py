@@ -11,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import sys
+import tempfile
 import traceback
 import types
 from collections.abc import Callable, Iterator
 
 import nodes
+from emulated import Emulated
 
 import koordlite
+from koordlite.agent import Agent
 
 ROOT = pathlib.Path(koordlite.__file__).resolve().parents[1]
 Mark = Callable[[types.FrameType], bool]
@@ -93,14 +96,46 @@ def usage_to_quota() -> Walk:
     return walk
 
 
+def setting_to_strategy() -> Walk:
+    """From an edit of the ConfigMap's threshold to the strategy that asks its formula with it."""
+    setting, percent = "cpuSuppressThresholdPercent", 55
+
+    def is_point(frame: types.FrameType) -> bool:
+        name, values = frame.f_code.co_qualname, frame.f_locals
+        if name == "JSONDocument.decode":
+            return f'"{setting}": {percent}' in values["text"]
+        if name == "_Reader._leaf":
+            return bool(values["path"].endswith(setting) and values["value"] == percent)
+        if (name, _file(frame)) == ("build", "koordlite/model/reading/declared.py"):
+            return values["values"].get((setting,)) == percent
+        return name == "be_cpu_budget" and bool(values["threshold_percent"] == percent)
+
+    walk = Walk(is_point)
+    with tempfile.TemporaryDirectory() as folder:
+        node = Emulated("intel-2s-ht", pathlib.Path(folder))
+        node.slo(policy="cfsQuota")
+        node.pod("batch", "BE", "1")
+        agent = Agent(node.host(), node.cluster, node.settings("observe"))
+        agent.tick()
+        node.slo(policy="cfsQuota", percent=percent)
+        node.sandbox.advance(1.0)
+        with walk.followed():
+            agent.tick()
+    return walk
+
+
+WALKS = {"usage to BE quota": usage_to_quota, "setting to strategy": setting_to_strategy}
+
+
 def main() -> None:
     """Print each walk with its files in their order."""
-    walk = usage_to_quota()
-    print(f"usage to BE quota: {len(walk.files)} files, {len(walk.returns)} returns")
-    for file in walk.files:
-        print(f"  {file}: {', '.join(dict.fromkeys(name for at, name in walk.steps if at == file))}")
-    for file, name in walk.returns:
-        print(f"  back into {file} by {name}")
+    for title, follow in WALKS.items():
+        walk = follow()
+        print(f"{title}: {len(walk.files)} files, {len(walk.returns)} returns")
+        for file in walk.files:
+            print(f"  {file}: {', '.join(dict.fromkeys(name for at, name in walk.steps if at == file))}")
+        for file, name in walk.returns:
+            print(f"  back into {file} by {name}")
 
 
 if __name__ == "__main__":
