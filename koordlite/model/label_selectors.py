@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from koordlite.model.reading import declared
-from koordlite.model.reading.lenient_json import JSONDocument
+from koordlite.model.reading.declared import JSONDocument
 from koordlite.model.wire import objects
 
 Labels = Mapping[str, str]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koordlite.model import label_selectors
-from koordlite.model.reading.lenient_json import JSONDocument
+from koordlite.model.reading.declared import JSONDocument
 from koordlite.model.wire import objects
 
 LABELS = {"pool": "batch", "zone": "a"}

@@ -15,7 +15,8 @@ from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
-from koordlite.model.reading.lenient_json import JSONDocument
+from koordlite.model.reading import declared
+from koordlite.model.reading.declared import JSONDocument
 
 T = TypeVar("T")
 
@@ -67,17 +68,22 @@ def parse(annotations: Mapping[str, str], owner: str, *, last: NodeNotes, proble
 def parse_third_party(text: str, owner: str) -> Mapping[str, Quantity]:
     """Σ of the allocations with priority koord-batch, by resource; InputError when the annotation cannot be read."""
     document = JSONDocument(owner, keys.THIRD_PARTY_ALLOCATIONS, _KEPT)
-    root = document.object(document.decode(text), "", ("allocations",)) if text else {}
+    values = declared.read_text(document, _ThirdParties, text)[0] if text else {}
     total: dict[str, Quantity] = {}
-    for index, item in enumerate(document.items(root.get("allocations"), "allocations")):
-        path = f"allocations[{index}]"
-        members = document.object(item, path, ("name", "priority", "resources"))
-        amounts = _amounts(document, members.get("resources"), f"{path}.resources")
-        if members.get("priority") == _BATCH:
-            for name, amount in amounts.items():
-                held = total.get(name, _ZERO)
-                total[name] = Quantity(held.nano + amount.nano, amount.format)
+    for allocation in declared.build(_ThirdParties(), values).allocations:
+        for name, amount in allocation.resources.items() if allocation.priority == _BATCH else ():
+            total[name] = Quantity(total.get(name, _ZERO).nano + amount.nano, amount.format)
     return _unless_broken(document, total)
+
+
+class _Allocation(msgspec.Struct, frozen=True):
+    name: Any = None
+    priority: Any = None
+    resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
+
+
+class _ThirdParties(msgspec.Struct, frozen=True):
+    allocations: tuple[_Allocation, ...] = ()
 
 
 def parse_raw_allocatable(text: str, owner: str) -> Mapping[str, Quantity]:

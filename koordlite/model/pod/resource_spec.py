@@ -12,8 +12,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.reading import declared
-from koordlite.model.reading.declared import OneOf, build, settings
-from koordlite.model.reading.lenient_json import UNKNOWN, JSONDocument
+from koordlite.model.reading.declared import UNKNOWN, JSONDocument, OneOf, build
 
 BindPolicy = Annotated[str, OneOf(("Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"))]
 ExclusivePolicy = Annotated[str, OneOf(("None", "PCPULevel", "NUMANodeLevel"))]
@@ -37,7 +36,6 @@ def parse(text: str | None, owner: str, problems: list[Problem]) -> ResourceSpec
     if not text:
         return NO_PREFERENCE
     document = JSONDocument(owner, keys.RESOURCE_SPEC, "the pod counts as one without preferences")
-    members = document.object(document.decode(text), "", settings(ResourceSpec))
-    values, _ = declared.read(document, ResourceSpec, members, "", "")
+    values, _ = declared.read_text(document, ResourceSpec, text)
     problems += [problem for problem in document.problems if problem.why != UNKNOWN]
     return NO_PREFERENCE if document.broken else build(NO_PREFERENCE, values)

@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Annotated, Any
 
 import msgspec
 
-from koordlite.model import keys
+from koordlite.model import keys, label_selectors
 from koordlite.model.errors import Problem
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
-from koordlite.model.reading.declared import Values, settings
+from koordlite.model.reading.declared import (
+    UNKNOWN,
+    JSONDocument,
+    OneOf,
+    Path,
+    Values,
+    closest,
+    join,
+    printable,
+    settings,
+)
 from koordlite.model.reading.go_words import boolean
-from koordlite.model.reading.lenient_json import UNKNOWN, JSONDocument, closest, printable
 from koordlite.model.slo import qos, without_effect
-from koordlite.model.slo.layers import Layer, Reading, Section
 from koordlite.model.slo.settings import (
     CPU_SUPPRESS_POLICIES,
     SLO,
@@ -48,6 +56,187 @@ _RATIOS = {
 }
 _LARGEST_RATIO = 1e6
 _IGNORED = "the annotation is ignored"
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """Settings and where they come from."""
+
+    origin: str
+    values: Values
+
+
+Read = Callable[[JSONDocument, Mapping[str, Any], str, str], tuple[Values, bool]]
+"""Settings among the members of a strategy at a path, given what holds in place of bad ones; and whether all
+are usable."""
+
+
+def _as_it_is(value: Any) -> tuple[Any, tuple[Path, ...]]:
+    return value, ()
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """Structure of one key's document, and its meaning."""
+
+    key: str
+    attribute: str
+    """Of `SLO`."""
+    base: Any
+    """What the given settings are laid over."""
+    cluster: str = ""
+    """Member that holds the cluster's strategy; empty when it is the document itself."""
+    entries: str = "nodeConfigs"
+    """Member that lists the strategies for groups of nodes."""
+    blank_is_unset: bool = False
+    """Empty text counts as no text; else it is broken JSON, as Koordinator has it."""
+    settle: Callable[[Any], tuple[Any, tuple[Path, ...]]] = _as_it_is
+    """The value as it takes effect, and the paths of settings that do not count."""
+    read: Read | None = None
+    """In place of the declared settings of `base`."""
+
+    @property
+    def name(self) -> str:
+        """Name in `SLO.origins`."""
+        return declared.camel(self.attribute)
+
+    def settings(
+        self, document: JSONDocument, members: Mapping[str, Any], path: str, meanwhile: str
+    ) -> tuple[Values, bool]:
+        """Settings among the members of a strategy, and whether all are usable."""
+        if self.read:
+            return self.read(document, members, path, meanwhile)
+        return declared.read(document, type(self.base), members, path, meanwhile)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Members of a strategy."""
+        return tuple(declared.settings(type(self.base)))
+
+    def value(self, layers: list[Layer]) -> Any:
+        """Merge the layers, the later ones on top."""
+        merged = {path: value for layer in layers for path, value in layer.values.items()}
+        return self.settle(declared.build(self.base, merged))[0]
+
+
+class Reading:
+    """One pass over the ConfigMap: what it is read for, and what comes up on the way."""
+
+    def __init__(
+        self,
+        data: Mapping[str, str],
+        labels: Mapping[str, str],
+        previous: SLO | None,
+        owner: str,
+        now: GoodDocument | None = None,
+    ) -> None:
+        """`now` says when and at which version `data` was taken."""
+        self.data, self.labels, self.owner, self.now = data, labels, owner, now or GoodDocument("")
+        self.last_good = previous.good if previous else {}
+        self.problems: list[Problem] = []
+        self.origins: dict[str, str] = {}
+        self.good: dict[str, GoodDocument] = {}
+        self.kept: dict[str, str] = {}
+
+    def layers(self, section: Section) -> list[Layer]:
+        """Cluster and matching group of one key, from its last good document if the present one cannot be used."""
+        text = self.data.get(section.key)
+        if text is None or (text == "" and section.blank_is_unset):
+            return []
+        held = self.last_good.get(section.key)
+        since = f" ({held.origin})" if held and held.origin else ""
+        meanwhile = "the defaults hold" if held is None else f"the last good values stay in force{since}"
+        found = _Strategies(self, section, meanwhile, self.problems).layers(text)
+        if found is not None:
+            same = held is not None and held.text == text
+            self.good[section.key] = held if held and same else msgspec.structs.replace(self.now, text=text)
+            return found
+        self.kept[section.key] = meanwhile
+        if held is None:
+            return []
+        self.good[section.key] = held
+        # It was judged, and its mistakes were reported, when it came.
+        return _Strategies(self, section, meanwhile, [], judged=True).layers(held.text) or []
+
+    def overlay(self, section: Section, layers: list[Layer]) -> Any:
+        """Merge the layers and remember the origin of each value."""
+        merged: Values = {}
+        origins: dict[Path, str] = {}
+        for layer in layers:
+            merged |= layer.values
+            origins |= dict.fromkeys(layer.values, layer.origin)
+        value, unused = section.settle(declared.build(section.base, merged))
+        for path, origin in origins.items():
+            counts = path[-1] == "enable" or not any(path[: len(off)] == off for off in unused)
+            self.origins[".".join((section.name, *path))] = origin if counts else "off: enable is false"
+        return value
+
+
+class _Strategies:
+    """The strategies of one document."""
+
+    def __init__(
+        self, reading: Reading, section: Section, meanwhile: str, problems: list[Problem], *, judged: bool = False
+    ) -> None:
+        self.labels, self.section, self.judged, self.meanwhile = reading.labels, section, judged, meanwhile
+        self.document = JSONDocument(reading.owner, section.key, meanwhile)
+        self.document.problems = problems
+
+    def layers(self, text: str) -> list[Layer] | None:
+        """None when the document cannot be used."""
+        document, section = self.document, self.section
+        own = () if section.cluster else section.names
+        root = document.object(document.decode(text), "", (*own, *filter(None, [section.cluster]), section.entries))
+        strategy = (
+            document.object(root.get(section.cluster), section.cluster, section.names) if section.cluster else root
+        )
+        values, usable = section.settings(document, strategy, section.cluster, self.meanwhile)
+        cluster = Layer("cluster", values)
+        usable = usable and not self._crossed([cluster], section.cluster, self.meanwhile)
+        groups = list(self._matching(root.get(section.entries), cluster))
+        if document.broken or not (usable or self.judged):
+            return None
+        return [cluster, *groups[:1]]
+
+    def _matching(self, listed: Any, cluster: Layer) -> Iterator[Layer]:
+        """The groups this node is in. More than one is a mistake: the first counts."""
+        first = ""
+        for index, item in enumerate(self.document.items(listed, self.section.entries)):
+            path = f"{self.section.entries}[{index}]"
+            group = self._group(item, path, cluster)
+            if group and first:
+                do = f"make the selectors differ; {first} counts, it comes first"
+                self.document.note(f"{path}.nodeSelector", group.origin, f"selects the nodes of {first} too", do)
+            elif group:
+                first = group.origin
+                yield group
+
+    def _group(self, item: Any, path: str, cluster: Layer) -> Layer | None:
+        """The settings of a group of nodes; None when this node is not in it."""
+        document, meanwhile = self.document, "the cluster's strategy holds for these nodes"
+        members = document.object(item, path, (*self.section.names, "name", "nodeSelector"))
+        values, usable = self.section.settings(document, members, path, meanwhile)
+        name = printable(document.text(members, "name", path)) or path
+        usable = usable and not self._crossed([cluster, Layer(name, values)], path, meanwhile)
+        return Layer(f"node strategy {name}", values if usable else {}) if self._selected(members, path) else None
+
+    def _selected(self, members: Mapping[str, Any], path: str) -> bool:
+        where = f"{path}.nodeSelector"
+        if "nodeSelector" not in members:
+            self.document.note(where, "", "no selector", "write one, or {}; it matches no node")
+            return False
+        chosen = label_selectors.read(self.document, members["nodeSelector"], where)
+        try:
+            return label_selectors.matches(chosen, self.labels)
+        except ValueError as error:
+            self.document.note(where, members["nodeSelector"], str(error), "fix it; the strategy is skipped")
+            return False
+
+    def _crossed(self, layers: list[Layer], path: str, meanwhile: str) -> bool:
+        """Tell whether an upper end is not above its lower one; only of these layers, the values below them are
+        fine."""
+        found = list(declared.crossed(self.section.value(layers))) if layers[-1].values else []
+        for where, why in found:
+            self.document.note(".".join(filter(None, (path, where))), "", why, f"fix it; {meanwhile}")
+        return bool(found)
 
 
 class NodeLayers:
@@ -78,8 +267,7 @@ class NodeLayers:
             return []
         document = JSONDocument(self._owner, keys.COLOCATION_STRATEGY, _IGNORED)
         document.problems = self.problems
-        members = document.object(document.decode(text), "", settings(Colocation))
-        values, in_range = declared.read(document, Colocation, members, "", _IGNORED)
+        values, in_range = declared.read_text(document, Colocation, text, _IGNORED)
         return [] if document.broken or not in_range else [Layer(f"annotation {keys.COLOCATION_STRATEGY}", values)]
 
     def _ratios(self) -> list[Layer]:
@@ -148,10 +336,22 @@ def _double(text: str) -> float:
 
 _PRIORITIES = {each.value: each for each in PriorityClass}
 _CLASSES = {each.value: each for each in QoSClass}
-_NAMES = ("name", "priority", "qos", "cgroupPath", "strategy")
-_PATH = ("base", "parentDir", "relativePath")
 _BASES = ("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort")
 _LEFT_OUT = "fix it; the application is left out"
+
+
+class _CgroupPath(msgspec.Struct, frozen=True):
+    base: Annotated[str, OneOf(_BASES)] = "CgroupRoot"
+    parent_dir: str = ""
+    relative_path: str = ""
+
+
+class _Application(msgspec.Struct, frozen=True):
+    name: str = ""
+    priority: Annotated[str, OneOf(tuple(filter(None, _PRIORITIES)), "that none was given")] = ""
+    qos: Annotated[str, OneOf(tuple(filter(None, _CLASSES)), "that none was given")] = ""
+    cgroup_path: _CgroupPath = _CgroupPath()
+    strategy: Any = None
 
 
 class HostApplications(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,56 +367,39 @@ class HostApplications(msgspec.Struct, frozen=True, kw_only=True):
 def read(document: JSONDocument, members: Mapping[str, Any], path: str, meanwhile: str) -> tuple[Values, bool]:
     """`applications` as values; a strategy without the list has no applications."""
     del meanwhile  # a mistake costs one application, never the strategy
-    where = f"{path}.applications" if path else "applications"
+    where = join(path, "applications")
     listed = document.items(members.get("applications"), where)
     found = [_application(document, item, f"{where}[{index}]") for index, item in enumerate(listed)]
     return {("applications",): tuple(each for each in found if each)}, True
 
 
 def _application(document: JSONDocument, item: Any, path: str) -> HostApplication | None:
-    members = document.object(item, path, _NAMES)
-    name = document.text(members, "name", path)
-    place = _place(document, members.get("cgroupPath"), f"{path}.cgroupPath")
-    if not name:
-        document.note(f"{path}.name", name, "an application without a name", _LEFT_OUT)
-        return None
-    if place is None:
-        return None
-    return HostApplication(
-        name=name,
-        priority=_known(document, members, path, "priority", _PRIORITIES) or PriorityClass.NONE,
-        qos=_known(document, members, path, "qos", _CLASSES) or QoSClass.NONE,
-        **place,
-    )
-
-
-def _place(document: JSONDocument, value: Any, path: str) -> dict[str, str] | None:
-    """Path of its cgroup; nothing when not given, None when it leads out of its base."""
-    if value is None:
-        return {}
-    members = document.object(value, path, _PATH)
-    base, parent, relative = (document.text(members, name, path) for name in _PATH)
-    for name, text in (("parentDir", parent), ("relativePath", relative)):
-        if ".." in text.split("/") or "\0" in text:
-            document.note(f"{path}.{name}", text, "leads out of its base", _LEFT_OUT)
-            return None
-    if not any(part not in ("", ".") for part in (*parent.split("/"), *relative.split("/"))):
+    """None for one without a name, or whose cgroup is not its own."""
+    members = document.object(item, path, settings(_Application))
+    values, _ = declared.read(document, _Application, members, path, "")
+    written = declared.build(_Application(), values)
+    place, field, value, why = written.cgroup_path, "", "", ""
+    steps = {"parentDir": place.parent_dir.split("/"), "relativePath": place.relative_path.split("/")}
+    outside = [name for name, parts in steps.items() if ".." in parts or "\0" in "/".join(parts)]
+    if not written.name:
+        field, why = "name", "an application without a name"
+    elif outside:
+        field, value, why = f"cgroupPath.{outside[0]}", "/".join(steps[outside[0]]), "leads out of its base"
+    elif "cgroupPath" in members and not any(part not in ("", ".") for parts in steps.values() for part in parts):
         why = "names the root of all cgroups, or kubelet's own group, and not one of the application"
-        document.note(f"{path}.relativePath", relative, why, _LEFT_OUT)
+        field, value = "cgroupPath.relativePath", place.relative_path
+    if why:
+        document.note(f"{path}.{field}", value, why, _LEFT_OUT)
         return None
-    if base and base not in _BASES:
-        document.note(
-            f"{path}.base", base, "not a known base", f"write one of {', '.join(_BASES)}; it means CgroupRoot"
-        )
-    return {"base": base if base in _BASES else "CgroupRoot", "parent_dir": parent, "relative_path": relative}
-
-
-def _known(document: JSONDocument, members: Mapping[str, Any], path: str, name: str, words: Mapping[str, Any]) -> Any:
-    text = document.text(members, name, path)
-    if text not in words:
-        known = ", ".join(word for word in words if word)
-        document.note(f"{path}.{name}", text, "unknown word", f"write one of {known}; it counts as not given")
-    return words.get(text)
+    known = place.base if place.base in _BASES else "CgroupRoot"
+    return HostApplication(
+        name=written.name,
+        priority=_PRIORITIES.get(written.priority, PriorityClass.NONE),
+        qos=_CLASSES.get(written.qos, QoSClass.NONE),
+        base=known if "cgroupPath" in members else "",
+        parent_dir=place.parent_dir,
+        relative_path=place.relative_path,
+    )
 
 
 OWNER = "configmap/koordinator-system/slo-controller-config"

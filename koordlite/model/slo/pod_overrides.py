@@ -16,8 +16,7 @@ from koordlite.model import keys
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.reading import declared
-from koordlite.model.reading.declared import OneOf, Values, build, settings
-from koordlite.model.reading.lenient_json import JSONDocument
+from koordlite.model.reading.declared import JSONDocument, OneOf, Values, build
 from koordlite.model.slo import qos as slo_qos
 from koordlite.model.slo.qos import CPUQOS, BlkioQOS, Block, MemoryQOS
 from koordlite.model.slo.settings import CPUBurst
@@ -152,11 +151,9 @@ def _values(shape: Any, pod: Pod, key: str) -> tuple[Values, UnusableAnnotation 
 
 
 @functools.lru_cache(maxsize=4096)
-def _parsed(shape: Any, text: str) -> tuple[tuple[tuple[tuple[str, ...], Any], ...], str]:
+def _parsed(shape: Any, text: str) -> tuple[Values, str]:
     """Values of the text, or the reason why it cannot be used. Cached: an annotation is needed in every tick."""
-    document = JSONDocument("", "", "")
-    members = document.object(document.decode(text), "", settings(shape))
-    values, in_range = declared.read(document, shape, members, "", "")
-    if document.broken or not in_range:
-        return (), "; ".join(f"{p.field}: {p.why}" if p.field else p.why for p in document.problems)
-    return tuple(values.items()), ""
+    try:
+        return declared.values(shape, text), ""
+    except ValueError as error:
+        return {}, str(error)

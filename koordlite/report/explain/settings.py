@@ -12,7 +12,7 @@ import msgspec
 from koordlite.model.errors import Problem
 from koordlite.model.reading import declared
 from koordlite.model.slo import config
-from koordlite.model.slo.layers import Section
+from koordlite.model.slo.config import Section
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.slo.without_effect import OFF
 from koordlite.report.tick import Tick

@@ -7,10 +7,9 @@ from typing import Any
 
 from koordlite.model.reading import declared
 from koordlite.model.reading import declared as documents
-from koordlite.model.reading.declared import Values
-from koordlite.model.reading.lenient_json import JSONDocument
+from koordlite.model.reading.declared import JSONDocument, Values
 from koordlite.model.slo import config, settings
-from koordlite.model.slo.layers import Reading, Section
+from koordlite.model.slo.config import Reading, Section
 from koordlite.model.slo.settings import SLO, Colocation, GoodDocument
 from tests.conformance.adapters import NotCovered, adapter, shapes
 

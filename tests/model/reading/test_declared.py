@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
-from koordlite.model.reading import declared as documents
-from koordlite.model.reading.lenient_json import JSONDocument
+from koordlite.model.reading.declared import JSONDocument
 from koordlite.model.slo.qos import ResourceQOS
 from koordlite.model.slo.settings import (
     Colocation,
@@ -28,8 +27,7 @@ SHAPES = (Colocation, Threshold, CPUBurst, System, CPUNormalization, ResourceAmp
 
 def values(shape: type, text: str) -> declared.Values:
     document = JSONDocument("configmap/x", "doc", "the last one stays")
-    members = document.object(document.decode(text), "", declared.settings(shape))
-    return documents.read(document, shape, members, "", "")[0]
+    return declared.read_text(document, shape, text)[0]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_values_by_path(shape: type, text: str, path: declared.Path, value: Any)
 )
 def test_mistakes_are_reported_with_their_path(shape: type, text: str, told: str) -> None:
     with pytest.raises(ValueError) as raised:
-        documents.decode(shape, text)
+        declared.decode(shape, text)
     assert told in str(raised.value)
 
 

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from koordlite.model.reading import declared
-from koordlite.model.reading.declared import OneOf, Within
-from koordlite.model.reading.lenient_json import MOST_PROBLEMS, JSONDocument
+from koordlite.model.reading.declared import MOST_PROBLEMS, JSONDocument, OneOf, Within
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +21,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(text: str) -> tuple[dict[str, Any] | None, JSONDocument]:
     document = JSONDocument("configmap/x", "doc", "the last one stays")
-    members = document.object(document.decode(text), "", declared.settings(Sample))
-    values, usable = declared.read(document, Sample, members, "", "skipped")
+    values, usable = declared.read_text(document, Sample, text, "skipped")
     return {path[0]: value for path, value in values.items()} if usable else None, document
 
 
