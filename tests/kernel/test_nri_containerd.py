@@ -19,6 +19,8 @@ from realnode.pods import Pod
 from realnode.tree import Tree
 from realnode.waiting import until
 
+from koordlite.model.cpuset import CPUSet
+
 pytestmark = [
     pytest.mark.skipif(bool(containerd_node.MISSING), reason=containerd_node.MISSING),
     pytest.mark.timeout(300),
@@ -30,6 +32,14 @@ BURN = ("/bin/sh", "-c", "while :; do :; done")
 BY_KUBELET = {"cpu_shares": 2}
 SHARES, QUOTA = 409, 40_000
 """Of 400 batch-cpu."""
+OWNERS = {
+    "cpusetPools": Pod("pinned", "Guaranteed", "LSR", pinned="1"),
+    "crane": Pod("placed", "Guaranteed", "", crane=((0, 1),)),
+    "one container alone": Pod(
+        "app", "Guaranteed", "", ("main", "side"), crane=((0, 1),), notes=(("cpus.koordlite.io/exclusive", "main"),)
+    ),
+}
+"""Pods with a CPU of their own, by what promises it."""
 Start = Callable[..., Command]
 
 
@@ -53,6 +63,22 @@ def sandbox(kubepods: Tree, manifests: Manifests, containerd: Containerd) -> tup
 
 
 @pytest.fixture
+def owner(
+    request: pytest.FixtureRequest,
+    sandbox: tuple[str, SandboxConfig],
+    kubepods: Tree,
+    manifests: Manifests,
+    containerd: Containerd,
+) -> tuple[Pod, tuple[str, SandboxConfig]]:
+    """A pod of `OWNERS` whose pause process runs before the agent's first tick."""
+    pod = OWNERS[request.param]
+    manifests.kubelet(cpuManagerPolicy="none")
+    manifests.pod(pod, named=False)
+    beginning.make(kubepods, kubepods.pod(pod))
+    return pod, containerd.run_pod(pod.name, pod.uid, kubepods.pod(pod), {"koordinator.sh/qosClass": pod.koord_qos})
+
+
+@pytest.fixture
 def restore(options: list[str], tmp_path: pathlib.Path) -> list[str]:
     """Arguments of `koordlite restore` for the node."""
     return ["restore", *options, "--published", str(tmp_path / "published")]
@@ -65,7 +91,7 @@ def agent(
     """An agent that the runtime asks, after its first tick."""
     settings = containerd.folder / "koordlite.yaml"
     settings.write_text(f"agent: {{nri: auto, nriSocket: {containerd.nri_socket}, reaction: 'off'}}\n")
-    agent = start(*enforce, "--interval", "10", "--config", str(settings))
+    agent = start(*enforce, "--interval", "10", "--config", str(settings), "--strategy", "craneCPUManager=enforce")
     until(lambda: "INFO NRI:" in agent.said() or not agent.alive(), "the runtime asks")
     quota = "80000"  # Of the pod's two containers.
     until(lambda: beginning.values(kubepods, kubepods.pod(BATCH))["quota"] == quota or not agent.alive(), "a tick")
@@ -89,6 +115,31 @@ def test_the_first_process_starts_with_its_values(
     assert (spec(containerd, container)["shares"], spec(containerd, container)["quota"]) == (SHARES, QUOTA)
     values = beginning.values(kubepods, group)
     assert (values["shares"], values["quota"]) == (str(SHARES), str(QUOTA))
+
+
+@pytest.mark.parametrize("owner", OWNERS, indirect=True)
+def test_the_first_process_runs_where_its_pod_is_promised_cpus(
+    owner: tuple[Pod, tuple[str, SandboxConfig]],
+    agent: Command,
+    containerd: Containerd,
+    kubepods: Tree,
+    restore: list[str],
+) -> None:
+    """runc is given the set: the promised CPU for its owner, the others for its neighbours. A restore takes it back."""
+    pod, sandbox = owner
+    machine = kubepods.effective(kubepods.top)
+    sets = {}
+    for name in pod.containers:
+        container = containerd.create(sandbox, name, SLEEP, cpu_shares=1024)
+        containerd.start(container)
+        group = f"{kubepods.pod(pod)}/{container}"
+        sets[name] = CPUSet.parse(spec(containerd, container)["cpus"])
+        assert kubepods.effective(group) == set(sets[name])
+    assert len(sets["main"]) == 1
+    assert all(set(others) == machine - set(sets["main"]) for name, others in sets.items() if name != "main")
+    agent.kill()
+    assert Command(restore, agent.log.with_suffix(".restore")).wait() == 0
+    assert kubepods.effective(group) == machine
 
 
 def test_a_restore_gives_back_what_the_container_would_have_had(

@@ -1,11 +1,12 @@
-"""Time and CPU time that a new best-effort container spent outside of its limits, with a real containerd and runc.
+"""Time and CPU time that a new container spent outside of its limits, with a real containerd and runc.
 
-    CONTAINERD_NRI=FILE python -m tests.perf.agent.window [--nri off auto] [--containers 30] [--pods 250]
+    CONTAINERD_NRI=FILE python -m tests.perf.agent.window [--strategy batchResource cpusetPools craneCPUManager]
+        [--nri off auto] [--containers 30] [--pods 250]
 
-Each container does nothing but compute. Its CPU time at the moment its quota stands is what it used without a limit;
-the time until then counts from its first process, which runc executes some time after it made the group. Both are 0
-when runc was given the quota. Beside it run that many pods without processes. Without a containerd of 2.0 or
-newer it says so, and measures nothing.
+Each container does nothing but compute. Its CPU time at the moment its quota, or its set of one CPU, stands is what it
+used without a limit; the time until then counts from its first process, which runc executes some time after it made the
+group. Both are 0 when runc was given the value. Beside it run that many pods without processes. Without a containerd of
+2.0 or newer it says so, and measures nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -29,13 +31,18 @@ from realnode import beginning
 from realnode.command import Command
 from realnode.manifests import Manifests, threshold
 from realnode.pods import Pod
-from realnode.tree import PREFIX, Tree
+from realnode.tree import PREFIX, Tree, parse_list
 from realnode.waiting import until
 
 MiB = 2**20
-BATCH = (400, 64 * MiB)
 QUOTA = 40_000
 """Of 400 batch-cpu, in a period of 100 ms."""
+PODS = {
+    "batchResource": Pod("batch", batch=(400, 64 * MiB)),
+    "cpusetPools": Pod("pinned", "Guaranteed", "LSR", pinned="1"),
+    "craneCPUManager": Pod("placed", "Guaranteed", "", crane=((0, 1),)),
+}
+"""The pod that each strategy limits, to a quota or to one CPU."""
 BURN = ("/bin/sh", "-c", "while :; do :; done")
 LONG_SECONDS = 30.0
 QUICK_MS = 100
@@ -57,6 +64,12 @@ def has_begun(tree: Tree, group: str) -> bool:
     return any(pathlib.Path("/proc", pid, "comm").read_text().strip() == "sh" for pid in pids)
 
 
+def is_limited(tree: Tree, group: str, pod: Pod) -> bool:
+    """Tell whether the quota stands in a group, or its set of one CPU."""
+    values = beginning.values(tree, group)
+    return values["quota"].split()[0] == str(QUOTA) if pod.batch else len(parse_list(values["cpus"])) == 1
+
+
 @dataclasses.dataclass(frozen=True)
 class Outside:
     """What one container spent outside of its limits, in milliseconds."""
@@ -65,9 +78,9 @@ class Outside:
     since_first_process: float
 
 
-def outside(tree: Tree, containerd: Containerd, sandbox: tuple[str, SandboxConfig], pod: Pod, name: str) -> Outside:
+def outside(tree: Tree, containerd: Containerd, sandbox: tuple[str, SandboxConfig], pod: Pod) -> Outside:
     """What a container that is created and started now spends so."""
-    container = containerd.create(sandbox, name, BURN, cpu_shares=2)
+    container = containerd.create(sandbox, "main", BURN, cpu_shares=2 if pod.batch else 1024)
     group, spent = f"{tree.pod(pod)}/{container}", list[Outside]()
 
     def watch() -> None:
@@ -77,7 +90,7 @@ def outside(tree: Tree, containerd: Containerd, sandbox: tuple[str, SandboxConfi
             with contextlib.suppress(OSError):
                 if begun is None and has_begun(tree, group):
                     begun = time.monotonic()
-                if beginning.values(tree, group)["quota"].split()[0] == str(QUOTA):
+                if is_limited(tree, group, pod):
                     late = 0.0 if begun is None else (time.monotonic() - begun) * 1000
                     spent.append(Outside(cpu_milliseconds(tree, group), late))
                     return
@@ -88,36 +101,41 @@ def outside(tree: Tree, containerd: Containerd, sandbox: tuple[str, SandboxConfi
     containerd.start(container)
     watching.join()
     bundle = containerd.folder / "state/io.containerd.runtime.v2.task/k8s.io" / container / "config.json"
-    given = json.loads(bundle.read_text())["linux"]["resources"]["cpu"].get("quota")
+    given = json.loads(bundle.read_text())["linux"]["resources"]["cpu"].get("quota" if pod.batch else "cpus")
     containerd.remove(container)
     if not spent:
-        raise TimeoutError(f"the quota of {group} did not stand within {LONG_SECONDS:.0f} s")
-    return Outside(0.0, 0.0) if given == QUOTA else spent[0]
+        raise TimeoutError(f"the limit of {group} did not stand within {LONG_SECONDS:.0f} s")
+    return Outside(0.0, 0.0) if given else spent[0]
 
 
-def measured(tree: Tree, folder: pathlib.Path, *, nri: str, containers: int, pods: int) -> list[Outside]:
+def measured(tree: Tree, folder: pathlib.Path, pod: Pod, *, nri: str, containers: int, pods: int) -> list[Outside]:
     """What each container spent outside of its limits."""
     manifests = Manifests(folder / "cluster")
     manifests.node()
+    manifests.kubelet(cpuManagerPolicy="none")
     manifests.config(threshold=threshold(enable=False))
-    for number in range(pods):
-        other = Pod(f"p{number}", "Burstable", "LS", ("one", "two"))
+    others = [Pod(f"p{number}", "Burstable", "LS", ("one", "two")) for number in range(pods)]
+    for other in others:
         manifests.pod(other)
         tree.add(other)
-    pod = Pod("batch", containers=("main",), batch=BATCH)
     manifests.pod(pod, named=False)
     beginning.make(tree, tree.pod(pod))
     with containerd_node.running(folder) as containerd:
         settings = folder / "koordlite.yaml"
-        settings.write_text(f"agent: {{nri: '{nri}', nriSocket: {containerd.nri_socket}}}\n")
+        # The others request more than the one CPU that is left to them on a machine of two.
+        floor = "strategies: {cpusetPools: {poolFloorPercent: 0}}"
+        settings.write_text(f"agent: {{nri: '{nri}', nriSocket: {containerd.nri_socket}}}\n{floor}\n")
         options = ["--cluster", str(manifests.folder), "--kubepods", tree.top, "--state-dir", str(folder / "state")]
         options += ["--config", str(settings), "--mode", "enforce", "-q", "--no-http", "--on-stop", "restore"]
-        sandbox = containerd.run_pod(pod.name, pod.uid, tree.pod(pod), {"koordinator.sh/qosClass": "BE"})
+        options += ["--strategy", "craneCPUManager=enforce"]
+        sandbox = containerd.run_pod(pod.name, pod.uid, tree.pod(pod), {"koordinator.sh/qosClass": pod.koord_qos})
         agent = Command(["run", *options], folder / "agent.log")
         try:
-            stands = beginning.path(tree, tree.pod(pod), "quota")
-            until(lambda: stands.read_text().split()[0] == str(QUOTA), "the first round")
-            return [outside(tree, containerd, sandbox, pod, "main") for _ in range(containers)]
+            # The others are kept off a promised CPU.
+            limited = tree.pod(pod) if pod.batch else tree.container(others[0], "one")
+            until(lambda: is_limited(tree, limited, pod), "the first round")
+            until(lambda: nri == "off" or "INFO NRI:" in agent.said(), "the runtime asks")
+            return [outside(tree, containerd, sandbox, pod) for _ in range(containers)]
         finally:
             agent.stop()
 
@@ -131,6 +149,7 @@ def _words(values: list[float]) -> str:
 def main() -> int:
     """Print a line for each setting; 1 when containers with NRI used anything outside of their limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strategy", nargs="+", choices=PODS, default=[*PODS])
     parser.add_argument("--nri", nargs="+", choices=("off", "auto"), default=["off", "auto"])
     parser.add_argument("--containers", type=int, default=30)
     parser.add_argument("--pods", type=int, default=250)
@@ -139,17 +158,20 @@ def main() -> int:
         print(f"not measured: {containerd_node.MISSING}; set it to the file of a containerd 2.0 or newer")
         return 0
     failed = False
-    for nri in options.nri:
+    for strategy, nri in itertools.product(options.strategy, options.nri):
         tree = Tree(f"{PREFIX}window{os.getpid()}")
-        with contextlib.closing(tree), tempfile.TemporaryDirectory(prefix="koordlite-nri-") as folder:
+        with contextlib.closing(tree), tempfile.TemporaryDirectory(prefix="koordlite-nri-") as name:
             tree.build()
-            print(f"cgroup v{tree.version}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, nri: {nri}")
-            spent = measured(tree, pathlib.Path(folder), nri=nri, containers=options.containers, pods=options.pods)
+            print(
+                f"cgroup v{tree.version}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {strategy}, nri: {nri}"
+            )
+            folder, pod = pathlib.Path(name), PODS[strategy]
+            spent = measured(tree, folder, pod, nri=nri, containers=options.containers, pods=options.pods)
         cpu = _words([each.cpu for each in spent])
         print(f"{len(spent)} containers, CPU time outside of their limits: {cpu}")
         times = [each.since_first_process for each in spent]
         quick = sum(late <= QUICK_MS for late in times)
-        print(f"  time since their first process: {_words(times)}; {quick} within {QUICK_MS} ms")
+        print(f"  time since their first process: {_words(times)}; {quick} within {QUICK_MS} ms", flush=True)
         failed |= nri == "auto" and any(each.cpu for each in spent)
     return int(failed)
 
