@@ -115,6 +115,7 @@ class Creation(nri.Handler):
         self._answers = strategies.Answers()
         self._lock = threading.Lock()
         self._set: dict[Place, AppliedStep] = {}
+        self._ended: frozenset[Place] = frozenset()
         self._names: dict[str, str] = {}
         self._turn = threading.Lock()
         """The latest answer's own, locked until it is sent."""
@@ -177,9 +178,14 @@ class Creation(nri.Handler):
             turn.release()
 
     def take(self) -> tuple[AppliedStep, ...]:
-        """Values set since the last call."""
+        """Values set since the last call. What was set in groups that have gone is forgotten now: writing the journal
+        anew would have kept the runtime waiting."""
         with self._lock:
-            taken, self._set = tuple(self._set.values()), {}
+            ended, taken = self._ended, tuple(self._set.values())
+            self._set, self._ended = {}, frozenset()
+        if self.journal is not None and ended:
+            with contextlib.suppress(JournalError):  # Whoever writes it next looks for what has ended as well.
+                self.journal.forget(ended)
         return taken
 
     # ── the runtime's side ──
@@ -233,13 +239,14 @@ class Creation(nri.Handler):
         self._note_name(self._group(pod, container), container)
 
     def remove(self, pod: PodSandbox, container: Container) -> None:
-        """Forget what was set where the group has gone, or never came to be."""
+        """Let the next round forget what was set where the group has gone, or never came to be."""
         group = self._group(pod, container)
         if group is None:
             return
         self._names = {each: name for each, name in self._names.items() if each != group}
-        if self.journal is not None and not self._host.cgroups.exists(group):
-            self.journal.forget((*cgroup.places_of(group), OOM_SCORE_AT_CREATION.place(group)))
+        if not self._host.cgroups.exists(group):
+            with self._lock:
+                self._ended |= {*cgroup.places_of(group), OOM_SCORE_AT_CREATION.place(group)}
 
     def create(self, pod: PodSandbox, container: Container) -> Answer:
         """The values of a round, as far as NRI can set them."""

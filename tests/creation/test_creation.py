@@ -213,6 +213,7 @@ def test_an_oom_score_of_a_container_that_never_came_to_be_is_forgotten(asking: 
     asking.node.sandbox.advance(1.0)
     asking.node.cluster.view()
     asking.creation.remove(*messages)
+    asking.node.ticks(asking.agent, 1)
     assert not [e for e in asking.journal.entries if e.place.kind is OOM_SCORE_AT_CREATION]
 
 
