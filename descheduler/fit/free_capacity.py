@@ -17,7 +17,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.held import Held
-from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation
 from koordlite.numa.nrt.filter import is_shared
 
@@ -131,7 +131,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         return self.node.topology.cpuset - self.node.reserved.known - CPUSet(pinned)
 
     @functools.cached_property
-    def koordinator(self) -> NodeState:
+    def koordinator(self) -> KoordinatorNode:
         """The node for Koordinator's scheduler, with what the residents hold; CPUs that others hold are reserved."""
         topology = self.node.koordinator
         held = Held.of(topology.machine, self._allocations())
@@ -139,7 +139,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         kept = topology.reserved | self.node.reserved.known | CPUSet(pinned - held.cpus.keys())
         topology = msgspec.structs.replace(topology, reserved=kept)
         requested = {name: Quantity(nano) for name, nano in self.requested.items()}
-        return NodeState.of(self.node.node, topology, held, requested)
+        return KoordinatorNode.of(self.node.node, topology, held, requested)
 
     def _allocations(self) -> Iterator[Allocation]:
         """Allocations of the residents by annotation; one that was promised one NUMA node takes all its requests

@@ -11,7 +11,7 @@ from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import ask as koordinator_ask
 from koordlite.numa.koordinator import schedule
-from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
@@ -37,10 +37,10 @@ def koordinator_answer(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple
     return "", bookings
 
 
-def koordinator_state(capacity: FreeCapacity) -> NodeState:
+def koordinator_state(capacity: FreeCapacity) -> KoordinatorNode:
     """The node as the scheduler would see it: pods that the plan sends there hold what it would give them."""
 
-    def after_arrivals() -> NodeState:
+    def after_arrivals() -> KoordinatorNode:
         current = capacity.koordinator
         for pod, _ in capacity.arrivals:
             found = _allocation(pod, current) if koordinator_concerned(pod, capacity) else None
@@ -51,7 +51,7 @@ def koordinator_state(capacity: FreeCapacity) -> NodeState:
     return capacity.koordinator.once("after arrivals", after_arrivals)
 
 
-def _allocation(pod: PodView, current: NodeState) -> Allocation | Refusal | None:
+def _allocation(pod: PodView, current: KoordinatorNode) -> Allocation | Refusal | None:
     wanted = koordinator_ask.of(pod.pod)
     return schedule.bind(wanted, current, uid=pod.uid) if isinstance(wanted, koordinator_ask.PodAsk) else wanted
 
@@ -64,7 +64,7 @@ def _allocated(found: Allocation, capacity: FreeCapacity) -> tuple[Booking, ...]
     return tuple((zone, {"cpu": Quantity.of(count)}) for zone, count in sorted(split.items()) if count)
 
 
-def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[str, tuple[Booking, ...]]:
+def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.AlignedRequest) -> tuple[str, tuple[Booking, ...]]:
     """Ask whether the node keeps the pod's promise and kubelet would admit it: (why not, what it would take)."""
     unlike = _other_policy(pod, capacity)
     if unlike:
@@ -130,7 +130,7 @@ def _other_policy(pod: PodView, capacity: FreeCapacity) -> str:
     return f"kubelet runs topology policy {node.topology_policy}, CPU manager {node.cpu_manager.policy or 'unknown'}"
 
 
-def ask(pod: PodView) -> nrt.Request:
+def ask(pod: PodView) -> nrt.AlignedRequest:
     """The pod's requests as kubelet aligns them."""
     own = pod.promised or pod.pod.kube_qos is KubeQoS.GUARANTEED
     return nrt.aligned_by_kubelet(requests.in_nano(pod.object.spec), guaranteed=own)

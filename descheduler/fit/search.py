@@ -39,7 +39,7 @@ class Question(msgspec.Struct, frozen=True):
     wanted: pod_affinity.Wanted
     rules: list[topology_spread.Rule]
     ports: tuple[Port, ...]
-    numa: nrt.Request | None
+    numa: nrt.AlignedRequest | None
     key: object
     """Equal for pods that get the same answers from every node as far as resources are concerned."""
     plain: bool
@@ -73,7 +73,7 @@ class _Kind(msgspec.Struct, frozen=True):
     eligible: EligibleNodes
     needs: tuple[tuple[str, int], ...]
     ports: tuple[Port, ...]
-    numa: nrt.Request | None
+    numa: nrt.AlignedRequest | None
     key: object
     has_affinity: bool
     spreads: bool

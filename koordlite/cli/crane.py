@@ -24,7 +24,7 @@ from koordlite.model.wire import crane as wire
 from koordlite.model.wire import objects
 from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.crane import scheduling
-from koordlite.numa.crane.scheduling import Verdict
+from koordlite.numa.crane.scheduling import CraneVerdict
 
 T = TypeVar("T")
 _GONE = ("Succeeded", "Failed")
@@ -69,7 +69,7 @@ def assign(args: argparse.Namespace) -> int:
     return 0
 
 
-def judge(scene: Scene) -> Verdict:
+def judge(scene: Scene) -> CraneVerdict:
     """Answer of Crane's scheduler about the pod on its own node."""
     pod = from_wire(scene.pod)
     there = (from_wire(other) for other in scene.others if other.status.phase not in _GONE)
@@ -84,7 +84,7 @@ def judge(scene: Scene) -> Verdict:
     return scheduling.verdict(asked, scene.topology, given)
 
 
-def lines(pod: Pod, node: str, found: Verdict) -> Sequence[str]:
+def lines(pod: Pod, node: str, found: CraneVerdict) -> Sequence[str]:
     """The answer in lines."""
     present = pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
     if present is not None:

@@ -29,13 +29,13 @@ def run(args: argparse.Namespace) -> int:
     """Serve until stopped."""
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.cluster import Cluster
-    from koordlite.scheduler.judgement.nodes import Settings
+    from koordlite.scheduler.judgement.nodes import JudgeSettings
     from koordlite.scheduler.watches import Watches
 
     levels = serving.start_log(args, flows=())
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
-    settings = Settings(max_age_seconds=args.max_age, max_numa_nodes=args.max_numa_nodes)
+    settings = JudgeSettings(max_age_seconds=args.max_age, max_numa_nodes=args.max_numa_nodes)
     cluster = Cluster(settings, monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic)
     with contextlib.ExitStack() as stack:

@@ -20,7 +20,7 @@ def reservation(args: argparse.Namespace) -> int:
     """List, or explain one."""
     from koordlite.kube.client.access import connect
     from koordlite.reservation import report
-    from koordlite.reservation.placeholder import Settings
+    from koordlite.reservation.placeholder import PlaceholderSettings
 
     world = _read(connect(args.kubeconfig, args.context, user_agent="koordlite"))
     if args.action == "list":
@@ -32,7 +32,7 @@ def reservation(args: argparse.Namespace) -> int:
         else:
             _print(report.table(listed, wide=args.output == "wide"))
         return 0
-    found = report.one_of(world, args.name, Settings(), time.time())
+    found = report.one_of(world, args.name, PlaceholderSettings(), time.time())
     if found is None:
         names = ", ".join(sorted(world.reservations)[:8]) or "none"
         raise KoordliteError(f"there is no Reservation {args.name}; there are {names}")

@@ -17,7 +17,7 @@ from koordlite.clock import ended_by_signals
 if TYPE_CHECKING:
     from koordlite.kube.client.access import Api
     from koordlite.reservation.controller import Controller
-    from koordlite.reservation.placeholder import Settings
+    from koordlite.reservation.placeholder import PlaceholderSettings
     from koordlite.scheduler.cluster import Cluster
 
 LOG = logging.getLogger("koordlite.scheduler")
@@ -46,7 +46,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
     from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
     from koordlite.reservation.controller import Controller
     from koordlite.scheduler.cluster import Cluster
-    from koordlite.scheduler.judgement.nodes import Settings
+    from koordlite.scheduler.judgement.nodes import JudgeSettings
     from koordlite.scheduler.owners import ReservationJudge
 
     name = socket.gethostname()
@@ -61,7 +61,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
     )
     candidate = Candidate(api, lease, monotonic=time.monotonic, wall=time.time)
     events = serving.events(api, "koordlite.io/reservation-controller")
-    judge = ReservationJudge(cluster or Cluster(Settings(), monotonic=time.monotonic), is_fed=cluster is not None)
+    judge = ReservationJudge(cluster or Cluster(JudgeSettings(), monotonic=time.monotonic), is_fed=cluster is not None)
     controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell, judge=judge)
     election = Election(candidate, gained=controller.gained, lost=controller.lost)
     with contextlib.ExitStack() as stack:
@@ -74,12 +74,12 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
         yield controller
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
+def settings_of(args: argparse.Namespace) -> PlaceholderSettings:
     """Inputs of its placeholders."""
-    from koordlite.reservation.placeholder import Settings
+    from koordlite.reservation.placeholder import PlaceholderSettings
 
     guarded = {"guarded": frozenset(args.guarded_scheduler)} if args.guarded_scheduler else {}
-    return Settings(
+    return PlaceholderSettings(
         image=args.placeholder_image,
         priority_class=args.placeholder_priority_class,
         scheduler=args.placeholder_scheduler,

@@ -67,12 +67,12 @@ def why_pending(args: argparse.Namespace, pod: str) -> int:
 
 def _extender_of_folder(folder: str, pod: str) -> Extender:
     from koordlite.scheduler import trial
-    from koordlite.scheduler.judgement.nodes import Settings
+    from koordlite.scheduler.judgement.nodes import JudgeSettings
 
     if not pathlib.Path(folder).is_dir():
         do = "name a folder with Nodes, Pods and NodeResourceTopologies"
         raise InputError(Problem("command line", "DIR", folder, "there is no such folder", do))
-    return trial.of_folder(folder, pod, Settings()).extender
+    return trial.of_folder(folder, pod, JudgeSettings()).extender
 
 
 def _extender_of_cluster(args: argparse.Namespace) -> Extender:
@@ -80,11 +80,11 @@ def _extender_of_cluster(args: argparse.Namespace) -> Extender:
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
-    from koordlite.scheduler.judgement.nodes import Settings
+    from koordlite.scheduler.judgement.nodes import JudgeSettings
     from koordlite.scheduler.watches import Watches
 
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-explain")
-    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True)
     watches.start()
     try:
@@ -126,13 +126,13 @@ def _levels(found: dict[str, Any]) -> Iterable[str]:
 
 def _try(args: argparse.Namespace) -> int:
     from koordlite.scheduler import making_room, trial
-    from koordlite.scheduler.judgement.nodes import Settings
+    from koordlite.scheduler.judgement.nodes import JudgeSettings
     from koordlite.scheduler.report import documents, texts
 
     if not pathlib.Path(args.folder).is_dir():
         do = "name a folder with Nodes, Pods and NodeResourceTopologies"
         raise InputError(Problem("command line", "DIR", args.folder, "there is no such folder", do))
-    made = trial.of_folder(args.folder, args.pod, Settings(strategy=args.strategy))
+    made = trial.of_folder(args.folder, args.pod, JudgeSettings(strategy=args.strategy))
     for line in trial.lines(made):
         print(printable.lines(line))
     found = documents.of_pod(made.extender, args.pod)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from koordlite.http.server import Server
     from koordlite.scheduler.front import Front
     from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
-    from koordlite.scheduler.judgement.nodes import Settings
+    from koordlite.scheduler.judgement.nodes import JudgeSettings
     from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
@@ -174,10 +174,10 @@ def load_aware(file: str) -> LoadAwareSchedulingArgs:
     return read
 
 
-def _settings(args: argparse.Namespace) -> Settings:
-    from koordlite.scheduler.judgement.nodes import Settings
+def _settings(args: argparse.Namespace) -> JudgeSettings:
+    from koordlite.scheduler.judgement.nodes import JudgeSettings
 
-    given = Settings(
+    given = JudgeSettings(
         strategy=args.strategy,
         cache=args.cache,
         foreign_pods=args.foreign_pods,

@@ -34,7 +34,7 @@ class Reported(msgspec.Struct, frozen=True):
     reserved: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class VolcanoVerdict(msgspec.Struct, frozen=True):
     """`why_not` is Volcano's text, empty where the pod fits; `cpus` is what its containers would get together."""
 
     why_not: str = ""
@@ -43,25 +43,27 @@ class Answer(msgspec.Struct, frozen=True):
     """False where the plugin does not look at the node, or the pod, at all."""
 
 
-def predicate(policy: str, containers: Sequence[ContainerAsk], node: Reported | None, *, guaranteed: bool) -> Answer:
+def predicate(
+    policy: str, containers: Sequence[ContainerAsk], node: Reported | None, *, guaranteed: bool
+) -> VolcanoVerdict:
     """Judge whether a pod with annotation `volcano.sh/numa-topology-policy` of `policy` (or empty) may go to the node.
 
     `containers` are its app containers in order. A node without a Numatopology is None.
     """
     if not guaranteed:
-        return Answer(applies=False)
+        return VolcanoVerdict(applies=False)
     why_not = policy_mismatch(policy, node)
     if why_not or node is None or not applies(policy, node):
-        return Answer(why_not, applies=bool(why_not))
+        return VolcanoVerdict(why_not, applies=bool(why_not))
     free = node.free
     for container in containers:
         wanted = container.cpus
         own = [{"cpu": cpu_hints(node.machine, free - _reserved(node), wanted)}] if wanted else [None]
         best, admitted = _merged(node, own)
         if not admitted:
-            return Answer(f"container {container.name} cannot be assigned by numa")
+            return VolcanoVerdict(f"container {container.name} cannot be assigned by numa")
         free -= allocate(node.machine, free - _reserved(node), wanted, best.mask)
-    return Answer(cpus=node.free - free)
+    return VolcanoVerdict(cpus=node.free - free)
 
 
 def policy_mismatch(policy: str, node: Reported | None) -> str:

@@ -16,7 +16,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import HandOverText, ReservationObject, ReservationStatus
 from koordlite.numa.koordinator.values import left
 from koordlite.reservation import capacity, lifecycle, placeholder
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.pods import KnownPod
 from koordlite.reservation.waiting import node_capacity
 from koordlite.reservation.world import World
@@ -124,7 +124,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
 
     world: World
     reservation: ReservationObject
-    settings: Settings
+    settings: PlaceholderSettings
     now: float
     """Seconds since the epoch."""
     owner: KnownPod | None = None

@@ -32,7 +32,7 @@ from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, WAITING, ReservationObject
 from koordlite.reservation import step
 from koordlite.reservation.actions import Say, Step
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 from koordlite.reservation.writer import GROUP_VERSION, Refused, Writer
 from koordlite.threads import Worker
@@ -90,7 +90,7 @@ class Controller:
     def __init__(
         self,
         api: Api,
-        settings: Settings,
+        settings: PlaceholderSettings,
         *,
         leads: Callable[[], bool],
         tell: Callable[[Event], None],

@@ -110,7 +110,7 @@ def matchable(obj: ReservationObject) -> Placed | None:
     found, status = placed(obj), obj.status
     if found is None:
         return None
-    owners = {owner.uid: {} for owner in status.current_owners or ()}
+    owners: dict[str, capacity.Amounts] = {owner.uid: {} for owner in status.current_owners or ()}
     holding = msgspec.structs.replace(found.holding, allocated=lifecycle.amounts(status.allocated), owners=owners)
     found = msgspec.structs.replace(found, holding=holding)
     return found if found.is_matchable else None

@@ -42,7 +42,7 @@ WITHHELD = frozenset({"kube-system", "kube-public", "kube-node-lease", "koordlit
 """Namespaces of the cluster's own programs."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class PlaceholderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of placeholders."""
 
     image: str = "registry.k8s.io/pause:3.10"
@@ -84,7 +84,7 @@ def name(reservation: ReservationObject, number: int) -> str:
 
 
 def pod(
-    reservation: ReservationObject, amounts: Amounts, number: int, settings: Settings, *, node: str = ""
+    reservation: ReservationObject, amounts: Amounts, number: int, settings: PlaceholderSettings, *, node: str = ""
 ) -> dict[str, Any]:
     """Placeholder `number`, holding `amounts`; with `node` only there. The template has to be readable."""
     template = reservation.spec.template or {}

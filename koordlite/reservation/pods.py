@@ -28,7 +28,7 @@ Amounts = nrt.Amounts
 class PodShape(msgspec.Struct, frozen=True, eq=False):
     """Common parts of the pods of one template. Compared by identity."""
 
-    request: nrt.Request
+    request: nrt.AlignedRequest
     """What is aligned, as kubelet counts it."""
     total: Amounts
     """The pod's effective request in nano-units."""

@@ -25,7 +25,7 @@ def all_of(world: World, now: float) -> list[Document]:
     return [_line(world, world.reservations[name], now) for name in sorted(world.reservations)]
 
 
-def one_of(world: World, name: str, settings: placeholder.Settings, now: float) -> Document | None:
+def one_of(world: World, name: str, settings: placeholder.PlaceholderSettings, now: float) -> Document | None:
     """Everything about one; None when there is none of that name."""
     found = world.reservations.get(name)
     if found is None:
@@ -136,7 +136,7 @@ def _selector(found: Mapping[str, Any]) -> str:
 
 
 def _waiting(
-    world: World, obj: ReservationObject, settings: placeholder.Settings, now: float
+    world: World, obj: ReservationObject, settings: placeholder.PlaceholderSettings, now: float
 ) -> Iterator[dict[str, str]]:
     """Pods that wait for a node and that its owners name, and why they do not get it."""
     place = placed.matchable(obj)
@@ -150,7 +150,9 @@ def _waiting(
         }
 
 
-def _why_waits(world: World, uid: str, obj: ReservationObject, settings: placeholder.Settings, now: float) -> str:
+def _why_waits(
+    world: World, uid: str, obj: ReservationObject, settings: placeholder.PlaceholderSettings, now: float
+) -> str:
     pod, place, coming = world.waiting[uid], placed.matchable(obj), hand_over.under_way(obj)
     one = waiting.candidate(pod)
     assert place is not None and one is not None

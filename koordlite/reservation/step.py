@@ -31,7 +31,7 @@ from koordlite.reservation.actions import (
     delete,
 )
 from koordlite.reservation.matching import may_own
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.pods import KnownPod
 from koordlite.reservation.waiting import assigned, displaced, held_by, missing, taker
 from koordlite.reservation.world import World
@@ -45,7 +45,9 @@ UNSEEN_SECONDS = 30.0
 """So long after it was made, a scheduler that exists has looked at a pod."""
 
 
-def plan(world: World, settings: Settings, now: float, refused: Mapping[str, str] | None = None) -> Iterator[Step]:
+def plan(
+    world: World, settings: PlaceholderSettings, now: float, refused: Mapping[str, str] | None = None
+) -> Iterator[Step]:
     """Everything that can be done now. Each step is planned when it is asked for, by what the ones before have left.
 
     `refused`: what the API server said about placeholders that were to be made, by uid of the Reservation.

@@ -19,7 +19,7 @@ from koordlite.fault_guard import SubjectFaults
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import judge
-from koordlite.scheduler.judgement.nodes import Row, Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.loads import Judged
 
 MOST_ENTRIES = 300_000
@@ -29,7 +29,7 @@ MOST_ENTRIES = 300_000
 class Board:
     """Verdicts about pods of one shape, by name of the node."""
 
-    def __init__(self, shape: PodShape, settings: Settings, faults: SubjectFaults) -> None:
+    def __init__(self, shape: PodShape, settings: JudgeSettings, faults: SubjectFaults) -> None:
         self._shape, self._settings, self._faults = shape, settings, faults
         self.refused: dict[str, str] = {}
         """Why not, by node; a node that is unknown is not refused: nobody says no."""
@@ -83,7 +83,7 @@ class Board:
 class Boards:
     """One board for each shape; those not asked for longest are forgotten."""
 
-    def __init__(self, settings: Settings, faults: SubjectFaults) -> None:
+    def __init__(self, settings: JudgeSettings, faults: SubjectFaults) -> None:
         self.settings, self._faults = settings, faults
         """What every verdict of these boards was judged by."""
         self._boards: dict[PodShape, Board] = {}
@@ -161,7 +161,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 class Attempts:
     """By pod. Not locked: its owner is."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: JudgeSettings) -> None:
         self.settings = settings
         self._attempts: collections.OrderedDict[str, Attempt] = collections.OrderedDict()
         self._whole: dict[str, None] = {}
@@ -208,7 +208,7 @@ class Attempts:
             self._rows += len(self._attempts[name].rows)
 
 
-def thin(attempt: Attempt, settings: Settings) -> None:
+def thin(attempt: Attempt, settings: JudgeSettings) -> None:
     """Keep the chosen node, the best ones, and some of each reason."""
     attempt.thinned = True
     kept = {attempt.chosen, *attempt.best}

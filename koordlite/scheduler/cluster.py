@@ -28,7 +28,7 @@ from koordlite.model.wire.reservation import AllocatedText, ReservationObject
 from koordlite.reservation import pods as judged
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import reports
-from koordlite.scheduler.judgement.nodes import Row, Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.node_state import NodeState
 from koordlite.scheduler.reservations import Reservations
 
@@ -145,7 +145,7 @@ MOST_CHANGES = 10_000
 class Cluster:
     """Safe to use from several threads: every method takes `lock`, which a caller may hold over several of them."""
 
-    def __init__(self, settings: Settings, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, settings: JudgeSettings, *, monotonic: Callable[[], float]) -> None:
         self.settings, self._now = settings, monotonic
         self.faults = SubjectFaults("judgement of a node")
         self.policies: NUMAPolicy | None = None

@@ -16,7 +16,7 @@ from koordlite.reservation.placed import NO_RESERVATIONS
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top, settled
-from koordlite.scheduler.judgement.nodes import Row, Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Container, Report
 
 MOST_CASES = 16
@@ -57,14 +57,14 @@ class NodeState(msgspec.Struct):
         if self.report is not None and not self.report.fingerprint:
             self.fresh = {uid: at for uid, at in self.fresh.items() if at is None or now - at < seconds}
 
-    def next_look(self, settings: Settings, now: float) -> float | None:
+    def next_look(self, settings: JudgeSettings, now: float) -> float | None:
         """Time at which time alone changes the row; None when it does not."""
         moments = [at + settings.gone_seconds for _, at in self.gone.values()]
         if self.report is not None and not self.report.fingerprint:
             moments += [at + settings.report_seconds for at in self.fresh.values() if at is not None]
         return min((moment for moment in moments if moment > now), default=None)
 
-    def row(self, assumed: Iterable[KnownPod], settings: Settings, now: float, since: float) -> Row:
+    def row(self, assumed: Iterable[KnownPod], settings: JudgeSettings, now: float, since: float) -> Row:
         """The node as it is judged now, with pods `assumed` on it, as they will be when they are bound; it changed last
         at `since`."""
         coming = [pod for pod in assumed if pod.uid not in self.pods]
@@ -98,7 +98,7 @@ class NodeState(msgspec.Struct):
             is_plain=self.crane is None and keys.CPU_TOPOLOGY not in self.report.annotations,
         )
 
-    def expected(self, row: Row, assumed: Iterable[KnownPod], settings: Settings) -> Row:
+    def expected(self, row: Row, assumed: Iterable[KnownPod], settings: JudgeSettings) -> Row:
         """The row with each pod that the report has not counted on the NUMA node where kubelet will put it; where that
         is several, or none, it counts on every one."""
         assert self.report is not None
@@ -114,7 +114,7 @@ class NodeState(msgspec.Struct):
             found = admitted(found, pod, settings)
         return found
 
-    def cover(self, settings: Settings, now: float, since: float) -> None:
+    def cover(self, settings: JudgeSettings, now: float, since: float) -> None:
         """Work out which pods the report has counted."""
         assert self.report is not None
         for uid in [uid for uid, (_, at) in self.gone.items() if now - at > settings.gone_seconds]:
@@ -138,7 +138,7 @@ class NodeState(msgspec.Struct):
             [*([f"not counted yet: {missing}"] if missing else []), *([f"gone: {outlived}"] if outlived else [])]
         )
 
-    def _reserved(self, settings: Settings) -> list[KnownPod]:
+    def _reserved(self, settings: JudgeSettings) -> list[KnownPod]:
         """Pods that the report has not counted and that hold something of their own."""
         assert self.report is not None
         listed = self.report.resources
@@ -149,7 +149,7 @@ class NodeState(msgspec.Struct):
             if has_exclusive(pod.shape.exclusive, listed) and (ignored is None or pod.scheduler in ignored)
         ]
 
-    def _unusable(self, settings: Settings, coming: list[KnownPod], uncounted: list[KnownPod]) -> str:
+    def _unusable(self, settings: JudgeSettings, coming: list[KnownPod], uncounted: list[KnownPod]) -> str:
         assert self.report is not None
         if not self.report.is_usable:
             return str(self.report.problems[0])
@@ -161,7 +161,7 @@ class NodeState(msgspec.Struct):
         return ""
 
     def freed(
-        self, namespaces: Mapping[str, str], row: Row, assumed: Iterable[KnownPod], settings: Settings
+        self, namespaces: Mapping[str, str], row: Row, assumed: Iterable[KnownPod], settings: JudgeSettings
     ) -> dict[str, tuple[Zones, ...]]:
         """Available amounts once the placeholders of a Reservation have gone, by its uid; `namespaces` says where they
         are. A case for each NUMA node on which pods may be, as far as nothing says; none where the row says as much.
@@ -282,14 +282,16 @@ def _back(pods: Iterable[KnownPod], where: Mapping[Container, int]) -> Mapping[i
     return back
 
 
-def _replayed(row: Row, events: Iterable[tuple[KnownPod, Mapping[int, Amounts] | None]], settings: Settings) -> Row:
+def _replayed(
+    row: Row, events: Iterable[tuple[KnownPod, Mapping[int, Amounts] | None]], settings: JudgeSettings
+) -> Row:
     """The node after pods have gone, each with what it gives back, and (None) come."""
     for pod, back in events:
         row = admitted(row, pod, settings) if back is None else victims.without(row, [pod], back)
     return row
 
 
-def admitted(row: Row, pod: KnownPod, settings: Settings) -> Row:
+def admitted(row: Row, pod: KnownPod, settings: JudgeSettings) -> Row:
     """The node with the pod where kubelet will put it; where that is on several NUMA nodes, or none, it counts on each
     of them."""
     takes: Mapping[int, Amounts] = judge.takes(pod.shape, row, settings)

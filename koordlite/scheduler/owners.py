@@ -16,7 +16,7 @@ from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, owners
-from koordlite.scheduler.judgement.nodes import Row, Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 
 MOST_WAITING = 5_000
 PATIENCE_SECONDS = 10.0
@@ -28,7 +28,7 @@ class Met(msgspec.Struct, frozen=True):
     """The nodes on which a pod may take a reservation, or goes by other rules because of one."""
 
     shape: PodShape
-    settings: Settings
+    settings: JudgeSettings
     candidate: Candidate | None = None
     """None: the pod takes no reservation anywhere."""
     rows: Mapping[str, Row] = msgspec.field(default_factory=dict)

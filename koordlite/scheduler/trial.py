@@ -18,13 +18,13 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import admit as kubelet
 from koordlite.numa.kubelet import requests
-from koordlite.numa.kubelet.admit import NodeState, empty_node
+from koordlite.numa.kubelet.admit import KubeletNode, empty_node
 from koordlite.numa.kubelet.merge import Policy
 from koordlite.numa.nrt.filter import add
 from koordlite.reservation import pods
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.nodes import Row, Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 
 _POLICIES: tuple[Policy, ...] = ("none", "best-effort", "restricted", "single-numa-node")
 
@@ -74,7 +74,7 @@ class Trial(msgspec.Struct, frozen=True):
             nodes = ", ".join(map(str, given.nodes)) or "any"
             yield f"admitted: container {given.container} on NUMA node {nodes}, CPUs {given.cpus or 'shared'}"
 
-    def _state(self, row: Row) -> NodeState | None:
+    def _state(self, row: Row) -> KubeletNode | None:
         report = row.report
         text = report.annotations.get(keys.CPU_TOPOLOGY) if report else None
         if report is None or text is None:
@@ -88,7 +88,7 @@ class Trial(msgspec.Struct, frozen=True):
         return state
 
 
-def of_folder(folder: str, key: str, settings: Settings) -> Trial:
+def of_folder(folder: str, key: str, settings: JudgeSettings) -> Trial:
     """The objects of all manifests in `folder`. InputError for mistakes in them, and when the pod is not there."""
     cluster = Cluster(settings, monotonic=lambda: 0.0)
     found = [obj for path in sorted(Path(folder).glob("*.yaml")) for obj in manifest_files.read(path)]

@@ -19,7 +19,7 @@ from koordlite.model.wire import crane, objects
 from koordlite.scheduler import watches
 from koordlite.scheduler.judgement import judge, load
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.numa_api.service import NumaService
 from tests.scheduler import test_load_aware as loads
 from tests.scheduler.builders import Scene, as_object, bound, pod, report
@@ -118,7 +118,7 @@ def _topology(zones: int) -> str:
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node", "best-effort"])
 @pytest.mark.parametrize("zones", [9, 16, 20, 64])
 def test_a_report_of_many_numa_nodes_is_not_used_and_takes_no_time(policy: str, zones: int) -> None:
-    scene = Scene(Settings(strategy="LeastNUMANodes", numa_distance=True))
+    scene = Scene(JudgeSettings(strategy="LeastNUMANodes", numa_distance=True))
     rows = [{"cpu": "1", "memory": "1Gi"}] * zones
     for name in ("koordinator", "kubelet"):
         notes = {keys.CPU_TOPOLOGY: _topology(zones)} if name == "koordinator" else {}

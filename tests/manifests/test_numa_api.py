@@ -14,7 +14,7 @@ from apiserver.users import User
 from koordlite import cli
 from koordlite.kube.client import access, reviews
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.numa_api.switches import NUMA_AWARE, NUMA_DISTANCE, Policy, Switches
 from koordlite.scheduler.watches import Watches
 
@@ -56,7 +56,7 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
         server.objects.load(cyaml.safe_load(CRD.read_text()), *held, *found)
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(NAME))
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
-        watches = Watches(api, Cluster(Settings(), monotonic=time.monotonic), monotonic=time.monotonic)
+        watches = Watches(api, Cluster(JudgeSettings(), monotonic=time.monotonic), monotonic=time.monotonic)
         watches.start()
         until(lambda: watches.age() is not None)
         until(lambda: {each.verb for each in list(server.requests)} >= {"list", "watch"})

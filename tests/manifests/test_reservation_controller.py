@@ -48,7 +48,7 @@ def test_the_command_is_known_and_makes_what_the_component_brings(render, find):
     settings = reservation_controller.settings_of(args)
     image, _, digest = settings.image.partition("@")
     assert digest.startswith("sha256:"), "a tag can be moved"
-    defaults = placeholder.Settings()
+    defaults = placeholder.PlaceholderSettings()
     assert msgspec.structs.replace(settings, image=image) == defaults, "options and settings have the same defaults"
 
 
@@ -147,7 +147,9 @@ def a_placeholder() -> dict[str, Any]:
     from reservecluster import ReserveCluster
 
     made = ReserveCluster(None, nodes={}).reserve("r", 2)  # type: ignore[arg-type]
-    return placeholder.pod(made, placeholder.wanted(made), 1, placeholder.Settings(image=PARAMS["data"]["image"]))
+    return placeholder.pod(
+        made, placeholder.wanted(made), 1, placeholder.PlaceholderSettings(image=PARAMS["data"]["image"])
+    )
 
 
 POD = {

@@ -21,7 +21,7 @@ from koordlite.model.wire import objects
 from koordlite.scheduler import render as rendering
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.promises import ApiBinder
 from koordlite.scheduler.watches import Watches
 from tests.manifests.test_rbac import SYSTEM, rights, rules
@@ -161,7 +161,7 @@ POD = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", 
 
 def ask_everything(api: access.Api) -> None:
     """A whole life of an extender, the rare requests too."""
-    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True, with_crane=True)
     binder = ApiBinder(api)
     extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age)

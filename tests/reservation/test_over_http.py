@@ -22,9 +22,9 @@ from koordlite.kube.publish.events import Event
 from koordlite.model import keys, times
 from koordlite.reservation import report
 from koordlite.reservation.controller import Controller
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement.nodes import Settings as Judgement
+from koordlite.scheduler.judgement.nodes import JudgeSettings as Judgement
 from koordlite.scheduler.owners import ReservationJudge
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -44,7 +44,7 @@ class Bench:
         self.leads = True
         judge = ReservationJudge(Cluster(Judgement(), monotonic=time.monotonic), is_fed=False)
         self.controller = Controller(
-            self.api, Settings(), leads=lambda: self.leads, tell=self.events.append, judge=judge
+            self.api, PlaceholderSettings(), leads=lambda: self.leads, tell=self.events.append, judge=judge
         )
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -288,7 +288,7 @@ def test_no_place_is_freed_for_a_pod_that_no_numa_node_can_take(
     until(lambda: any(pod.name == "web-1" and pod.refused() for pod in bench.controller.world.waiting.values()))
     bench.controller.round()
     assert bool(bench.said("HandOver")) is begins
-    found = report.one_of(bench.controller.world, "r", Settings(), time.time())
+    found = report.one_of(bench.controller.world, "r", PlaceholderSettings(), time.time())
     assert found is not None
     why = "it is being handed over to it" if begins else "cannot align container"
     assert [each["why"] for each in found["waiting"]] == [why]
@@ -350,7 +350,7 @@ def test_a_lease_that_may_not_be_read_is_asked_for_once_a_minute_and_said_once(
 
     controller = Controller(
         Denying(),  # type: ignore[arg-type]
-        Settings(),
+        PlaceholderSettings(),
         leads=lambda: True,
         tell=lambda event: None,
         judge=ReservationJudge(Cluster(Judgement(), monotonic=lambda: now), is_fed=True),

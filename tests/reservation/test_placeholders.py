@@ -14,7 +14,7 @@ from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation import hand_over, placeholder, validity
 from koordlite.reservation.lifecycle import template_requests
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 
 NOW = 1_800_000_000.0
 ANYTHING = some.recursive(
@@ -107,7 +107,7 @@ def test_a_template_is_refused_by_name_or_becomes_a_pod_without_rights(template:
         assert all(problem.object == "reservation/r" and problem.do for problem in wrong)
         return
     wanted = placeholder.wanted(made)
-    body = placeholder.pod(made, wanted, 1, Settings())
+    body = placeholder.pod(made, wanted, 1, PlaceholderSettings())
     spec = body["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert not {"hostNetwork", "serviceAccountName", "nodeName", "initContainers"} & spec.keys()
@@ -127,10 +127,10 @@ def test_a_guaranteed_template_stays_guaranteed_when_a_part_is_left() -> None:
     template = {"spec": {"containers": [container], "runtimeClassName": "vm"}}
     made = reservation(template)
     half = {name: type(q)(q.nano // 2, q.format) for name, q in template_requests(made).items()}
-    pod = msgspec.convert(placeholder.pod(made, half, 2, Settings()), PodObject, strict=False)
+    pod = msgspec.convert(placeholder.pod(made, half, 2, PlaceholderSettings()), PodObject, strict=False)
     assert kube_qos(pod) == "Guaranteed"
     assert effective_requests(pod.spec, "", []) == half
-    assert "runtimeClassName" not in placeholder.pod(made, half, 2, Settings())["spec"], (
+    assert "runtimeClassName" not in placeholder.pod(made, half, 2, PlaceholderSettings())["spec"], (
         "its overhead is in the amounts"
     )
 
@@ -141,7 +141,9 @@ def test_a_pinned_template_goes_to_its_node_only() -> None:
     rule = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = {"nodeAffinity": {rule: {"nodeSelectorTerms": terms}}}
     made = reservation({"spec": {**requests, "nodeName": "n7", "affinity": affinity}})
-    found = placeholder.pod(made, placeholder.wanted(made), 1, Settings())["spec"]["affinity"]["nodeAffinity"][rule]
+    found = placeholder.pod(made, placeholder.wanted(made), 1, PlaceholderSettings())["spec"]["affinity"][
+        "nodeAffinity"
+    ][rule]
     line = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
     assert [term["matchFields"] for term in found["nodeSelectorTerms"]] == [[line], [line]]
 

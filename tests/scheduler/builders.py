@@ -13,7 +13,7 @@ from koordlite.numa.nrt import fingerprint
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 
 OURS = "koordlite-scheduler"
 
@@ -57,7 +57,7 @@ class Api:
 class Scene:
     """An extender over a cluster that a test builds."""
 
-    settings: Settings = dataclasses.field(default_factory=Settings)
+    settings: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
 
     def __post_init__(self) -> None:
         self.clock, self.api = Clock(), Api()

@@ -11,7 +11,7 @@ import pytest
 from koordlite.model.wire import objects
 from koordlite.scheduler.attempts import Board
 from koordlite.scheduler.extender import BINDING_SECONDS, BindError, NotReady
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from tests.scheduler import builders
 from tests.scheduler.builders import Scene, as_object, bound, pod
 
@@ -19,7 +19,7 @@ FULL = {"cpu": "8", "memory": "32Gi"}
 
 
 def scene(**settings: object) -> Scene:
-    made = Scene(Settings(**settings))  # type: ignore[arg-type]
+    made = Scene(JudgeSettings(**settings))  # type: ignore[arg-type]
     made.node("a", FULL, FULL, signed=[])
     return made
 

@@ -10,11 +10,11 @@ import pytest
 from koordlite.model import keys
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.numa.nrt import score
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.report import documents
 from tests.scheduler.builders import Scene, as_object, pod
 
-OPEN, CLOSED = Settings(numa_distance=True), Settings()
+OPEN, CLOSED = JudgeSettings(numa_distance=True), JudgeSettings()
 ZONE = {"cpu": "4", "memory": "32Gi"}
 TOTALS = {"cpu": "4", "memory": "32Gi"}
 FAR, NEAR = ((10, 32), (32, 10)), ((10, 12), (12, 10))
@@ -28,7 +28,7 @@ CPUS = {
 LSR = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord-prod"}
 
 
-def kubelets(settings: Settings, policy: str) -> Scene:
+def kubelets(settings: JudgeSettings, policy: str) -> Scene:
     """Nodes far and near, alike but for the distance of their two NUMA nodes."""
     scene = Scene(settings)
     scene.node("far", ZONE, ZONE, policy=policy, totals=TOTALS, distances=FAR)
@@ -77,7 +77,7 @@ def test_a_switch_counts_from_the_next_question_on():
     assert stands(scene, wide) == {"far": 0, "near": 0}
 
 
-def allocated(settings: Settings, cpu: str, **notes: str) -> Any:
+def allocated(settings: JudgeSettings, cpu: str, **notes: str) -> Any:
     scene = Scene(settings)
     scene.node("a", *[ZONE] * 4, policy="none", annotations=CPUS, distances=FOUR, totals=TOTALS)
     wanted = pod("p", cpu, annotations={f"scheduling.koordinator.sh/{name}": text for name, text in notes.items()})

@@ -18,7 +18,7 @@ from koordlite.model import keys
 from koordlite.reservation import pods
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.promises import ApiBinder
 from koordlite.scheduler.watches import Watches
 from tests.scheduler import builders
@@ -36,7 +36,7 @@ class Api:
         self.server = server
         (folder / "kubeconfig").write_text(server.kubeconfig("admin"))
         self.api = access.connect(str(folder / "kubeconfig"), None, user_agent="test")
-        self.cluster = Cluster(Settings(), monotonic=time.monotonic)
+        self.cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
         self.watches = Watches(self.api, self.cluster, monotonic=time.monotonic, with_reservations=True)
         self.binder = ApiBinder(self.api)
         self.extender = Extender(self.cluster, wall=time.time, binder=self.binder, age=self.watches.age)
@@ -157,7 +157,7 @@ def test_crane_topologies_that_may_not_be_read_do_not_switch_it_off(
         server.objects.load({**role, "rules": rules}, {**bound, "subjects": [subject]})
         (tmp_path / "kubeconfig").write_text(server.kubeconfig("extender"))
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
-        cluster = Cluster(Settings(), monotonic=time.monotonic)
+        cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
         watches = Watches(api, cluster, monotonic=time.monotonic, with_crane=True)
         watches.start()
         try:

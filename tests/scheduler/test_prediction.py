@@ -14,7 +14,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.numa.kubelet import admit as kubelet
 from koordlite.numa.kubelet import requests
-from koordlite.numa.kubelet.admit import NodeState, empty_node
+from koordlite.numa.kubelet.admit import KubeletNode, empty_node
 from koordlite.numa.kubelet.merge import Policy
 from tests.scheduler.builders import Scene, as_object
 
@@ -41,7 +41,7 @@ def made(name: str, containers: list[tuple[str, str]]) -> Any:
     return {"metadata": meta, "spec": parts, "status": {"phase": "Pending", "qosClass": "Guaranteed"}}
 
 
-def scene_of(state: NodeState, nodes: int, policy: str, scope: str) -> Scene:
+def scene_of(state: KubeletNode, nodes: int, policy: str, scope: str) -> Scene:
     """What a reporter would say of this node."""
     free = [sum(1 for n in state.cpus.shared if n // PER_NODE == node) for node in range(nodes)]
     scene = Scene()

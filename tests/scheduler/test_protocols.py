@@ -12,7 +12,7 @@ import pytest
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.wire import crane, objects
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from tests.scheduler.builders import Scene, bound, pod
 
 ZONE = {"cpu": "8", "memory": "32Gi"}
@@ -180,7 +180,7 @@ def test_a_policy_that_volcano_would_ask_for(policy: str, annotations: dict[str,
     scene.node("a", ZONE, ZONE, policy=policy, annotations=annotations)
     asks = pod("p", "2", annotations={"volcano.sh/numa-topology-policy": "single-numa-node"})
     assert scene.filter(asks, "a")[1].get("a", "") == refusal
-    ignoring = Scene(Settings(check_volcano=False))
+    ignoring = Scene(JudgeSettings(check_volcano=False))
     ignoring.node("a", ZONE, ZONE, policy=policy, annotations=annotations)
     assert ignoring.filter(asks, "a")[0] == ["a"]
 
@@ -205,7 +205,7 @@ def test_restricted_is_checked_as_kubelet_does_unless_it_is_turned_off(
     cpu: str, zones: tuple[dict[str, str], ...], passes: bool
 ) -> None:
     for check in (True, False):
-        scene = Scene(Settings(check_restricted=check))
+        scene = Scene(JudgeSettings(check_restricted=check))
         scene.node("a", *zones, policy="restricted", totals={"cpu": "8"})
         assert bool(scene.filter(pod("p", cpu), "a")[0]) is (passes or not check)
 

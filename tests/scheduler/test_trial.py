@@ -10,7 +10,7 @@ import pytest
 from koordlite import cli
 from koordlite.model.errors import InputError
 from koordlite.scheduler import trial
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "configs/tour-scheduling"
@@ -33,7 +33,7 @@ def test_the_pod_of_the_tour_fails_by_sums_and_is_placed_by_numa_nodes(capsys: p
 
 
 def test_the_reports_of_the_tour_are_what_its_kubelets_would_give() -> None:
-    made = trial.of_folder(str(FOLDER), "shop/solver", Settings())
+    made = trial.of_folder(str(FOLDER), "shop/solver", JudgeSettings())
     for row in made.feasible:
         state = made._state(row)
         assert state is not None
@@ -48,8 +48,8 @@ def test_a_pod_that_no_node_has_enough_for_and_pods_that_are_not_there(tmp_path:
     shutil.copytree(FOLDER, tmp_path / "folder")
     path = tmp_path / "folder/3-solver.yaml"
     path.write_text(path.read_text().replace('cpu: "6"', 'cpu: "64"'))
-    made = trial.of_folder(str(tmp_path / "folder"), "shop/solver", Settings())
+    made = trial.of_folder(str(tmp_path / "folder"), "shop/solver", JudgeSettings())
     assert list(trial.lines(made)) == ["no node has enough in all: kube-scheduler asks no extender then"]
     for key, why in (("shop/index", "bound already"), ("shop/never", "no manifest")):
         with pytest.raises(InputError, match=why):
-            trial.of_folder(str(FOLDER), key, Settings())
+            trial.of_folder(str(FOLDER), key, JudgeSettings())

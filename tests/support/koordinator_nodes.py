@@ -11,7 +11,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU
 from koordlite.numa.koordinator import ask
 from koordlite.numa.koordinator.held import Held
-from koordlite.numa.koordinator.node_report import NodeState, NodeTopology
+from koordlite.numa.koordinator.node_report import KoordinatorNode, NodeTopology
 from koordlite.numa.koordinator.values import Allocation
 from koordlite.numa.machine import Machine
 
@@ -40,10 +40,10 @@ def node(
     reserved: str = "",
     memory: str = "32Gi",
     distances: Mapping[int, Mapping[int, int]] | None = None,
-) -> NodeState:
+) -> KoordinatorNode:
     """A node of that machine, `memory` on each NUMA node."""
     zones = {zone: quantities(cpu=str(len(cpus.by_node[zone])), memory=memory) for zone in sorted(cpus.by_node)}
-    return NodeState(
+    return KoordinatorNode(
         labels=labels or {},
         allocatable=quantities(cpu=str(len(cpus.cpus)), memory="64Gi"),
         topology=NodeTopology(machine=cpus, reserved=CPUSet.parse(reserved), zones=zones, distances=distances or {}),

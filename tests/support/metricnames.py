@@ -30,10 +30,10 @@ from koordlite.report.metrics.collector import Metrics as AgentMetrics
 from koordlite.report.metrics.families import NodeRegistry
 from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.reservation.controller import Controller, ReservationMetrics
-from koordlite.reservation.placeholder import Settings as Placeholders
+from koordlite.reservation.placeholder import PlaceholderSettings as Placeholders
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Binder, Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.owners import ReservationJudge
 from koordlite.scheduler.promises import Promises
@@ -116,7 +116,7 @@ def descheduler() -> tuple[Exported, ...]:
 
 def extender() -> tuple[Exported, ...]:
     """Of a scheduler extender that knows no cluster."""
-    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
     idle = Extender(cluster, wall=time.time)
     return tuple(_exported(ExtenderMetrics(idle, Promises(idle, cast("Binder", None))).registry))
 
@@ -124,7 +124,7 @@ def extender() -> tuple[Exported, ...]:
 def reservation_controller() -> tuple[Exported, ...]:
     """Of a controller that never reached its cluster."""
     registry, nowhere = CollectorRegistry(), Api(Transport(Configuration(), "none"))
-    judge = ReservationJudge(Cluster(Settings(), monotonic=time.monotonic), is_fed=True)
+    judge = ReservationJudge(Cluster(JudgeSettings(), monotonic=time.monotonic), is_fed=True)
     controller = Controller(nowhere, Placeholders(), leads=lambda: False, tell=print, judge=judge)
     registry.register(ReservationMetrics(controller))
     return tuple(_exported(registry))
@@ -132,7 +132,7 @@ def reservation_controller() -> tuple[Exported, ...]:
 
 def numa_api() -> tuple[Exported, ...]:
     """Of a NUMA API that knows no cluster."""
-    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
     return tuple(_exported(NumaService(cluster, wall=time.time, not_ready=str).metrics))
 
 

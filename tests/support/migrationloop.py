@@ -26,12 +26,12 @@ from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation import step
-from koordlite.reservation.placeholder import Settings as Placeholders
+from koordlite.reservation.placeholder import PlaceholderSettings as Placeholders
 from koordlite.reservation.world import World
 from koordlite.reservation.writer import Writer
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.promises import ApiBinder
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -275,7 +275,7 @@ class Loop:
 
     def schedule(self) -> None:
         """Each waiting pod once, placeholders first: kube-scheduler, which asks the extender about nodes with room."""
-        known = Cluster(Settings(), monotonic=lambda: self.now)
+        known = Cluster(JudgeSettings(), monotonic=lambda: self.now)
         for node in self.all("Node"):
             known.put_node(msgspec.convert(node, objects.NodeObject, strict=False))
         for report in self.all("NodeResourceTopology"):

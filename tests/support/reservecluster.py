@@ -32,7 +32,7 @@ from koordlite.reservation.actions import (
     Step,
     WriteStatus,
 )
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 
 START = 1_800_000_000.0
@@ -60,7 +60,7 @@ class ReserveCluster:
     def __init__(self, chance: random.Random, *, nodes: dict[str, int], guarded: bool = False) -> None:
         """`guarded`: the scheduler asks an extender, which keeps pods off what a Reservation holds."""
         self.guarded = guarded
-        self.settings = Settings(scheduler="sim", guarded=frozenset({"sim"} if guarded else ()))
+        self.settings = PlaceholderSettings(scheduler="sim", guarded=frozenset({"sim"} if guarded else ()))
         self.chance, self.now = chance, START
         self.nodes = {name: node(name, cpu) for name, cpu in nodes.items()}
         self.pods: dict[str, PodObject] = {}

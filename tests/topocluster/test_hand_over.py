@@ -14,7 +14,7 @@ from slices import amount
 from koordlite.model import times
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from tests.support.topocluster.events import Events
 from tests.support.topocluster.reserving import START, ReservationSide
 from tests.support.topocluster.scheduler import NAME, OTHER, Scheduler
@@ -68,7 +68,7 @@ def trial(seed: int, tally: Tally, *, with_extender: bool, priority: int, schedu
     extender = Product(lambda: events.now, store) if with_extender else None
     guarded = frozenset({NAME} if with_extender else ())
     controller = ReservationSide(
-        Settings(scheduler=NAME, guarded=guarded), events=events, store=store, chance=random.Random(seed)
+        PlaceholderSettings(scheduler=NAME, guarded=guarded), events=events, store=store, chance=random.Random(seed)
     )
     verbs = extender.verbs if extender else None
     ours = Scheduler(events=events, store=store, chance=chance, extender=verbs, tells=True)

@@ -19,7 +19,7 @@ from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
-from koordlite.numa.kubelet.admit import Admission, NodeState, admit, empty_node
+from koordlite.numa.kubelet.admit import Admission, KubeletNode, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import DEFAULT, CPUState, StaticPolicy
 from koordlite.numa.kubelet.requests import of_pod
 from koordlite.numa.machine import Machine as CPUs
@@ -37,7 +37,7 @@ class Managers:
 
     def __init__(self, machine: Machine) -> None:
         self._topology, self._configuration = _topology(machine), _Configuration()
-        self._node: NodeState | None = None
+        self._node: KubeletNode | None = None
         self._pinned: dict[str, CPUSet] = {}
         self.refused: dict[str, Admission] = {}
         """By pod uid."""

@@ -40,7 +40,7 @@ class PodAsked(msgspec.Struct, frozen=True, kw_only=True):
     of_daemon_set: bool = False
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class CraneVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one node."""
 
     text: str = ""
@@ -88,7 +88,7 @@ def verdict(
     given: Iterable[Mapping[str, Amounts]],
     *,
     resources: Sequence[str] = AWARE_RESOURCES,
-) -> Verdict:
+) -> CraneVerdict:
     """Judge whether the pod may go to the node with this topology.
 
     `given` are the results of the pods that are there or on their way: amounts by name of the NUMA node. `resources`
@@ -96,16 +96,20 @@ def verdict(
     """
     why = assignments.unfit(pod.containers, pod.only)
     if why:
-        return Verdict(text=NOT_EXCLUSIVE, detail=why)
+        return CraneVerdict(text=NOT_EXCLUSIVE, detail=why)
     wanted = assignments.targets(pod.policy, pod.containers, pod.only) if "cpu" in resources else {}
     if pod.of_daemon_set or not wanted:
         why = "pods of a DaemonSet are not bound" if pod.of_daemon_set else "no container asks for whole CPUs"
-        return Verdict(detail=f"Crane places no container of this pod: {why}")
+        return CraneVerdict(detail=f"Crane places no container of this pod: {why}")
     if topology is None:
-        return Verdict(text=NO_TOPOLOGY, detail="there is no NodeResourceTopology of topology.crane.io for this node")
+        return CraneVerdict(
+            text=NO_TOPOLOGY, detail="there is no NodeResourceTopology of topology.crane.io for this node"
+        )
     policy = topology.crane_manager_policy
     if policy.cpu_manager_policy != STATIC:
-        return Verdict(detail=f"Crane places no pod here: cpuManagerPolicy is {policy.cpu_manager_policy or 'not set'}")
+        return CraneVerdict(
+            detail=f"Crane places no pod here: cpuManagerPolicy is {policy.cpu_manager_policy or 'not set'}"
+        )
     request = _request(pod, wanted, resources)
     offers = _offers_of(topology.zones or (), given)
     if pod.aware if pod.aware is not None else policy.topology_manager_policy == SINGLE_NUMA:
@@ -142,18 +146,18 @@ def _offers_of(zones: Iterable[Zone], given: Iterable[Mapping[str, Amounts]]) ->
     return sorted(offers, key=lambda offer: -offer.free("cpu"))
 
 
-def _one(request: Amounts, offers: Sequence[_Offer]) -> Verdict:
+def _one(request: Amounts, offers: Sequence[_Offer]) -> CraneVerdict:
     chosen = next((offer for offer in offers if offer.fits(request)), None)
     if chosen is None:
-        return Verdict(
+        return CraneVerdict(
             text=NOT_ENOUGH, detail=f"{_said(request)} of one NUMA node requested; {_numbers(request, offers)}"
         )
-    return Verdict(
+    return CraneVerdict(
         score=MAX_SCORE, result={chosen.name: request}, detail=f"all on {chosen.name}; {_numbers(request, offers)}"
     )
 
 
-def _several(request: Amounts, offers: Sequence[_Offer]) -> Verdict:
+def _several(request: Amounts, offers: Sequence[_Offer]) -> CraneVerdict:
     """Whole CPUs from the emptiest NUMA node on; with too few everywhere the result names what there is."""
     left = {resource: amount.nano for resource, amount in request.items()}
     result: dict[str, Amounts] = {}
@@ -167,7 +171,7 @@ def _several(request: Amounts, offers: Sequence[_Offer]) -> Verdict:
             break
     missing = {r: Quantity(nano, request[r].format) for r, nano in left.items() if nano}
     lacking = f"{_said(missing)} on no NUMA node; " if missing else ""
-    return Verdict(
+    return CraneVerdict(
         score=MAX_SCORE // len(result) if result else 0,
         result=dict(sorted(result.items())),
         detail=f"{lacking}on {', '.join(sorted(result)) or 'none'}; {_numbers(request, offers)}",

@@ -14,7 +14,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import held
 from koordlite.numa.koordinator.held import RESTRICTED_POLICY, Reserved
-from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.take import NO_POLICY, TakePolicy, take_preferred
 from koordlite.numa.koordinator.values import (
     FULL_PCPUS,
@@ -34,8 +34,8 @@ from koordlite.numa.koordinator.values import (
 from koordlite.numa.machine import Machine, mask_of, nodes_of
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Request of a pod to one node."""
+class NodeRequest(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """NodeRequest of a pod to one node."""
 
     requests: Amounts
     """Amplified on a node that sells its CPUs several times."""
@@ -97,7 +97,7 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
     preferred: CPUSet = EMPTY
 
     @classmethod
-    def of(cls, node: NodeState, request: Request, reuse: Reuse = NO_REUSE) -> Supply:
+    def of(cls, node: KoordinatorNode, request: NodeRequest, reuse: Reuse = NO_REUSE) -> Supply:
         """Resources that `node` can give; a required bind policy leaves fewer CPUs, and so less of a NUMA node's
         cpu."""
         if reuse is NO_REUSE:
@@ -107,7 +107,7 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
         return cls._of(node, request.policy.bind if request.required else "", reuse)
 
     @classmethod
-    def _of(cls, node: NodeState, required_bind: str, reuse: Reuse) -> Supply:
+    def _of(cls, node: KoordinatorNode, required_bind: str, reuse: Reuse) -> Supply:
         topology = node.topology
         taken = held.returned(node.held.cpus, reuse.preferred, reuse.preemptible)
         cpus = held.available_cpus(
@@ -135,7 +135,7 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
         """No amount is finer than it is split."""
         return all(_is_whole(name, nano) for name, zones in self.nano.items() for nano in zones.values())
 
-    def even_zones(self, request: Request) -> int:
+    def even_zones(self, request: NodeRequest) -> int:
         """The NUMA nodes that have whole CPUs, or cores, and a free CPU for each: how many are asked decides there."""
         part = (self.machine.per_core or 1) if request.whole_cores else 1
         odd = request.count % part or request.nano.get("cpu", 0) != request.count * NANO
@@ -175,7 +175,7 @@ def _capped(amounts: Amounts, machine: Machine, zone: int, cpus: CPUSet) -> Amou
     return {**amounts, "cpu": Quantity(milli * 10**6, cpu.format)} if cpu.nano and milli < cpu.milli else amounts
 
 
-def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "") -> Allocation | Refusal:
+def allocate(supply: Supply, request: NodeRequest, mask: int | None, *, uid: str = "") -> Allocation | Refusal:
     """Allocate inside the NUMA nodes of `mask`; without a mask only CPUs, from anywhere."""
     zones: Zones = {}
     if mask is not None:
@@ -191,7 +191,7 @@ def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "
     return Allocation(uid=uid, cpus=cpus, exclusive=request.policy.exclusive, zones=zones)
 
 
-def fits(supply: Supply, request: Request, mask: int | None) -> bool:
+def fits(supply: Supply, request: NodeRequest, mask: int | None) -> bool:
     """Tell whether `allocate` gives something: sums decide it, but where amounts are odd the pod is allocated on trial.
 
     Sums suffice because the NUMA node with the least gives first, in whole units as long as all amounts are whole.
@@ -205,7 +205,7 @@ def fits(supply: Supply, request: Request, mask: int | None) -> bool:
     return decided or not isinstance(allocate(supply, request, mask), Refusal)
 
 
-def _cpus_suffice(supply: Supply, request: Request) -> bool:
+def _cpus_suffice(supply: Supply, request: NodeRequest) -> bool:
     """Tell whether the node has enough CPUs: their number decides, unless cores or reservations matter."""
     odd = request.whole_cores and request.count % (supply.machine.per_core or 1)
     if supply.preferred or odd:
@@ -213,7 +213,7 @@ def _cpus_suffice(supply: Supply, request: Request) -> bool:
     return len(supply.cpus) >= request.count
 
 
-def split(supply: Supply, request: Request, nodes: Sequence[int]) -> tuple[Zones, tuple[str, ...]]:
+def split(supply: Supply, request: NodeRequest, nodes: Sequence[int]) -> tuple[Zones, tuple[str, ...]]:
     """Amounts by NUMA node, as even as can be: those with the least give first, the last one gives the rest.
 
     (zones, reasons why not). What no NUMA node of the machine knows is not asked of them.
@@ -236,7 +236,7 @@ def split(supply: Supply, request: Request, nodes: Sequence[int]) -> tuple[Zones
     return dict(sorted(given.items())), tuple(sorted(reasons))
 
 
-def _share(supply: Supply, request: Request, name: str, amount: Quantity, parts: int) -> Quantity:
+def _share(supply: Supply, request: NodeRequest, name: str, amount: Quantity, parts: int) -> Quantity:
     """An equal part of what is still needed, rounded down: CPUs of its own in whole CPUs or cores."""
     if name != "cpu":
         return Quantity.of(_divided(amount.value, parts), amount.format)
@@ -251,7 +251,7 @@ def _divided(amount: int, parts: int) -> int:
     return amount // parts if amount >= 0 else -(-amount // parts)
 
 
-def _cpus(supply: Supply, request: Request, zones: Zones) -> CPUSet:
+def _cpus(supply: Supply, request: NodeRequest, zones: Zones) -> CPUSet:
     """CPUs of its own: of each NUMA node as many as its share; ValueError when they are too few."""
     if len(supply.cpus) < request.count:
         raise ValueError(NOT_ENOUGH_CPUS)
@@ -269,7 +269,7 @@ def _cpus(supply: Supply, request: Request, zones: Zones) -> CPUSet:
     return found
 
 
-def _take(supply: Supply, request: Request, available: CPUSet, count: int) -> CPUSet:
+def _take(supply: Supply, request: NodeRequest, available: CPUSet, count: int) -> CPUSet:
     return take_preferred(
         supply.machine, supply.taken, request.policy, available=available, preferred=supply.preferred, count=count
     )
@@ -289,14 +289,14 @@ OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within i
 NONE_NOMINATED = "no nominated reservation"
 
 
-def feasible(node: NodeState, request: Request, mask: int | None) -> bool:
+def feasible(node: KoordinatorNode, request: NodeRequest, mask: int | None) -> bool:
     """Tell whether `attempt` gives something."""
     if not node.reservations:
         return fits(Supply.of(node, request), request, mask)
     return not isinstance(attempt(node, request, mask), Refusal)
 
 
-def attempt(node: NodeState, request: Request, mask: int | None) -> Allocation | Refusal:
+def attempt(node: KoordinatorNode, request: NodeRequest, mask: int | None) -> Allocation | Refusal:
     """Allocation inside the NUMA nodes of `mask`, from any reservation it may take, else from the node.
 
     A pod that has to take a reservation gets nothing from the node alone.
@@ -307,7 +307,7 @@ def attempt(node: NodeState, request: Request, mask: int | None) -> Allocation |
     return found or _from_node(node, request, mask, "")
 
 
-def take(node: NodeState, request: Request, mask: int | None, *, uid: str) -> Allocation | Refusal:
+def take(node: KoordinatorNode, request: NodeRequest, mask: int | None, *, uid: str) -> Allocation | Refusal:
     """Allocation of the pod: from the nominated reservation where there is one, and never from the node instead of
     it."""
     known = node.reservations
@@ -321,7 +321,7 @@ def take(node: NodeState, request: Request, mask: int | None, *, uid: str) -> Al
     return _from(node, request, mask, chosen, uid) or refuse(OUT_OF_SCOPE)
 
 
-def hint_supply(node: NodeState, request: Request) -> Supply:
+def hint_supply(node: KoordinatorNode, request: NodeRequest) -> Supply:
     """All that the pod could use on the node: what its hints are about."""
     known = node.reservations
     if not known:
@@ -330,7 +330,7 @@ def hint_supply(node: NodeState, request: Request) -> Supply:
     return Supply.of(node, request, Reuse(zones=zones, preferred=union(one.free_cpus for one in known.matched)))
 
 
-def given_back(node: NodeState) -> Reuse:
+def given_back(node: KoordinatorNode) -> Reuse:
     """Resources that do not count as used when the pod takes its nominated reservation, or none."""
     known = node.reservations
     chosen = [one for one in known.matched if known.ignored or one.uid == known.nominated]
@@ -339,7 +339,7 @@ def given_back(node: NodeState) -> Reuse:
 
 
 def _from(
-    node: NodeState, request: Request, mask: int | None, chosen: Sequence[Reserved], uid: str
+    node: KoordinatorNode, request: NodeRequest, mask: int | None, chosen: Sequence[Reserved], uid: str
 ) -> Allocation | Refusal | None:
     """The allocation from the first of the chosen reservations that will do; None when the node may be asked."""
     reasons: list[str] = []
@@ -351,7 +351,9 @@ def _from(
     return Refusal(tuple(reasons)) if request.must_reserve and chosen else None
 
 
-def _from_one(node: NodeState, request: Request, mask: int | None, one: Reserved, uid: str) -> Allocation | Refusal:
+def _from_one(
+    node: KoordinatorNode, request: NodeRequest, mask: int | None, one: Reserved, uid: str
+) -> Allocation | Refusal:
     """Take what the reservation has left first, its CPUs before others; under Restricted nothing else comes."""
     reuse = Reuse(zones=zones_added((node.reservations.counted_twice, one.free_zones)), preferred=one.free_cpus)
     found = allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
@@ -365,12 +367,12 @@ def _from_one(node: NodeState, request: Request, mask: int | None, one: Reserved
     return refuse(NOT_ENOUGH_CPUS) if outside else found
 
 
-def _from_node(node: NodeState, request: Request, mask: int | None, uid: str) -> Allocation | Refusal:
+def _from_node(node: KoordinatorNode, request: NodeRequest, mask: int | None, uid: str) -> Allocation | Refusal:
     if not node.reservations:
         return allocate(Supply.of(node, request), request, mask, uid=uid)
     reuse = Reuse(zones=node.reservations.counted_twice)
     return allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
 
 
-def _ignoring(node: NodeState, request: Request, mask: int | None, uid: str) -> Allocation | Refusal:
+def _ignoring(node: KoordinatorNode, request: NodeRequest, mask: int | None, uid: str) -> Allocation | Refusal:
     return allocate(Supply.of(node, request, given_back(node)), request, mask, uid=uid)

@@ -31,7 +31,7 @@ from koordlite.numa.koordinator.values import (
 )
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class NUMAArgs(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of Koordinator's plugin NodeNUMAResource."""
 
     default_bind: str = FULL_PCPUS
@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return MOST_ALLOCATED if self.numa_scoring == MOST_ALLOCATED else LEAST_ALLOCATED
 
 
-DEFAULTS = Settings()
+DEFAULTS = NUMAArgs()
 
 
 class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -86,7 +86,7 @@ class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return amounts, binding, self.numa_policy, self.numa_exclusive, self.needs_reservation, self.spec
 
 
-def of(pod: Pod, settings: Settings = DEFAULTS) -> PodAsk | Refusal | None:
+def of(pod: Pod, settings: NUMAArgs = DEFAULTS) -> PodAsk | Refusal | None:
     """Read the request of `pod`; None when it requests nothing; a refusal when its annotations or its request
     contradict it."""
     try:
@@ -112,7 +112,7 @@ def may_have_cpus(pod: Pod) -> bool:
     return pod.raw_qos in (QoSClass.LSE, QoSClass.LSR) and pod.priority_class is PriorityClass.PROD
 
 
-def _bound(ask: PodAsk, settings: Settings) -> PodAsk | Refusal:
+def _bound(ask: PodAsk, settings: NUMAArgs) -> PodAsk | Refusal:
     required = ask.spec.required_cpu_bind_policy
     required = settings.default_bind if required == DEFAULT_BIND else required
     preferred = ask.spec.preferred_cpu_bind_policy

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.numa.koordinator.allocate import Request
-from koordlite.numa.koordinator.ask import Settings
+from koordlite.numa.koordinator.allocate import NodeRequest
+from koordlite.numa.koordinator.ask import NUMAArgs
 from koordlite.numa.koordinator.values import (
     BEST_EFFORT,
     EXCLUSIVE_REQUIRED,
@@ -208,7 +208,7 @@ Fits = Callable[[int], bool]
 
 
 def hints(
-    zones: Zones, available: Zones, request: Request, fits: Fits, *, policy: str, settings: Settings | None
+    zones: Zones, available: Zones, request: NodeRequest, fits: Fits, *, policy: str, settings: NUMAArgs | None
 ) -> dict[str, Sequence[Hint]]:
     """Hints for each requested resource that NUMA nodes have; an empty list where no set of them would do.
 
@@ -240,7 +240,7 @@ def _preferred(pairs: Sequence[tuple[int, int]], most: int, policy: str) -> list
 class _Points:
     """The score of a set of NUMA nodes: what is used of them now, and the pod."""
 
-    def __init__(self, zones: Zones, available: Zones, request: Request, settings: Settings) -> None:
+    def __init__(self, zones: Zones, available: Zones, request: NodeRequest, settings: NUMAArgs) -> None:
         self.settings = settings
         self.asked = whole(request.requests, settings.weights)
         self.total = {name: _nano(name, zones) for name in settings.weights}

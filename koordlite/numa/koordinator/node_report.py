@@ -58,7 +58,7 @@ class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
 NO_REPORT = NodeTopology()
 
 
-class NodeState(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A node with what its pods hold."""
 
     name: str = ""
@@ -76,7 +76,7 @@ class NodeState(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Why the Node's annotation cannot be read."""
 
     @classmethod
-    def of(cls, node: Node, topology: NodeTopology, held: Held, requested: Mapping[str, Quantity]) -> NodeState:
+    def of(cls, node: Node, topology: NodeTopology, held: Held, requested: Mapping[str, Quantity]) -> KoordinatorNode:
         """The state of `node`."""
         ratios, why = read_ratios(node.annotations.get(keys.AMPLIFICATION_RATIO))
         return cls(
@@ -90,7 +90,7 @@ class NodeState(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
             bad_amplification=why,
         )
 
-    def with_pod(self, allocation: Allocation) -> NodeState:
+    def with_pod(self, allocation: Allocation) -> KoordinatorNode:
         """After one more pod was allocated."""
         pods = (*self.held.pods.values(), allocation)
         return msgspec.structs.replace(self, held=Held.of(self.topology.machine, pods))

@@ -24,7 +24,7 @@ from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import held
 from koordlite.numa.koordinator.allocate import (
-    Request,
+    NodeRequest,
     Supply,
     attempt,
     feasible,
@@ -34,9 +34,9 @@ from koordlite.numa.koordinator.allocate import (
     split,
     take,
 )
-from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
+from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodAsk
 from koordlite.numa.koordinator.merge import hints, merge, score, whole
-from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, NodeState
+from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, KoordinatorNode
 from koordlite.numa.koordinator.take import TakePolicy
 from koordlite.numa.koordinator.values import (
     BAD_AMPLIFICATION,
@@ -85,14 +85,14 @@ class Affinity(msgspec.Struct, frozen=True):
 ANYWHERE = Affinity()
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Suitability(msgspec.Struct, frozen=True):
     """A node that will do: the NUMA nodes the pod would get, and a score from 0 to 100."""
 
     affinity: Affinity
     score: int
 
 
-def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Verdict | Refusal:
+def judge(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Suitability | Refusal:
     """Tell whether the pod may be bound to `node`, and how well it goes with it. Equal for pods with equal
     `PodAsk.key`."""
     filtered = filter_node(ask, node, settings)
@@ -101,16 +101,16 @@ def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Verdic
     affinity = reservable(ask, node, filtered, settings)
     if isinstance(affinity, Refusal):
         return affinity
-    return Verdict(affinity, score_node(ask, node, filtered, settings))
+    return Suitability(affinity, score_node(ask, node, filtered, settings))
 
 
-def bind(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS, *, uid: str) -> Allocation | Refusal | None:
+def bind(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS, *, uid: str) -> Allocation | Refusal | None:
     """Allocation of the pod when it is bound to `node` now; None when that is nothing of its own."""
     filtered = filter_node(ask, node, settings)
     return filtered if isinstance(filtered, Refusal) else reserve(ask, node, filtered, settings, uid=uid)
 
 
-def filter_node(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Affinity | Refusal:
+def filter_node(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Affinity | Refusal:
     """Koordinator's filter: the NUMA nodes under Restricted and SingleNUMANode, or why the node will not do."""
     policy, bound = numa_policy(ask, node), is_bound(ask, node)
     if isinstance(policy, Refusal):
@@ -125,7 +125,9 @@ def filter_node(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> 
     return _aligned(ask, node, policy, settings) if policy not in ("", BEST_EFFORT) else ANYWHERE
 
 
-def reservable(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> Affinity | Refusal:
+def reservable(
+    ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS
+) -> Affinity | Refusal:
     """The NUMA nodes in which `reserve` would succeed after the filter gave `affinity`, or why it would not."""
     policy, bound = numa_policy(ask, node), is_bound(ask, node)
     if isinstance(bound, Refusal):
@@ -138,7 +140,7 @@ def reservable(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Setti
 
 
 def reserve(
-    ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS, *, uid: str = ""
+    ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS, *, uid: str = ""
 ) -> Allocation | Refusal | None:
     """Allocation of the pod after the filter gave `affinity`: None when it gets no CPUs of its own and no NUMA node."""
     chosen = reservable(ask, node, affinity, settings)
@@ -147,20 +149,29 @@ def reserve(
     if not is_bound(ask, node) and not numa_policy(ask, node):
         return None
     request = request_on(ask, node, settings)
-    if settings.prefer_closest and chosen.mask is None and request.bound:
-        near = nearest(node, request, uid=uid)
-        if near is not None:
-            return near
-    return take(node, request, chosen.mask, uid=uid)
+    usual = take(node, request, chosen.mask, uid=uid)
+    near = (
+        nearest(node, request, uid=uid) if settings.prefer_closest and chosen.mask is None and request.bound else None
+    )
+    # Amounts that other pods share may keep it from NUMA nodes that have the CPUs: then the usual ones can be nearer.
+    if near is None or (isinstance(usual, Allocation) and _spread(usual, node) < _spread(near, node)):
+        return usual
+    return near
 
 
-def numa_nodes(given: Allocation, node: NodeState) -> tuple[int, ...]:
+def _spread(given: Allocation, node: KoordinatorNode) -> tuple[int, int]:
+    """How many NUMA nodes an allocation is on, and how far apart they are in all."""
+    nodes = numa_nodes(given, node)
+    return len(nodes), nrt_score.distance(nodes, node.topology.distances)
+
+
+def numa_nodes(given: Allocation, node: KoordinatorNode) -> tuple[int, ...]:
     """The NUMA nodes on which an allocation has CPUs or amounts."""
     cpus = node.topology.machine.by_id
     return tuple(sorted({*given.zones, *(cpus[cpu].node for cpu in given.cpus)}))
 
 
-def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> int:
+def score_node(ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS) -> int:
     """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated."""
     bound = is_bound(ask, node)
     if isinstance(bound, Refusal) or (bound and not node.topology.machine.cpus):
@@ -185,7 +196,7 @@ def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Setti
     return _score(settings, allocatable, requested, request)
 
 
-def _chosen_zones(node: NodeState, request: Request, affinity: Affinity) -> tuple[Zones, CPUSet] | Refusal:
+def _chosen_zones(node: KoordinatorNode, request: NodeRequest, affinity: Affinity) -> tuple[Zones, CPUSet] | Refusal:
     """The NUMA nodes with a part of the pod, and those of its CPUs that matter: without reservations none do."""
     if node.reservations:
         found = take(node, request, affinity.mask, uid="")
@@ -196,35 +207,35 @@ def _chosen_zones(node: NodeState, request: Request, affinity: Affinity) -> tupl
     return ({} if affinity.mask is None else split(supply, request, affinity.nodes)[0]), EMPTY
 
 
-def numa_policy(ask: PodAsk, node: NodeState) -> str | Refusal:
+def numa_policy(ask: PodAsk, node: KoordinatorNode) -> str | Refusal:
     """The NUMA policy of this pod on this node; empty for none."""
     if node.numa_policy and ask.numa_policy and node.numa_policy != ask.numa_policy:
         return refuse(POLICY_MISMATCH, code=NEVER)
     return ask.numa_policy or node.numa_policy
 
 
-def is_bound(ask: PodAsk, node: NodeState) -> bool | Refusal:
+def is_bound(ask: PodAsk, node: KoordinatorNode) -> bool | Refusal:
     """Tell whether the pod gets CPUs of its own here: by its class, or because the node binds every pod."""
     if ask.bound or not ask.cpu_milli or not node.bind_policy:
         return ask.bound
     return refuse(CPUS_NOT_WHOLE, code=NEVER) if ask.cpu_milli % 1000 else True
 
 
-def required_bind(ask: PodAsk, node: NodeState) -> str:
+def required_bind(ask: PodAsk, node: KoordinatorNode) -> str:
     """The bind policy that must be kept: the node's before the pod's; empty for none."""
     if node.bind_policy:
         return FULL_PCPUS if node.bind_policy == FULL_PCPUS_ONLY else SPREAD_BY_PCPUS
     return ask.required_bind
 
 
-def bind_policy(ask: PodAsk, node: NodeState) -> tuple[str, bool]:
+def bind_policy(ask: PodAsk, node: KoordinatorNode) -> tuple[str, bool]:
     """(the bind policy that is used, whether it must be kept): the pod's required one, the node's, the preferred."""
     if ask.required_bind:
         return ask.required_bind, True
     return (required_bind(ask, node), True) if node.bind_policy else (ask.preferred_bind, False)
 
 
-def _amplified_refusal(ask: PodAsk, node: NodeState, bound: bool) -> Refusal | None:
+def _amplified_refusal(ask: PodAsk, node: KoordinatorNode, bound: bool) -> Refusal | None:
     """CPUs of pods' own count as many times as the node sells a CPU."""
     if not ask.cpu_milli:
         return None
@@ -241,7 +252,7 @@ def _amplified_refusal(ask: PodAsk, node: NodeState, bound: bool) -> Refusal | N
     return refuse(TOO_FEW_AMPLIFIED) if wanted > free else None
 
 
-def _bind_refusal(ask: PodAsk, node: NodeState) -> Refusal | None:
+def _bind_refusal(ask: PodAsk, node: KoordinatorNode) -> Refusal | None:
     """Tell whether the node can bind CPUs at all, in the way the pod and the node ask for."""
     machine, required = node.topology.machine, required_bind(ask, node)
     if not machine.cpus:
@@ -253,21 +264,21 @@ def _bind_refusal(ask: PodAsk, node: NodeState) -> Refusal | None:
     return None
 
 
-def request_on(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Request:
+def request_on(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> NodeRequest:
     """The pod's ask in the node's terms; the same object for nodes that have the same terms."""
     strategy = node.labels.get(keys.NUMA_ALLOCATE_STRATEGY, "") or settings.strategy
     terms = node.bind_policy, node.cpu_ratio, strategy, node.topology.most_holders
     return ask.once(terms, lambda: _request(ask, node, strategy))
 
 
-def _request(ask: PodAsk, node: NodeState, strategy: str) -> Request:
+def _request(ask: PodAsk, node: KoordinatorNode, strategy: str) -> NodeRequest:
     bound = is_bound(ask, node) is True
     bind, required = bind_policy(ask, node)
     cpu = ask.requests.get("cpu")
     requests: Mapping[str, Quantity] = ask.requests
     if bound and cpu and node.cpu_ratio > 1:
         requests = {**requests, **amplified({"cpu": cpu}, {"cpu": node.cpu_ratio})}
-    return Request(
+    return NodeRequest(
         requests=requests,
         original=ask.requests,
         count=ask.count,
@@ -278,7 +289,7 @@ def _request(ask: PodAsk, node: NodeState, strategy: str) -> Request:
     )
 
 
-def _tried(ask: PodAsk, node: NodeState, settings: Settings, affinity: Affinity) -> Affinity | Refusal:
+def _tried(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs, affinity: Affinity) -> Affinity | Refusal:
     request = request_on(ask, node, settings)
     if feasible(node, request, affinity.mask):
         return affinity
@@ -286,7 +297,7 @@ def _tried(ask: PodAsk, node: NodeState, settings: Settings, affinity: Affinity)
     return why if isinstance(why, Refusal) else affinity
 
 
-def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> Affinity | Refusal:
+def _aligned(ask: PodAsk, node: KoordinatorNode, policy: str, settings: NUMAArgs) -> Affinity | Refusal:
     """The NUMA nodes for the pod under `policy`, when it can be allocated there."""
     if policy not in (BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE):
         return refuse(f"unknown NUMA topology policy {policy}", code=NEVER)
@@ -315,18 +326,18 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
     return _tried(ask, node, settings, Affinity(merged.hint.mask))
 
 
-def _with_amplified_cpus(node: NodeState) -> Amounts:
+def _with_amplified_cpus(node: KoordinatorNode) -> Amounts:
     own = 1000 * len(node.held.cpus)
     milli = node.requested.get("cpu", ZERO).milli - own + amplify(own, node.cpu_ratio)
     return {**node.requested, "cpu": Quantity.of_milli(milli)}
 
 
-def _score(settings: Settings, allocatable: Amounts, requested: Amounts, request: Request) -> int:
+def _score(settings: NUMAArgs, allocatable: Amounts, requested: Amounts, request: NodeRequest) -> int:
     most, used, asked = (whole(each, settings.weights) for each in (allocatable, requested, request.requests))
     return score(settings.scoring, settings.weights, allocatable=most, requested=used, asked=asked)
 
 
-def nearest(node: NodeState, request: Request, *, uid: str) -> Allocation | None:
+def nearest(node: KoordinatorNode, request: NodeRequest, *, uid: str) -> Allocation | None:
     """CPUs for a pod without a NUMA policy that no single NUMA node has enough of, on NUMA nodes nearest together; None
     where one has, or where nothing is known of distances: then Koordinator's own choice counts.
 
@@ -350,7 +361,7 @@ def nearest(node: NodeState, request: Request, *, uid: str) -> Allocation | None
     return None
 
 
-def for_binding(ask: PodAsk, node: NodeState, allocation: Allocation | None) -> dict[str, str]:
+def for_binding(ask: PodAsk, node: KoordinatorNode, allocation: Allocation | None) -> dict[str, str]:
     """The annotations of the Binding; none for a pod without CPUs of its own and without a NUMA policy."""
     if allocation is None:
         return {}
@@ -369,7 +380,7 @@ def resource_status(allocation: Allocation) -> str:
     return _json({name: value for name, value in found.items() if value})
 
 
-def completed_spec(ask: PodAsk, node: NodeState) -> ResourceSpec:
+def completed_spec(ask: PodAsk, node: KoordinatorNode) -> ResourceSpec:
     """The pod's resource-spec with the bind policy that was used, where the pod left it open."""
     used, required = bind_policy(ask, node)
     spec = ask.spec

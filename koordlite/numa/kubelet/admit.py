@@ -18,7 +18,7 @@ from koordlite.model.topology import Topology
 from koordlite.numa.kubelet import device_manager, memory_manager, merge
 from koordlite.numa.kubelet import memory_manager as memory
 from koordlite.numa.kubelet.cpu_manager import DEFAULT, NO_CPUS, CPUOptions, CPUState, StaticPolicy
-from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState, Held
+from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState, HeldDevices
 from koordlite.numa.kubelet.memory_manager import Blocks, MemoryPolicy, MemoryState
 from koordlite.numa.kubelet.merge import AFFINITY, Hint, Hints, Refused, no_affinity
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
@@ -54,7 +54,7 @@ class Managers(msgspec.Struct, frozen=True, dict=True):
         return merge.Rules(self.nodes, self.distances, closest, equal_masks=self.release == "today")
 
 
-class NodeState(msgspec.Struct, frozen=True):
+class KubeletNode(msgspec.Struct, frozen=True):
     """One node: its managers and their books."""
 
     managers: Managers
@@ -62,12 +62,12 @@ class NodeState(msgspec.Struct, frozen=True):
     memory: MemoryState = memory_manager.NO_NODES
     devices: DeviceState = NO_DEVICES
 
-    def without(self, uid: str) -> NodeState:
+    def without(self, uid: str) -> KubeletNode:
         """The node after a pod has gone; the same when it had nothing here."""
         if uid not in self.cpus.assigned and uid not in self.memory.assigned and uid not in self.devices.assigned:
             return self
         cpus, memory, devices = self.cpus.without(uid), self.memory.without(uid), self.devices.without(uid)
-        return NodeState(self.managers, cpus, memory, devices)
+        return KubeletNode(self.managers, cpus, memory, devices)
 
 
 def empty_node(
@@ -81,7 +81,7 @@ def empty_node(
     reserved_memory: Mapping[int, Mapping[str, int]] | None = None,
     devices: DeviceState = NO_DEVICES,
     release: Release = "today",
-) -> NodeState:
+) -> KubeletNode:
     """A node on which nothing runs, with the static CPU manager; with the Static memory manager where
     `reserved_memory` (kubelet's `reservedMemory`, bytes by NUMA node and kind) is given.
 
@@ -104,7 +104,7 @@ def empty_node(
     memory = memory_manager.NO_NODES
     if reserved_memory is not None:
         memory = memory_manager.first_state(topology.nodes, reserved_memory)
-    return NodeState(managers, cpu.first_state(), memory, devices)
+    return KubeletNode(managers, cpu.first_state(), memory, devices)
 
 
 Evidence = Mapping[str, int | str]
@@ -116,14 +116,14 @@ class Given(msgspec.Struct, frozen=True):
     container: str
     cpus: CPUSet = EMPTY
     memory: Blocks = ()
-    devices: Held = msgspec.field(default_factory=dict)
+    devices: HeldDevices = msgspec.field(default_factory=dict)
     nodes: tuple[int, ...] = ()
 
 
 class Admission(msgspec.Struct, frozen=True):
     """Kubelet's answer. Refused: `reason` and `message` are those of the pod's status, `evidence` has the numbers."""
 
-    node: NodeState
+    node: KubeletNode
     """The node afterwards; as it was where the pod is refused."""
     given: tuple[Given, ...] = ()
     reason: str = ""
@@ -136,7 +136,7 @@ class Admission(msgspec.Struct, frozen=True):
         return not self.reason
 
 
-def admit(node: NodeState, pod: PodAsk) -> Admission:
+def admit(node: KubeletNode, pod: PodAsk) -> Admission:
     """Admit the pod or say why not; nothing is changed, the node afterwards is in the answer.
 
     A pod that was admitted before gets what it has. ValueError where kubelet would not have started on the machine.
@@ -152,7 +152,7 @@ def admit(node: NodeState, pod: PodAsk) -> Admission:
 class _Work:
     """One admission on its way: the books so far, and what later containers can use again."""
 
-    def __init__(self, node: NodeState, pod: PodAsk) -> None:
+    def __init__(self, node: KubeletNode, pod: PodAsk) -> None:
         self.node, self.pod, self._at = node, pod, ""
         self._cpus, self._memory, self._devices = EMPTY, dict[tuple[int, str], int](), device_manager.NONE
 
@@ -235,11 +235,11 @@ class _Work:
         self._devices = device_manager.reusable_after(self._devices, devices, uid, container)
         self._memory = dict(memory.reusable_after(self._memory, container, given.memory))
         shared = memory.share_with_init(blocks, self.pod, container) if blocks is not self.node.memory else blocks
-        self.node = NodeState(managers, cpus, shared, devices)
+        self.node = KubeletNode(managers, cpus, shared, devices)
         return given
 
 
-def free_cpus(node: NodeState) -> dict[int, int]:
+def free_cpus(node: KubeletNode) -> dict[int, int]:
     """CPUs that can be given to one container alone, by NUMA node."""
     cpu = node.managers.cpu
     if cpu is None:
@@ -248,7 +248,7 @@ def free_cpus(node: NodeState) -> dict[int, int]:
     return {id_: len(cpus & free) for id_, cpus in cpu.machine.nodes.items()}
 
 
-def free_amounts(node: NodeState, resource: str) -> dict[int, int]:
+def free_amounts(node: KubeletNode, resource: str) -> dict[int, int]:
     """Free amount of a kind of memory, in bytes, or of a device, by NUMA node."""
     if resource in node.devices.devices:
         devices, free = node.devices.devices[resource], node.devices.free(resource)

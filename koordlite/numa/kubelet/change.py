@@ -18,7 +18,7 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
-from koordlite.numa.kubelet.admit import NodeState, admit, empty_node
+from koordlite.numa.kubelet.admit import KubeletNode, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import CPUOptions, CPUState, StaticPolicy
 from koordlite.numa.kubelet.requests import of_pod
 from koordlite.numa.machine import Machine
@@ -156,7 +156,7 @@ def _static(kubelet: Kubelet, target: Configuration, machine: Machine) -> Static
     return StaticPolicy.reserving(machine, count, options)
 
 
-def _node(kubelet: Kubelet, policy: StaticPolicy | None, topology: Topology, state: CPUState) -> NodeState | None:
+def _node(kubelet: Kubelet, policy: StaticPolicy | None, topology: Topology, state: CPUState) -> KubeletNode | None:
     if policy is None:
         return None
     words: tuple[Literal["best-effort", "restricted", "single-numa-node"], ...]

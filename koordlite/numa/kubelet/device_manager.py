@@ -17,17 +17,17 @@ from koordlite.numa.machine import nodes_of, subsets
 Devices = Mapping[str, frozenset[int]]
 """Device id → the NUMA nodes it belongs to; none for a device without topology."""
 
-Held = Mapping[str, frozenset[str]]
+HeldDevices = Mapping[str, frozenset[str]]
 """Resource → device ids."""
 
-NONE: Held = {}
+NONE: HeldDevices = {}
 
 
 class DeviceState(msgspec.Struct, frozen=True):
     """Devices by resource, and who has which."""
 
     devices: Mapping[str, Devices] = msgspec.field(default_factory=dict)
-    assigned: Mapping[str, Mapping[str, Held]] = msgspec.field(default_factory=dict)
+    assigned: Mapping[str, Mapping[str, HeldDevices]] = msgspec.field(default_factory=dict)
     """Pod uid → container → devices."""
     unhealthy: frozenset[tuple[str, str]] = frozenset()
     """(resource, id) of devices that are registered and cannot be given away."""
@@ -63,7 +63,7 @@ NO_DEVICES = DeviceState()
 
 
 def container_hints(
-    state: DeviceState, nodes: tuple[int, ...], uid: str, container: ContainerAsk, reusable: Held
+    state: DeviceState, nodes: tuple[int, ...], uid: str, container: ContainerAsk, reusable: HeldDevices
 ) -> Hints:
     """Hints of the manager for one container, by resource."""
     found: dict[str, list[Hint] | None] = {}
@@ -83,7 +83,7 @@ def pod_hints(state: DeviceState, nodes: tuple[int, ...], pod: PodAsk) -> Hints:
 
 
 def allocate(
-    state: DeviceState, uid: str, container: ContainerAsk, *, affinity: int | None, reusable: Held
+    state: DeviceState, uid: str, container: ContainerAsk, *, affinity: int | None, reusable: HeldDevices
 ) -> DeviceState:
     """The state after the container got its devices, those on the affinity's nodes first; `Refused` when it cannot."""
     for resource, count in state.wanted(container.devices).items():
@@ -98,7 +98,7 @@ def allocate(
     return state
 
 
-def reusable_after(reusable: Held, state: DeviceState, uid: str, container: ContainerAsk) -> Held:
+def reusable_after(reusable: HeldDevices, state: DeviceState, uid: str, container: ContainerAsk) -> HeldDevices:
     """Devices that later containers of the pod can use again: those of ended init containers that nobody has taken
     over."""
     found = dict(reusable)

@@ -45,8 +45,8 @@ class Part(msgspec.Struct, frozen=True):
     """What it takes from its NUMA node."""
 
 
-class Request(msgspec.Struct, frozen=True):
-    """Request of a pod, ready to be compared with many nodes."""
+class AlignedRequest(msgspec.Struct, frozen=True):
+    """AlignedRequest of a pod, ready to be compared with many nodes."""
 
     parts: tuple[Part, ...]
     """Init containers and sidecars in their order, then app containers."""
@@ -73,7 +73,7 @@ Containers = Sequence[tuple[Literal["init", "sidecar", "app"], str, Amounts]]
 """Kind, name and requests, in the order in which they start."""
 
 
-def request(containers: Containers, *, guaranteed: bool, overhead: Amounts) -> Request:
+def request(containers: Containers, *, guaranteed: bool, overhead: Amounts) -> AlignedRequest:
     """A pod's requests as scheduler-plugins counts them: of a pod that is not Guaranteed only devices by amount."""
 
     def part(kind: Literal["init", "sidecar", "app", "pod"], name: str, amounts: Amounts) -> Part:
@@ -81,10 +81,10 @@ def request(containers: Containers, *, guaranteed: bool, overhead: Amounts) -> R
         return Part(kind, name, rows, {resource: amount for resource, amount, counted in rows if counted})
 
     total = pod_request([(kind, amounts) for kind, _, amounts in containers], overhead)
-    return Request(tuple(part(*container) for container in containers), part("pod", "", total))
+    return AlignedRequest(tuple(part(*container) for container in containers), part("pod", "", total))
 
 
-def aligned_by_kubelet(containers: Containers, *, guaranteed: bool) -> Request:
+def aligned_by_kubelet(containers: Containers, *, guaranteed: bool) -> AlignedRequest:
     """A pod's requests as kubelet's managers hint about them: devices, and of a Guaranteed pod memory and whole CPUs.
 
     A container that asks for a part of a CPU gets none of its own, and overhead belongs to no container. Source:
@@ -138,12 +138,12 @@ def is_native(resource: str) -> bool:
     return resource in _NATIVE or resource.startswith("hugepages-")
 
 
-def only_native(asked: Request) -> bool:
+def only_native(asked: AlignedRequest) -> bool:
     """Tell whether no container asks for a device."""
     return all(is_native(name) for part in asked.parts for name, _, _ in part.wanted)
 
 
-def align(asked: Request, *, zones: Zones, allocatable: Amounts | None, scope: str) -> Fit:
+def align(asked: AlignedRequest, *, zones: Zones, allocatable: Amounts | None, scope: str) -> Fit:
     """Place the pod, or each container, on one NUMA node each: what `single-numa-node` admits.
 
     `allocatable` is the node's; None: it is not asked about, and what no zone lists is not aligned, as kubelet does it.
@@ -265,7 +265,7 @@ MOST_PATHS = 200
 """Ways to place a pod that are followed; a pod with more of them is refused until it is known what is free."""
 
 
-def admit(asked: Request, policy: Policy, *, zones: Zones, at_most: Zones, totals: Zones, scope: str) -> Fit:
+def admit(asked: AlignedRequest, policy: Policy, *, zones: Zones, at_most: Zones, totals: Zones, scope: str) -> Fit:
     """Place the pod, or each container, as the policy admits it, on the lowest NUMA nodes that kubelet would take.
 
     `zones` is what is available at least, `at_most` what may be there if pods that were bound took from other NUMA

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from koordlite.numa.machine import nodes_of
-from koordlite.numa.nrt.filter import NANO, Amounts, Part, Request, Zones, without
+from koordlite.numa.nrt.filter import NANO, AlignedRequest, Amounts, Part, Zones, without
 
 FULL = 100
 LEAST_NUMA_NODES = "LeastNUMANodes"
@@ -30,7 +30,7 @@ Formula = Callable[[Asked, Amounts], int]
 
 
 def score(
-    asked: Request,
+    asked: AlignedRequest,
     *,
     zones: Zones,
     costs: Costs,

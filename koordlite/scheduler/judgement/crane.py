@@ -13,13 +13,13 @@ from koordlite.model.wire import crane as wire
 from koordlite.numa.crane import scheduling
 from koordlite.numa.kubelet import requests
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "crane"
 _Result = Mapping[str, Mapping[str, Quantity]]
 
 
-def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
+def concerns(shape: PodShape, row: Row, settings: JudgeSettings) -> bool:
     """Tell whether the pod names Crane, or its agent places pods on the node."""
     del settings
     if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
@@ -27,7 +27,7 @@ def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
     return any(map(shape.note, keys.CRANE_REQUEST))
 
 
-def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Crane's filter, with its text."""
     del settings
     found = _judged(shape, row)
@@ -35,21 +35,21 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     return Verdict(NAME, found.text, zones, why=found.detail, placed=(("*", zones),) if zones else ())
 
 
-def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Crane's score: fewer NUMA nodes are better."""
     del settings
     found = _judged(shape, row)
     return Score(found.score, {"zones": ", ".join(found.result) or "none"})
 
 
-def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
+def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """The topology result for the Binding."""
     del settings, uid
     found = _judged(shape, row)
     return Promise({keys.CRANE_TOPOLOGY_RESULT: found.annotation} if found.annotation else {}, found.text)
 
 
-def _judged(shape: PodShape, row: Row) -> scheduling.Verdict:
+def _judged(shape: PodShape, row: Row) -> scheduling.CraneVerdict:
     given: tuple[_Result, ...] = row.once(NAME, lambda: tuple(_results(row.pods)))
     asked: scheduling.PodAsked = shape.once(NAME, lambda: _asked(shape))
     return scheduling.verdict(asked, row.crane, given)

@@ -10,22 +10,22 @@ import msgspec
 from koordlite.numa.nrt.filter import add
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation, crane, koordinator, kubelet, owners, volcano
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 
 class Allocator(Protocol):
     """The rules of one scheduler, for nodes on which its agent, or ours, carries out what was promised."""
 
-    def concerns(self, shape: PodShape, row: Row, settings: Settings) -> bool:
+    def concerns(self, shape: PodShape, row: Row, settings: JudgeSettings) -> bool:
         """Tell whether pod and node ask for these rules."""
 
-    def verdict(self, shape: PodShape, row: Row, settings: Settings) -> Verdict:
+    def verdict(self, shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
         """Judge whether the pod fits, and on which NUMA nodes."""
 
-    def score(self, shape: PodShape, row: Row, settings: Settings) -> Score:
+    def score(self, shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
         """Score of the node."""
 
-    def promise(self, shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
+    def promise(self, shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
         """Allocation of the pod there."""
 
 
@@ -35,14 +35,14 @@ PROMISED = Promise()
 """Nothing to write, and nothing against it."""
 
 
-def allocators(shape: PodShape, row: Row, settings: Settings) -> list[Allocator]:
+def allocators(shape: PodShape, row: Row, settings: JudgeSettings) -> list[Allocator]:
     """The schedulers' rules that pod and node ask for."""
     if row.is_plain and not shape.names_scheduler:
         return []
     return [each for each in ALLOCATORS if each.concerns(shape, row, settings)]
 
 
-def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Judge whether the pod may go to the node."""
     one = row.reservations.taken
     takes = f"takes reservation {one.name}" if one is not None else ""
@@ -56,7 +56,7 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     return msgspec.structs.replace(first, why=takes) if takes and first.passes else first
 
 
-def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Score the node for the pod, by the rules of whoever allocates there; a reservation for it is above all."""
     reserved = owners.points(shape, row)
     if reserved is not None:
@@ -65,7 +65,7 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
     return first.score(shape, row, settings)
 
 
-def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
+def refusal(shape: PodShape, row: Row, settings: JudgeSettings) -> str:
     """The refusal of `verdict` alone."""
     if why := owners.refusal(shape, row) or beside_reservation.refusal(shape, row):
         return why
@@ -75,14 +75,14 @@ def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
     return kubelet.refusal(shape, row, settings)
 
 
-def points(shape: PodShape, row: Row, settings: Settings) -> int:
+def points(shape: PodShape, row: Row, settings: JudgeSettings) -> int:
     """The total of `score` alone."""
     if row.reservations.taking or allocators(shape, row, settings):
         return score(shape, row, settings).total
     return kubelet.points(shape, row, settings)
 
 
-def takes(shape: PodShape, row: Row, settings: Settings) -> dict[int, dict[str, int]]:
+def takes(shape: PodShape, row: Row, settings: JudgeSettings) -> dict[int, dict[str, int]]:
     """Resources that kubelet would give the pod, by NUMA node; nothing where one part would be on several of them."""
     found = kubelet.placed(shape, row, settings)
     if any(len(nodes) != 1 for _, nodes in found):
@@ -93,7 +93,7 @@ def takes(shape: PodShape, row: Row, settings: Settings) -> dict[int, dict[str, 
     return total
 
 
-def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
+def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """Annotations that the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
     if why := owners.refusal(shape, row):
         return Promise(refusal=why)

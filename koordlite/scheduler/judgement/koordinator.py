@@ -17,20 +17,20 @@ from koordlite.numa import resize
 from koordlite.numa.koordinator import ask, assignments, held, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import Held, Reservations, Reserved
-from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.numa.machine import Machine
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "koordinator"
 NAME_OF_SCORE = "NodeNUMAResource"
-CLOSEST = ask.Settings(prefer_closest=True)
+CLOSEST = ask.NUMAArgs(prefer_closest=True)
 """With the policy `numadistance`."""
 
 
-def concerns(shape: PodShape, row: Row, settings: Settings | None = None) -> bool:
+def concerns(shape: PodShape, row: Row, settings: JudgeSettings | None = None) -> bool:
     """Tell whether pod or node ask for it, on a node whose agent reports its CPUs.
 
     A node's own NUMA policy counts when its label says it; kubelet's policy makes kubelet decide, and is not ours to
@@ -55,7 +55,7 @@ def gives_cpus(shape: PodShape, row: Row) -> bool:
     return not isinstance(asked, Refusal | None) and schedule.is_bound(asked, state_of(row)) is True
 
 
-def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Koordinator's filter, with what it only finds out when it reserves."""
     asked = asked_by(shape)
     if asked is None:
@@ -68,7 +68,7 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     return Verdict(NAME, numa_nodes=found.affinity.nodes, placed=(("*", found.affinity.nodes),))
 
 
-def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Koordinator's score; 0 where the pod does not fit."""
     asked = asked_by(shape)
     if asked is None or isinstance(asked, Refusal):
@@ -86,7 +86,7 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
     return Score(nrt_score.blended(found.score, near), terms)
 
 
-def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
+def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """Allocation of the pod there, as annotations of its Binding."""
     asked = asked_by(shape)
     if asked is None:
@@ -127,7 +127,7 @@ def resized(pod: KnownPod, row: Row) -> Promise | None:
     return Promise({keys.RESOURCE_STATUS: schedule.resource_status(after)})
 
 
-def _of(settings: Settings) -> ask.Settings:
+def _of(settings: JudgeSettings) -> ask.NUMAArgs:
     return CLOSEST if settings.numa_distance else ask.DEFAULTS
 
 
@@ -137,13 +137,13 @@ def asked_by(shape: PodShape) -> PodAsk | Refusal | None:
     return found
 
 
-def state_of(row: Row) -> NodeState:
+def state_of(row: Row) -> KoordinatorNode:
     """The node with what its pods hold, worked out once for this row."""
-    found: NodeState = row.once(NAME, lambda: _state(row))
+    found: KoordinatorNode = row.once(NAME, lambda: _state(row))
     return found
 
 
-def _state(row: Row) -> NodeState:
+def _state(row: Row) -> KoordinatorNode:
     assert row.report is not None
     assert row.report.object is not None
     problems: list[Problem] = []
@@ -166,7 +166,7 @@ def _state(row: Row) -> NodeState:
     # What the node keeps back is nobody's, for the score as well.
     trimmed = {name: Quantity(row.limits.get(name, each.nano), each.format) for name, each in node.allocatable.items()}
     node = msgspec.structs.replace(node, allocatable=trimmed)
-    state = NodeState.of(node, topology, all_held, requested)
+    state = KoordinatorNode.of(node, topology, all_held, requested)
     return msgspec.structs.replace(state, reservations=_met(row, reserved)) if reserved else state
 
 

@@ -10,7 +10,7 @@ from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import beside_reservation
-from koordlite.scheduler.judgement.nodes import Row, Score, Settings, Verdict
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row, Score, Verdict
 from koordlite.scheduler.judgement.reports import Report
 
 NAME = "kubelet"
@@ -22,7 +22,7 @@ _NO_REPORT = Verdict(NAME, why="no NodeResourceTopology: its NUMA nodes are unkn
 _NO_POLICY = Verdict(NAME, why="kubelet's topology manager admits every pod here")
 
 
-def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Predict whether kubelet's topology manager admits a pod like `shape`."""
     if shape.best_effort or not shape.aligned:
         return _NOT_ALIGNED
@@ -39,7 +39,7 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     return _admitted(fit.nodes, tuple((part.name or "*", nodes) for part, nodes in fit.placed))
 
 
-def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
+def refusal(shape: PodShape, row: Row, settings: JudgeSettings) -> str:
     """The refusal of `verdict` alone, which is asked about thousands of nodes."""
     if shape.best_effort or not shape.aligned:
         return ""
@@ -49,7 +49,7 @@ def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
     return fit.why_not if fit is not None else ""
 
 
-def placed(shape: PodShape, row: Row, settings: Settings) -> tuple[tuple[nrt.Part, tuple[int, ...]], ...]:
+def placed(shape: PodShape, row: Row, settings: JudgeSettings) -> tuple[tuple[nrt.Part, tuple[int, ...]], ...]:
     """The NUMA nodes of each part of the pod, where it is admitted and aligned."""
     if shape.best_effort or not shape.aligned or row.unusable or row.report is None:
         return ()
@@ -57,7 +57,7 @@ def placed(shape: PodShape, row: Row, settings: Settings) -> tuple[tuple[nrt.Par
     return fit.placed if fit is not None and not fit.why_not else ()
 
 
-def _fit(shape: PodShape, row: Row, report: Report, settings: Settings) -> nrt.Fit | None:
+def _fit(shape: PodShape, row: Row, report: Report, settings: JudgeSettings) -> nrt.Fit | None:
     """None: the policy admits every pod."""
     policy: nrt.Policy
     if report.policy == SINGLE:
@@ -82,7 +82,7 @@ def _admitted(nodes: tuple[int, ...], placed: tuple[tuple[str, tuple[int, ...]],
     return Verdict(NAME, numa_nodes=nodes, placed=placed)
 
 
-def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """The score of the strategy in `settings`, with its terms. Source: scheduler-plugins score.go."""
     total, report = points(shape, row, settings), row.report
     if not shape.guaranteed:
@@ -95,7 +95,7 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
     return Score(total, terms)
 
 
-def points(shape: PodShape, row: Row, settings: Settings) -> int:
+def points(shape: PodShape, row: Row, settings: JudgeSettings) -> int:
     """The score alone, 0 to 100."""
     total = _by_amounts(shape, row, settings)
     if not settings.numa_distance or not shape.guaranteed or row.report is None or row.unusable:
@@ -113,7 +113,7 @@ def _near(shape: PodShape, row: Row) -> int:
     return nrt_score.nearness_of_parts(shape.request.of_scope(report.scope), row.zones, report.costs)
 
 
-def _by_amounts(shape: PodShape, row: Row, settings: Settings) -> int:
+def _by_amounts(shape: PodShape, row: Row, settings: JudgeSettings) -> int:
     report, strategy = row.report, settings.strategy
     if not shape.guaranteed:
         return nrt_score.FULL

@@ -105,8 +105,8 @@ CacheMode = Literal["overreserve", "discardReserved", "passthrough"]
 ForeignPods = Literal["reserve", "refuse", "ignore"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the judgement, with names as scheduler-plugins has them where it has them."""
+class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """JudgeSettings of the judgement, with names as scheduler-plugins has them where it has them."""
 
     strategy: str = "LeastAllocated"
     """`scoringStrategy.type`: LeastAllocated, MostAllocated, BalancedAllocation or LeastNUMANodes."""

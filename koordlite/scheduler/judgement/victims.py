@@ -14,7 +14,7 @@ from koordlite.numa.nrt.filter import NANO, Amounts, add
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.coverage import settled
-from koordlite.scheduler.judgement.nodes import Row, Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 
 Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]
 """What pods give back when they go, by NUMA node."""
@@ -34,7 +34,7 @@ def choose(
     *,
     priority: int,
     returned: Returned,
-    settings: Settings,
+    settings: JudgeSettings,
     is_leaving: bool = False,
     exempt: Collection[str] = (),
 ) -> Choice:

@@ -10,31 +10,31 @@ from koordlite.numa import volcano
 from koordlite.numa.machine import Machine
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import kubelet
-from koordlite.scheduler.judgement.nodes import Promise, Row, Score, Settings, Verdict
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "volcano"
 _UNASKED = Machine((CPU(0, 0, 0, 0),))
 """Which CPUs there are is not compared: a report by amounts does not say."""
 
 
-def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
+def concerns(shape: PodShape, row: Row, settings: JudgeSettings) -> bool:
     """Tell whether a Guaranteed pod names a policy."""
     del row
     return settings.check_volcano and shape.guaranteed and shape.note(keys.VOLCANO_NUMA_POLICY) not in ("", "none")
 
 
-def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Volcano's text when kubelet's policy is another one."""
     del settings
     return Verdict(NAME, volcano.policy_mismatch(shape.note(keys.VOLCANO_NUMA_POLICY), _reported(row)))
 
 
-def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Kubelet's, since kubelet decides."""
     return kubelet.score(shape, row, settings)
 
 
-def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
+def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """Nothing is written."""
     del shape, row, settings, uid
     return Promise()

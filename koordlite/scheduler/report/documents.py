@@ -20,7 +20,7 @@ from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, kubelet
-from koordlite.scheduler.judgement.nodes import Row, Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.node_state import NodeState
 
 MOST_NODES = 1000
@@ -150,7 +150,7 @@ def _judged(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
         return {"node": row.name, "by": "", "refusal": why, "why": why}
 
 
-def _judgement(attempt: Attempt, row: Row, settings: Settings) -> dict[str, Any]:
+def _judgement(attempt: Attempt, row: Row, settings: JudgeSettings) -> dict[str, Any]:
     found = judge.verdict(attempt.shape, row, settings)
     said: dict[str, Any] = {
         "node": row.name,

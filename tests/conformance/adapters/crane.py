@@ -69,7 +69,7 @@ def build_zones(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"zones": json.loads(msgspec.json.encode(tuple(found)))}, expect
 
 
-def _verdict(given: Any) -> scheduling.Verdict:
+def _verdict(given: Any) -> scheduling.CraneVerdict:
     pod, nrt = given["pod"], given.get("nrt")
     spec = crane.parse(pod["annotations"], "pod", [])
     return scheduling.verdict(

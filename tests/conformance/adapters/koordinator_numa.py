@@ -12,9 +12,9 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import allocate as allocating
 from koordlite.numa.koordinator import ask, held, merge, node_report, schedule
-from koordlite.numa.koordinator.allocate import Request, Supply
+from koordlite.numa.koordinator.allocate import NodeRequest, Supply
 from koordlite.numa.koordinator.held import Held
-from koordlite.numa.koordinator.node_report import NodeState, NodeTopology
+from koordlite.numa.koordinator.node_report import KoordinatorNode, NodeTopology
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
 from koordlite.numa.koordinator.values import Allocation, Hint, Refusal, TakenCPU
 from koordlite.numa.machine import Machine, mask_of, nodes_of
@@ -138,7 +138,7 @@ def exclusive(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("PreFilter")
 def asked(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = ask.of(pod_of(given["pod"]), ask.Settings(default_bind=given["defaultCPUBindPolicy"]))
+    found = ask.of(pod_of(given["pod"]), ask.NUMAArgs(default_bind=given["defaultCPUBindPolicy"]))
     if not isinstance(found, ask.PodAsk):
         return {"code": "Skip"} if found is None else _status(found), expect
     summary = {
@@ -161,22 +161,22 @@ def scheduled(given: Any, expect: Any) -> tuple[Any, Any]:
     return _schedule(given, settings_of(given)), {**expect, **_decoded(expect)}
 
 
-def settings_of(given: Any) -> ask.Settings:
+def settings_of(given: Any) -> ask.NUMAArgs:
     """The plugin's arguments of a case."""
-    return ask.Settings(
+    return ask.NUMAArgs(
         default_bind=given["defaultCPUBindPolicy"],
         scoring=given["scoringStrategy"],
         numa_scoring=given["numaScoringStrategy"],
     )
 
 
-def scheduled_node(given: Any) -> NodeState:
+def scheduled_node(given: Any) -> KoordinatorNode:
     """The node of a case about a whole pod."""
     topology = _report(given["nrt"]) if given.get("nrt") else NodeTopology()
-    return NodeState.of(shapes.node_of(given["node"]), topology, _held(topology.machine, given), {})
+    return KoordinatorNode.of(shapes.node_of(given["node"]), topology, _held(topology.machine, given), {})
 
 
-def _schedule(given: Any, settings: ask.Settings) -> dict[str, Any]:
+def _schedule(given: Any, settings: ask.NUMAArgs) -> dict[str, Any]:
     wanted = ask.of(pod_of(given["pod"]), settings)
     if not isinstance(wanted, ask.PodAsk):
         return {"preFilter": {"code": "Skip"} if wanted is None else _status(wanted)}
@@ -231,7 +231,7 @@ def _allocation(pod: Any, uid: str) -> Allocation:
     )
 
 
-def node_of(given: Any) -> NodeState:
+def node_of(given: Any) -> KoordinatorNode:
     """The node of a case about one function."""
     machine = _machine(given)
     topology = NodeTopology(
@@ -241,10 +241,10 @@ def node_of(given: Any) -> NodeState:
         zones=_zones(given["numaNodeResources"]),
         ratios=given.get("amplificationRatios"),
     )
-    return NodeState(topology=topology, held=_held(machine, given))
+    return KoordinatorNode(topology=topology, held=_held(machine, given))
 
 
-def request_of(given: Any) -> Request:
+def request_of(given: Any) -> NodeRequest:
     """What is asked of it."""
     policy = TakePolicy(
         given["cpuBindPolicy"],
@@ -252,7 +252,7 @@ def request_of(given: Any) -> Request:
         given["numaAllocateStrategy"],
         given["maxRefCount"],
     )
-    return Request(
+    return NodeRequest(
         requests=shapes.quantities(given["requests"]),
         original=shapes.quantities(given["originalRequests"]),
         count=given["numCPUsNeeded"],

@@ -83,7 +83,7 @@ def _all(pod: Any) -> list[Any]:
     return [*(pod.get("initContainers") or ()), *pod["containers"]]
 
 
-def asked_by(pod: Any, *, guaranteed: bool) -> nrt_filter.Request:
+def asked_by(pod: Any, *, guaranteed: bool) -> nrt_filter.AlignedRequest:
     """The pod of a case as the filter counts it."""
     started: list[Any] = [
         ("sidecar" if c.get("restartPolicy") == "Always" else "init", c.get("name", ""), amounts(c.get("requests")))

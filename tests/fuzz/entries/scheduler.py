@@ -27,12 +27,12 @@ from koordlite.model.errors import InputError
 from koordlite.model.wire import metrics, objects
 from koordlite.report.log_levels import LogLevels
 from koordlite.reservation import step
-from koordlite.reservation.placeholder import Settings as PlaceholderSettings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 from koordlite.scheduler import watches
 from koordlite.scheduler.judgement import owners
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.loads import Loads
 from koordlite.scheduler.numa_api import charts
 from koordlite.scheduler.numa_api.service import NumaService
@@ -78,7 +78,7 @@ class Side:
     """An extender with one node that hostile inputs are about, and one that they are not; and what is served of it."""
 
     def __init__(self) -> None:
-        self.scene = Scene(Settings(strategy="LeastNUMANodes", numa_distance=True))
+        self.scene = Scene(JudgeSettings(strategy="LeastNUMANodes", numa_distance=True))
         cluster = self.scene.cluster
         args = LoadAwareSchedulingArgs(allow_customize_estimation=True, dominant_resource_weight=1)
         loads = self.scene.extender.loads = Loads(args, wall=lambda: self.scene.clock.wall, faults=cluster.faults)

@@ -15,7 +15,7 @@ from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.crane import scheduling, zones
-from koordlite.numa.crane.scheduling import PodAsked, Verdict
+from koordlite.numa.crane.scheduling import CraneVerdict, PodAsked
 from koordlite.numa.machine import Machine
 
 
@@ -36,7 +36,7 @@ def node(*cpus: str, aware: bool = True, **more: str) -> TopologyObject:
     return msgspec.convert(raw, TopologyObject)
 
 
-def judged(topology: TopologyObject, *used: dict[str, dict[str, Quantity]], **asked: str) -> Verdict:
+def judged(topology: TopologyObject, *used: dict[str, dict[str, Quantity]], **asked: str) -> CraneVerdict:
     wanted = amounts(**asked)
     return scheduling.verdict(PodAsked(containers=[("main", wanted, wanted)]), topology, used, resources=tuple(asked))
 

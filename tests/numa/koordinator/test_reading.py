@@ -18,7 +18,7 @@ from koordlite.model.wire import objects
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import NOTHING_HELD, Held
-from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation, Refusal
 
 _NAMES = """detail id core socket node cpuset uid managedByKubelet policy options reservedCPUs cpusetExclusive
@@ -66,7 +66,7 @@ def test_a_report_is_read_as_far_as_it_can_be(notes: dict[str, str], zones: list
     topology = node_report.read(obj, problems)
     assert {problem.object for problem in problems} <= {"noderesourcetopology/n"}
     node = Node(name="n", annotations={"node.koordinator.sh/resource-amplification-ratio": ratio})
-    state = NodeState.of(node, topology, NOTHING_HELD, {})
+    state = KoordinatorNode.of(node, topology, NOTHING_HELD, {})
     found = schedule.judge(wanted("2", numa='{"numaTopologyPolicy":"Restricted"}'), state)
     assert isinstance(found, Refusal) or 0 <= found.score <= 100
 

@@ -17,11 +17,11 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import assignments, schedule
-from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits
-from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
+from koordlite.numa.koordinator.allocate import NodeRequest, Supply, allocate, fits
+from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodAsk
 from koordlite.numa.koordinator.held import Held, available_zones
-from koordlite.numa.koordinator.node_report import NodeState
-from koordlite.numa.koordinator.schedule import Verdict
+from koordlite.numa.koordinator.node_report import KoordinatorNode
+from koordlite.numa.koordinator.schedule import Suitability
 from koordlite.numa.koordinator.take import TakePolicy
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.numa.machine import Machine, subsets
@@ -57,8 +57,8 @@ LABELS = some.fixed_dictionaries(
 SHAPES = some.sampled_from([machine(), machine(2, 2, 2), machine(1, 1, 8), machine(2, 1, 4, 1)])
 
 
-def with_pods(before: NodeState, allocations: list[Allocation]) -> NodeState:
-    return NodeState(
+def with_pods(before: KoordinatorNode, allocations: list[Allocation]) -> KoordinatorNode:
+    return KoordinatorNode(
         labels=before.labels,
         allocatable=before.allocatable,
         topology=before.topology,
@@ -87,7 +87,7 @@ def test_no_cpu_is_given_twice_and_no_numa_node_gives_more_than_it_has(
                 current = with_pods(current, given_out)
 
 
-def holds(ask: PodAsk, before: NodeState, found: Verdict, allocation: Allocation) -> None:
+def holds(ask: PodAsk, before: KoordinatorNode, found: Suitability, allocation: Allocation) -> None:
     """What the pod gets is free, whole, and inside the NUMA nodes that were chosen."""
     free = before.topology.machine.all - before.topology.reserved - CPUSet(before.held.cpus)
     assert allocation.cpus <= free
@@ -134,7 +134,7 @@ def test_sums_decide_as_the_allocation_on_trial_does(
         for n, (zone, amounts, ids) in enumerate(pods)
     ]
     current, amounts = node(cpus, others, memory="2Gi"), quantities(**asked)
-    request = Request(
+    request = NodeRequest(
         requests=amounts,
         original=amounts,
         count=amounts["cpu"].milli // 1000,
@@ -207,12 +207,27 @@ def test_closest_numa_nodes_are_as_few_and_no_farther_apart(
         held = schedule.bind(ask, current, uid=str(number))
         if isinstance(held, Allocation):
             current = current.with_pod(held)
-    asked, closest = wanted(str(count)), Settings(prefer_closest=True)
+    asked, closest = wanted(str(count)), NUMAArgs(prefer_closest=True)
     usual, near = (schedule.bind(asked, current, each, uid="p") for each in (DEFAULTS, closest))
     found = schedule.judge(asked, current, closest)
     assert isinstance(found, Refusal) == isinstance(near, Refusal) == isinstance(usual, Refusal)
-    if isinstance(found, Verdict) and isinstance(near, Allocation) and isinstance(usual, Allocation):
+    if isinstance(found, Suitability) and isinstance(near, Allocation) and isinstance(usual, Allocation):
         holds(asked, current, found, near)
         nodes = [schedule.numa_nodes(each, current) for each in (near, usual)]
         spread = [sum(rows[a][b] for a in each for b in each) / len(each) ** 2 for each in nodes]
         assert (len(nodes[0]), spread[0]) <= (len(nodes[1]), spread[1])
+
+
+def test_amounts_that_others_share_keep_no_pod_from_the_nearest_cpus() -> None:
+    """A pod without CPUs of its own holds amounts of NUMA nodes whose CPUs are free all the same."""
+    rows = {a: {b: 10 if a == b else 11 for b in range(4)} for a in range(4)}
+    current = node(machine(2, 2, 2), distances=rows)
+    single, restricted = ('{"numaTopologyPolicy":"%s"}' % policy for policy in ("SingleNUMANode", "Restricted"))
+    before = [wanted("1", "0"), wanted("1", "0", numa=single), wanted("1", "33Gi", qos="LS", numa=restricted)]
+    for number, ask in enumerate(before):
+        held = schedule.bind(ask, current, uid=str(number))
+        assert isinstance(held, Allocation)
+        current = current.with_pod(held)
+    near = schedule.bind(wanted("8"), current, NUMAArgs(prefer_closest=True), uid="p")
+    assert isinstance(near, Allocation)
+    assert schedule.numa_nodes(near, current) == (2, 3)

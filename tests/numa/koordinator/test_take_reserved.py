@@ -11,7 +11,7 @@ from koordinator_nodes import machine, node, wanted
 from koordlite.model.cpuset import CPUSet
 from koordlite.numa.koordinator import schedule
 from koordlite.numa.koordinator.held import Held, Reservations, Reserved
-from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation, Refusal
 
 SINGLE = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}
@@ -19,7 +19,7 @@ SINGLE = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}
 
 def seen(
     labels: dict[str, str], pods: list[Allocation], reservation: Reserved, *, matched: bool, nominated: bool = True
-) -> NodeState:
+) -> KoordinatorNode:
     """The node for a pod that may, or may not, take the reservation."""
     known = Reservations(
         matched=(reservation,) if matched else (),

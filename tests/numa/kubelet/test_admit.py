@@ -11,7 +11,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge, requests
-from koordlite.numa.kubelet.admit import NodeState, Release, admit, empty_node
+from koordlite.numa.kubelet.admit import KubeletNode, Release, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import CPUOptions
 from koordlite.numa.kubelet.device_manager import DeviceState
 from koordlite.numa.kubelet.memory_manager import Block
@@ -27,7 +27,7 @@ RESERVED = {0: {"memory": GIB}, 1: {}}
 NICS = DeviceState({"vendor.com/nic": {"n0": frozenset({0}), "n1": frozenset({1}), "n2": frozenset({1})}})
 
 
-def empty(policy: merge.Policy = "single-numa-node", scope: merge.Scope = "container", **more: object) -> NodeState:
+def empty(policy: merge.Policy = "single-numa-node", scope: merge.Scope = "container", **more: object) -> KubeletNode:
     return empty_node(TOPOLOGY, policy=policy, scope=scope, reserved=CPUSet.parse("0,8"), **more)  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.numa.kubelet import merge
-from koordlite.numa.kubelet.admit import NodeState, admit, empty_node, free_amounts, free_cpus
+from koordlite.numa.kubelet.admit import KubeletNode, admit, empty_node, free_amounts, free_cpus
 from koordlite.numa.kubelet.device_manager import DeviceState
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.nrt import filter as nrt
@@ -29,7 +29,7 @@ EMPTY = empty_node(
 )
 
 
-def request(pod: PodAsk) -> nrt.Request:
+def request(pod: PodAsk) -> nrt.AlignedRequest:
     def of(container: ContainerAsk) -> dict[str, int]:
         wanted = {"cpu": container.cpus, **container.memory, **container.devices}
         return {name: amount * nrt.NANO for name, amount in wanted.items()}
@@ -38,12 +38,12 @@ def request(pod: PodAsk) -> nrt.Request:
     return nrt.aligned_by_kubelet(containers, guaranteed=True)
 
 
-def zones(node: NodeState) -> dict[int, dict[str, int]]:
+def zones(node: KubeletNode) -> dict[int, dict[str, int]]:
     by_resource = {"cpu": free_cpus(node), "memory": free_amounts(node, "memory"), NIC: free_amounts(node, NIC)}
     return {i: {name: free[i] * nrt.NANO for name, free in by_resource.items()} for i in (0, 1)}
 
 
-def align(pod: PodAsk, node: NodeState, reserved: Sequence[PodAsk] = ()) -> nrt.Fit:
+def align(pod: PodAsk, node: KubeletNode, reserved: Sequence[PodAsk] = ()) -> nrt.Fit:
     """By what the node had before the reserved pods came, less all that they can hold, from every NUMA node."""
     most = least = zones(node)
     for other in reserved:
@@ -78,7 +78,7 @@ def pods(draw: st.DrawFn) -> PodAsk:
 
 
 @st.composite
-def occupied(draw: st.DrawFn) -> NodeState:
+def occupied(draw: st.DrawFn) -> KubeletNode:
     now = EMPTY
     for number in range(draw(st.integers(0, 4))):
         now = admit(now, PodAsk(str(number), (draw(ask("c", "app")),))).node
@@ -86,7 +86,7 @@ def occupied(draw: st.DrawFn) -> NodeState:
 
 
 @given(node=occupied(), pod=pods(), scope=st.sampled_from(merge.SCOPES))
-def test_what_fits_by_amounts_is_admitted(node: NodeState, pod: PodAsk, scope: merge.Scope) -> None:
+def test_what_fits_by_amounts_is_admitted(node: KubeletNode, pod: PodAsk, scope: merge.Scope) -> None:
     node = msgspec.structs.replace(node, managers=msgspec.structs.replace(node.managers, scope=scope))
     if not align(pod, node).why_not:
         assert admit(node, pod).admitted
@@ -94,7 +94,7 @@ def test_what_fits_by_amounts_is_admitted(node: NodeState, pod: PodAsk, scope: m
 
 @given(node=occupied(), pod=pods(), scope=st.sampled_from(merge.SCOPES))
 def test_what_is_admitted_fits_by_amounts_but_for_cpus_used_again(
-    node: NodeState, pod: PodAsk, scope: merge.Scope
+    node: KubeletNode, pod: PodAsk, scope: merge.Scope
 ) -> None:
     node = msgspec.structs.replace(node, managers=msgspec.structs.replace(node.managers, scope=scope))
     again = any(c.kind == "init" and c.cpus for c in pod.containers)
@@ -108,7 +108,7 @@ def test_what_is_admitted_fits_by_amounts_but_for_cpus_used_again(
 
 @given(node=occupied(), coming=st.lists(pods(), min_size=1, max_size=3), pod=pods())
 def test_what_fits_beside_pods_on_their_way_is_admitted_after_them(
-    node: NodeState, coming: list[PodAsk], pod: PodAsk
+    node: KubeletNode, coming: list[PodAsk], pod: PodAsk
 ) -> None:
     after, reserved = node, []
     for number, other in enumerate(coming):

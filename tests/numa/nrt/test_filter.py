@@ -20,7 +20,7 @@ ZONES = {0: amounts(cpu="4", memory="8Gi", vendor_nic="4"), 1: amounts(cpu="8", 
 
 def ask(
     *app: Amounts, init: tuple[Amounts, ...] = (), own: bool = True, overhead: Amounts | None = None
-) -> nrt.Request:
+) -> nrt.AlignedRequest:
     listed = [*(("init", "", each) for each in init), *(("app", "", each) for each in app)]
     return nrt.request(listed, guaranteed=own, overhead=overhead or {})  # type: ignore[arg-type]
 
@@ -48,7 +48,7 @@ def ask(
         pytest.param(ask(amounts(cpu="0")), "pod", (0,), "", id="nothing asked fits anywhere"),
     ],
 )
-def test_align(wanted: nrt.Request, scope: str, nodes: tuple[int, ...], why_not: str) -> None:
+def test_align(wanted: nrt.AlignedRequest, scope: str, nodes: tuple[int, ...], why_not: str) -> None:
     found = nrt.align(wanted, zones=ZONES, allocatable=ALLOCATABLE, scope=scope)
     assert (found.nodes, found.why_not) == (nodes, why_not)
 

@@ -24,7 +24,7 @@ from koordlite.model.wire import objects
 from koordlite.scheduler import making_room
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.service import Courtesy, settle_memory
 
 ASKED = (8, 10, 12, 16, 20, 32, 40)
@@ -70,7 +70,7 @@ def main() -> None:
 
 def scattered(nodes: int, dice: random.Random) -> Cluster:
     """Nodes full of pods of 1 to 6 CPUs, each with a controller, whose reports say where they are."""
-    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
     owner = [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
     for number in range(nodes):
         name, zones, rows = f"node-{number:05}", [], []

@@ -20,7 +20,7 @@ from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler import protocol
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.service import MOST_SHAPES, settle_memory
 
 BUDGETS = {1000: "p99 10 ms, 100 pods/s", 5000: "p99 40 ms, 150 MiB"}
@@ -127,7 +127,7 @@ def _bind(extender: Extender, pod: Any, node: str) -> None:
 
 
 def _cluster(nodes: int, args: argparse.Namespace, dice: random.Random) -> Cluster:
-    cluster = Cluster(Settings(strategy=args.strategy, numa_distance=args.numa_distance), monotonic=time.monotonic)
+    cluster = Cluster(JudgeSettings(strategy=args.strategy, numa_distance=args.numa_distance), monotonic=time.monotonic)
     labels = {f"example.com/label-{n}": "value" * 4 for n in range(15)}
     running = [_shape(dice) for _ in range(30)]
     for number in range(nodes):

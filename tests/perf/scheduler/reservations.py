@@ -14,7 +14,7 @@ import msgspec
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation import step
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 
 NODES, PODS, RESERVATIONS, WAITING = 5_000, 100_000, 500, 200
@@ -72,7 +72,7 @@ def main() -> None:
         world.put_pod(pod(f"w{number}", "", "99"))
     for _ in range(3):
         began = time.process_time()
-        assert not list(step.plan(world, Settings(), time.time()))
+        assert not list(step.plan(world, PlaceholderSettings(), time.time()))
         print(f"a round in which nothing is to do: {time.process_time() - began:.2f} s of CPU time")
 
 

@@ -15,7 +15,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
-from koordlite.numa.kubelet.admit import NodeState, admit, empty_node, free_amounts, free_cpus
+from koordlite.numa.kubelet.admit import KubeletNode, admit, empty_node, free_amounts, free_cpus
 from koordlite.numa.kubelet.requests import PodAsk, of_pod
 from koordlite.numa.nrt import fingerprint
 from tests.support.topocluster.events import Events
@@ -54,7 +54,7 @@ class Shape:
         )
         return Topology(cpus, nodes)
 
-    def empty(self) -> NodeState:
+    def empty(self) -> KubeletNode:
         """A node of this kind on which nothing runs."""
         kept = {id_: {"memory": GIB} for id_ in range(self.numa_nodes)}
         return empty_node(
@@ -126,7 +126,7 @@ class EmulatedKubelet:
         self,
         name: str,
         shape: Shape,
-        empty: NodeState,
+        empty: KubeletNode,
         *,
         events: Events,
         store: Store,
@@ -147,7 +147,7 @@ class EmulatedKubelet:
         self._known: set[str] = set()
         self._running: dict[str, str] = {}
         self._ending: set[str] = set()
-        self._reported: NodeState | None = None
+        self._reported: KubeletNode | None = None
         self._due = False
         self._last_report = -1.0
         self._next_sync = 0.0
@@ -224,7 +224,7 @@ class EmulatedKubelet:
             self.left.append(self._events.now)
             self._changed(self.state.without(uid))
 
-    def _changed(self, state: NodeState) -> None:
+    def _changed(self, state: KubeletNode) -> None:
         """What a report shows has changed, the list of pods at least."""
         self.state = msgspec.structs.replace(state)
         if not self._due:

@@ -23,7 +23,7 @@ from koordlite.reservation.actions import (
     Step,
     WriteStatus,
 )
-from koordlite.reservation.placeholder import Settings
+from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 from tests.support.topocluster.events import Events
 from tests.support.topocluster.store import Store
@@ -45,7 +45,7 @@ class Pace:
 class ReservationSide:
     """A watcher with the product's rules."""
 
-    def __init__(self, settings: Settings, *, events: Events, store: Store, chance: random.Random) -> None:
+    def __init__(self, settings: PlaceholderSettings, *, events: Events, store: Store, chance: random.Random) -> None:
         self.world, self._settings, self._pace = World(), settings, Pace()
         self._events, self._store, self._chance = events, store, chance
         self._actions: Iterator[tuple[Step, Action]] | None = None

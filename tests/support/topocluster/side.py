@@ -8,15 +8,15 @@ from koordlite.model.wire import objects
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.scheduler.judgement.nodes import Settings
+from koordlite.scheduler.judgement.nodes import JudgeSettings
 from tests.support.topocluster.store import Store
 
 
 class Product:
     """The extender, what it knows of the cluster, and its way to bind pods."""
 
-    def __init__(self, clock: Callable[[], float], store: Store, settings: Settings | None = None) -> None:
-        self.watcher = Cluster(settings or Settings(), monotonic=clock)
+    def __init__(self, clock: Callable[[], float], store: Store, settings: JudgeSettings | None = None) -> None:
+        self.watcher = Cluster(settings or JudgeSettings(), monotonic=clock)
         self.watcher.synced()
         self.verbs = Extender(self.watcher, wall=clock, binder=_Binder(store))
 
