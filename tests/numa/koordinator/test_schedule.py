@@ -222,7 +222,7 @@ def test_amounts_that_others_share_keep_no_pod_from_the_nearest_cpus() -> None:
     """A pod without CPUs of its own holds amounts of NUMA nodes whose CPUs are free all the same."""
     rows = {a: {b: 10 if a == b else 11 for b in range(4)} for a in range(4)}
     current = node(machine(2, 2, 2), distances=rows)
-    single, restricted = ('{"numaTopologyPolicy":"%s"}' % policy for policy in ("SingleNUMANode", "Restricted"))
+    single, restricted = '{"numaTopologyPolicy":"SingleNUMANode"}', '{"numaTopologyPolicy":"Restricted"}'
     before = [wanted("1", "0"), wanted("1", "0", numa=single), wanted("1", "33Gi", qos="LS", numa=restricted)]
     for number, ask in enumerate(before):
         held = schedule.bind(ask, current, uid=str(number))
