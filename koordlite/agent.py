@@ -114,6 +114,7 @@ class Agent:
             off=config.off(settings),
             pool_floor_percent=wants.pool_floor_percent(settings.strategies),
             reacts=settings.agent.reaction != "off",
+            objectives=settings.objectives,
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._pauses = Pauses(folder)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from koordlite import strategies
-from koordlite.kube.settings import ClusterSettings, PublishSettings
+from koordlite.kube.settings import ClusterSettings, ObjectiveSettings, PublishSettings
 from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reading import documented, strict
@@ -128,6 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     record: FlightRecord = FlightRecord()
     numa_exporter: NumaExporter = NumaExporter()
     metrics: MetricsSettings = msgspec.field(default_factory=MetricsSettings)
+    objectives: ObjectiveSettings = msgspec.field(default_factory=ObjectiveSettings)
     strategies: Mapping[str, StrategySettings] = msgspec.field(default_factory=dict)
     """Section by strategy name; every strategy has one."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-import urllib.parse
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import LOOPS, Loops, Window
 from descheduler.framework import Plugin, Point
+from koordlite.kube.client import prometheus
 from koordlite.model import duration, label_selectors
 from koordlite.model.settings import bounded
 
@@ -229,29 +229,11 @@ class AuthToken:
             raise ValueError("authToken needs a secretReference")
 
 
-_UNREADABLE = re.compile(r"[\s\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
-
-
-def _is_url(text: str) -> None:
-    """Refuse what cannot be asked. Source: upstream, which refuses what Go's `url.Parse` does."""
-    if not text.startswith(("http://", "https://")):
-        raise ValueError("not a URL that starts with http:// or https://")
-    try:
-        parts = urllib.parse.urlsplit(text)
-        host, _port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise ValueError(f"not a URL: {error}") from error
-    if not host or "%" in host:
-        raise ValueError("not a URL: it has no readable host")
-    if _UNREADABLE.search(text):
-        raise ValueError("not a URL: it has a space, or a % without two hexadecimal digits behind it")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrometheusProvider:
     """A Prometheus server."""
 
-    url: str = dataclasses.field(default="", metadata={"check": _is_url})
+    url: str = dataclasses.field(default="", metadata={"check": prometheus.check_url})
     """Where it answers, like `https://prometheus.monitoring:9090`."""
     auth_token: AuthToken | None = None
     """null: the token of the pod's service account."""

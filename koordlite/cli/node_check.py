@@ -151,7 +151,8 @@ def _pressure(files: Files) -> Finding:
 
 def _waits(files: Files) -> Finding:
     """A kernel that does not count shows zeros, also of this process."""
-    what, do = "CPU waits by thread", "boot a kernel with CONFIG_SCHED_INFO, or leave cpuSuppressPolicy guided alone"
+    what = "CPU waits by thread"
+    do = "boot a kernel with CONFIG_SCHED_INFO; guided else keeps to the formula unless each service has an objective"
     if (procfs.run_delay(files, os.getpid()) or (0, 0))[0]:
         return Finding(what, "yes", "/proc/TID/schedstat")
     return Finding(what, "no", "/proc/TID/schedstat is missing or counts nothing", do)

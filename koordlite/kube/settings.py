@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
+from koordlite.kube.client import prometheus
 from koordlite.model.settings import bounded
 
+MOST_QUERIES = 16
+MOST_UNIT = 16
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -86,3 +90,57 @@ class PublishSettings:
     """The node's NodeResourceTopology of Crane (topology.crane.io/v1alpha1), for clusters whose scheduler goes by it,
     and where crane-agent does not run. parts: with its sockets and cores too. Needs
     `manifests/components/crane-topology`."""
+
+
+def _url_or_nothing(text: str) -> None:
+    if text:
+        prometheus.check_url(text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveQuery:
+    """One measurement of services, and how far pods may set their own objective."""
+
+    query: str = ""
+    """PromQL of an instant query that gives a vector with the labels `namespace` and `pod`. `$node` stands for the name
+    of this node, `$pods` for a regular expression of the pods that ask."""
+    most: float = bounded(0.0, ge=0)
+    """The objective, in the unit of the query. A pod may ask for less, never for more."""
+    least: float = bounded(0.0, ge=0)
+    """The least that a pod may ask for: a strict objective costs best effort nearly all."""
+    unit: str = ""
+    """Word behind the numbers in sentences: ms, for example."""
+    window_seconds: float = bounded(30.0, ge=1, le=3600)
+    """Time over which the query measures, as its `[30s]` says. The limit moves once in it."""
+
+    def __post_init__(self) -> None:
+        if not self.query or self.most <= 0 or self.least > self.most:
+            raise ValueError("a query is needed, and `most` above 0, not below `least`")
+        if len(self.unit) > MOST_UNIT or not self.unit.isprintable():
+            raise ValueError(f"a unit is a printable word of at most {MOST_UNIT} characters")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveSettings:
+    """Section `objectives`: where the objectives of services are measured, for the policy `guided`."""
+
+    prometheus_url: str = dataclasses.field(default="", metadata={"check": _url_or_nothing})
+    """Address of a Prometheus, `https://prometheus.monitoring:9090` for example. Empty: nothing is asked, and services
+    are judged by what they wait."""
+    token_file: str = ""
+    """File with the bearer token for it; read again for each query. Empty: none is sent."""
+    ca_file: str = ""
+    """Certificates that its own must be signed by. Empty: the system's."""
+    interval_seconds: float = bounded(5.0, ge=1, le=300)
+    """Time from one question to the next."""
+    stale_seconds: float = bounded(30.0, ge=1, le=600)
+    """How long an answer holds. After that a service is judged by what it waits."""
+    queries: Mapping[str, ObjectiveQuery] = dataclasses.field(default_factory=dict)
+    """By the name that pods use in their annotation `suppress.koordlite.io/objective`: `query`, `most`, `least`,
+    `unit`, `windowSeconds`, as docs/operate.md shows them."""
+
+    def __post_init__(self) -> None:
+        if len(self.queries) > MOST_QUERIES:
+            raise ValueError(f"at most {MOST_QUERIES} queries are asked")
+        if self.queries and not self.prometheus_url:
+            raise ValueError("queries need a prometheusUrl")

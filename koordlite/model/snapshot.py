@@ -29,6 +29,7 @@ from koordlite.model.picture.usage import (
     HardwareCounts,
     NodeWindow,
     NumaUse,
+    Objective,
     Prediction,
     Pressure,
     Usage,
@@ -108,6 +109,8 @@ class Snapshot:
     cpu_waits: Mapping[str, CPUWait] = dataclasses.field(default_factory=dict)
     """By pod uid, of those for which a strategy asks (`cpu_waits`), some seconds old; missing where the kernel does not
     count, and for a pod that has been seen once only."""
+    objectives: Mapping[str, Objective] = dataclasses.field(default_factory=dict)
+    """By uid, of the pods that name one (`suppress.koordlite.io/objective`)."""
     hardware_counts: Mapping[str, HardwareCounts] = dataclasses.field(default_factory=dict)
     """By group of containers, of the last window in which each was counted (`metrics.containerCpi`)."""
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)

@@ -16,6 +16,7 @@ from koordlite.formulas.cpu import host_place
 from koordlite.formulas.topology import other_writer
 from koordlite.host import kept_file, procfs, sysfs
 from koordlite.host.bundle import Host
+from koordlite.kube.settings import ObjectiveSettings
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.nrt import CPUBasicInfo
@@ -46,6 +47,7 @@ from koordlite.observe import (
 )
 from koordlite.observe.cpu_waits import Counters, CPUWaitReader
 from koordlite.observe.inputs import ClusterPicture, Inputs
+from koordlite.observe.objectives import ObjectiveReader
 from koordlite.observe.places import Places
 from koordlite.observe.prediction import Predictor
 from koordlite.observe.usage import Sampler, Spans, Subjects
@@ -89,13 +91,15 @@ class Observer:
         off: Collection[str] = without_effect.OFF,
         pool_floor_percent: float = 0.0,
         reacts: bool = False,
+        objectives: ObjectiveSettings | None = None,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
         needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
         `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown, `talks` how
         connections are counted, `off` which strategies are off, `pool_floor_percent` the share of the CPUs that
-        latency-sensitive pods keep; `reacts`, that `service_counters` will be asked for."""
+        latency-sensitive pods keep; `reacts`, that `service_counters` will be asked for; `objectives`, where those of
+        services are measured."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -110,6 +114,7 @@ class Observer:
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._cpu_waits, self._reacts = CPUWaitReader(host.files, host.cgroups), reacts
+        self._objectives = ObjectiveReader(objectives or ObjectiveSettings())
         self._cookies = system.CoreCookieReader(host.cookies)
         self._irqs = system.IRQReader(host.files)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
@@ -263,13 +268,15 @@ class Observer:
         return dataclasses.replace(snapshot, numa_use=used)
 
     def _with_asked(self, snapshot: Snapshot, wanted: wants.Wants) -> Snapshot:
-        """Waits of services, and memory of the few groups whose limit is about to fall: to ask for them again costs
-        nothing while what the answer depends on stays the same."""
+        """Waits and objectives of services, and memory of the few groups whose limit is about to fall: to ask for them
+        again costs nothing while what the answer depends on stays the same."""
         inputs = (wanted, snapshot.pods, snapshot.places, snapshot.cgroups)
         groups = self._unchanged.of("memory asked for", inputs, lambda: wants.of_picture(snapshot, wanted.memory_held))
         held = self._unchanged.same("memory held", self._places.memory_held(groups))
         waits = self._unchanged.same("CPU waits", self._look_at_waits(snapshot, wanted))
-        return dataclasses.replace(snapshot, memory_held=held, cpu_waits=waits)
+        node = snapshot.node.name if snapshot.node else ""
+        objectives = self._unchanged.same("objectives", self._objectives.read(snapshot.time, snapshot.pods, node))
+        return dataclasses.replace(snapshot, memory_held=held, cpu_waits=waits, objectives=objectives)
 
     def observe_surge(self, snapshot: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:
         """The picture of a round before its time: `snapshot` with the CPU use of `use`, and with the limits of best

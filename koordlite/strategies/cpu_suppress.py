@@ -15,14 +15,15 @@ from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import reservation
-from koordlite.formulas.cpu import contention, cpu_select, pools, reaction, suppress
+from koordlite.formulas.cpu import contention, cpu_select, objective, pools, reaction, suppress
 from koordlite.formulas.cpu.contention import Guidance, Guided, Service
+from koordlite.formulas.cpu.objective import Level
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.picture.usage import CPUWait, Use
+from koordlite.model.picture.usage import CPUWait, Objective, Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
@@ -182,14 +183,16 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         decisions = [by_set, *_quota_release(snapshot, "PolicyIsCPUSet")]
     yield from _remembering(snapshot, memory, budget, decisions, guidance)
     if guidance is not None:
-        yield from _unusable_objectives(snapshot)
+        yield from _unusable_wishes(snapshot)
+        yield from _objectives(snapshot, guidance)
 
 
 def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
     """Use of everything but best effort above which `limit`, in force since `snapshot`, is too high; None when it
     cannot shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
     others, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
-    if _follows_waits(snapshot) and _current_waits(snapshot, _services(snapshot)):
+    services = _services(snapshot) if _follows_waits(snapshot) else {}
+    if _current_waits(snapshot, services) or _levels(snapshot, services):
         # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits. So too at the
         # formula's limit: what is taken between two ticks is not given back there, and best effort would have less.
         return None
@@ -547,8 +550,9 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
     root = snapshot.layout.besteffort
     guidance = recalled(snapshot, NAME, SuppressMemory).guidance
     services = _services(snapshot)
-    waits = _current_waits(snapshot, services)
-    if services and not waits:
+    waits, levels = _current_waits(snapshot, services), _levels(snapshot, services)
+    by_objective = {level.uid for level in objective.active(levels, guidance.steering, snapshot.time)}
+    if services.keys() - by_objective and not waits:
         # Between two samples of a pod lies a tick or more: at first there is none.
         known_at = snapshot.time if guidance.known_at is None else guidance.known_at
         age = max(0.0, snapshot.time - known_at)
@@ -574,11 +578,17 @@ def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: 
         used_milli=snapshot.usage.best_effort_cpu or 0,
         floor_milli=max(budget.followed_milli, least_milli),
         capacity_milli=snapshot.node.capacity_milli,
+        levels=levels,
     )
-    evidence = {**evidence, "wait_percent": config.wait_percent, **_blame(guided, services, config)}
+    steered = guided.objective
+    if steered is not None and steered.worst is not None:
+        uid = steered.worst.uid
+        evidence = {**evidence, "service": services[uid].key, **_measured(snapshot.objectives[uid])}
+    else:
+        evidence = {**evidence, "wait_percent": config.wait_percent, **_blame(guided, services, config)}
     # Nothing is owed by a limit that follows services: the formula's is its least.
     target = Budget(budget.milli, guided.limit_milli, 0, 0)
-    decision = _by_quota(snapshot, evidence, target, _GUIDED[guided.verdict])
+    decision = _by_quota(snapshot, evidence, target, "ServiceObjective" if steered else _GUIDED[guided.verdict])
     if isinstance(decision.outcome, CPULimit):
         evidence = {**decision.evidence, "limit_milli": decision.outcome.limit_milli}
         decision = msgspec.structs.replace(decision, evidence=evidence)
@@ -605,11 +615,49 @@ def _tolerated_percent(pod: Pod, config: Config) -> float:
     return config.wait_percent if own is None else max(own, config.least_wait_percent)
 
 
-def _unusable_objectives(snapshot: Snapshot) -> Iterator[Decision]:
+def _levels(snapshot: Snapshot, services: Mapping[str, Pod]) -> list[Level]:
+    """Services with an objective that was measured lately enough to say something about now."""
+    return [
+        Level(uid, goal.value / goal.most, goal.since)
+        for uid, goal in snapshot.objectives.items()
+        if uid in services and goal.is_current(snapshot.time) and goal.value is not None and goal.most > 0
+    ]
+
+
+def _measured(goal: Objective) -> Evidence:
+    """The objective in words, with the unit of the operator's query; `asked` where bounds have moved it."""
+    unit = f" {goal.unit}" if goal.unit else ""
+    asked: Evidence = {} if goal.asked == goal.most else {"asked": f"{goal.asked:g}{unit}"}
+    value: Evidence = {} if goal.value is None else {"value": f"{goal.value:.4g}{unit}"}
+    return {"query": goal.query, "objective": f"{goal.most:g}{unit}", **value, **asked}
+
+
+def _objectives(snapshot: Snapshot, guidance: Guidance) -> Iterator[Decision]:
+    """Where each objective stands."""
+    services = _services(snapshot)
+    ratios = {level.uid: level.ratio for level in _levels(snapshot, services)}
+    for uid, goal in snapshot.objectives.items():
+        if uid not in services:
+            continue
+        subject, evidence = f"pod/{services[uid].key}", _measured(goal)
+        if uid not in ratios:
+            age: Evidence = {} if goal.value is None else {"ageSeconds": round(snapshot.time - goal.until)}
+            yield Decision(subject, "skip", "ObjectiveUnknown", {**evidence, **age, "why": goal.why})
+        elif uid in guidance.steering.aside:
+            evidence["forSeconds"] = round(snapshot.time - guidance.steering.aside[uid])
+            yield Decision(subject, "hold", "NotCausedByBestEffort", evidence)
+        else:
+            yield Decision(subject, "hold", "ObjectiveMissed" if ratios[uid] > 1 else "ObjectiveMet", evidence)
+
+
+def _unusable_wishes(snapshot: Snapshot) -> Iterator[Decision]:
     for pod in snapshot.pods:
-        _, bad = pod_overrides.wait_percent(pod)
-        if bad and not gives_way(snapshot, pod):
+        if gives_way(snapshot, pod):
+            continue
+        if bad := pod_overrides.wait_percent(pod)[1]:
             yield Decision(f"pod/{pod.key}", "refuse", "BadWaitPercent", {"annotation": bad.key, "why": bad.why})
+        if bad := pod_overrides.objective(pod)[1]:
+            yield Decision(f"pod/{pod.key}", "refuse", "BadObjective", {"annotation": bad.key, "why": bad.why})
 
 
 def _blame(guided: Guided, services: Mapping[str, Pod], config: Config) -> Evidence:
@@ -720,6 +768,20 @@ SENTENCES = {
         "the limit is the formula's, {limit_milli} cores, to find out whether {service} waits for BE"
         f"{_SERVICE}{_BY_FORMULA}"
     ),
+    "ServiceObjective": (
+        "the limit is {limit_milli} cores, because {query} of {service} was {value}, and its objective is {objective}"
+        f"[, not {{asked}} as it asks]{_BY_FORMULA}"
+    ),
+    "ObjectiveMet": "its {query} is {value}, within its objective of {objective}[, not {asked} as it asks]",
+    "ObjectiveMissed": "its {query} is {value}, above its objective of {objective}[, not {asked} as it asks]",
+    "NotCausedByBestEffort": (
+        "its {query} is {value}, and its objective {objective}; less for BE did not help, so for {forSeconds} it is "
+        "judged by what it waits"
+    ),
+    "ObjectiveUnknown": (
+        "its {query} is unknown[: {why}][; it was {value} {ageSeconds} ago], so it is judged by what it waits"
+    ),
+    "BadObjective": "annotation {annotation} cannot be used: {why}; the pod is judged by what it waits",
     "WaitsNotKnownYet": "the limit stays for now: it is not known yet how long services wait for a CPU",
     "NoWaitSignal": (
         f"how long services wait for a CPU has not been known for {{ageSeconds}}, so the formula holds: {_BUDGET}"

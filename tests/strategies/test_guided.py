@@ -11,7 +11,7 @@ import pytest
 from koordlite.formulas.cpu.contention import Guidance
 from koordlite.model import keys
 from koordlite.model.decision import CPULimit, Decision
-from koordlite.model.picture.usage import CPUWait
+from koordlite.model.picture.usage import CPUWait, Objective
 from koordlite.model.slo.settings import Threshold
 from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.topology import CPU, Topology
@@ -170,6 +170,93 @@ def test_what_cannot_be_read_is_reported_and_the_nodes_percentage_holds(build: A
     assert (limit.reason, limit.evidence["wait_percent"]) == ("ServicesDoNotWait", 10)
     assert (bad.subject, bad.verdict, bad.reason) == ("pod/ns/web", "refuse", "BadWaitPercent")
     assert "no decimal number from 0 to 1000" in sentence(bad)
+
+
+def goal(value: float | None, *, since: float = 970.0, until: float = 1000.0, **more: Any) -> Objective:
+    asked = more.pop("asked", 50.0)
+    return Objective(
+        query="p99",
+        most=50.0,
+        asked=asked,
+        unit="ms",
+        value=value,
+        since=since,
+        until=until,
+        expires=until + 30,
+        **more,
+    )
+
+
+def judged(seen: Snapshot) -> tuple[Decision, Decision]:
+    """The decision about the limit, and that about the pod."""
+    limit, _, of_pod = RULE.answer(seen, cpu_suppress.Config())
+    assert of_pod.subject == "pod/ns/web"
+    return limit, of_pod
+
+
+def test_a_service_that_misses_its_objective_takes_half_of_what_is_above_the_formula(build: Any, picture: Any) -> None:
+    limit, of_pod = judged(picture(objectives={"web": goal(52.04)}, cpu_waits={"web": wait(0.001)}))
+    assert build.changes([limit]) == {QUOTA: str((784_000 + 420_000) // 2)}
+    assert sentence(limit) == (
+        "the limit is 6.0 cores, because p99 of ns/web was 52.04 ms, and its objective is 50 ms; by the formula it "
+        "were 4.2; shrinks quota 784 ms → 602 ms per 100 ms"
+    )
+    assert (of_pod.reason, sentence(of_pod)) == (
+        "ObjectiveMissed",
+        "its p99 is 52.04 ms, above its objective of 50 ms",
+    )
+
+
+def test_a_service_that_meets_its_objective_may_wait(picture: Any) -> None:
+    limit, of_pod = judged(picture(objectives={"web": goal(20.0, asked=10.0)}, cpu_waits={"web": wait(0.9)}))
+    assert (limit.reason, of_pod.reason) == ("ServicesDoNotWait", "ObjectiveMet")
+    assert sentence(of_pod) == "its p99 is 20 ms, within its objective of 50 ms, not 10 ms as it asks"
+    near, _ = judged(picture(quota=500_000, objectives={"web": goal(47.0)}))
+    assert (near.verdict, near.reason) == ("hold", "ServiceObjective"), "it is known without waits, too"
+
+
+@pytest.mark.parametrize(
+    ("objective", "shown"),
+    [
+        pytest.param(
+            goal(52.0, since=900.0, until=930.0, why="Prometheus cannot be asked: refused"),
+            "its p99 is unknown: Prometheus cannot be asked: refused; it was 52 ms 70 s ago, so",
+            id="stale",
+        ),
+        pytest.param(
+            goal(None, why="no query of this name"), "its p99 is unknown: no query of this name, so", id="none"
+        ),
+    ],
+)
+def test_without_a_current_measurement_a_service_is_judged_by_what_it_waits(
+    picture: Any, objective: Objective, shown: str
+) -> None:
+    limit, of_pod = judged(picture(objectives={"web": objective}, cpu_waits={"web": wait(0.3)}))
+    assert (limit.reason, of_pod.reason, of_pod.verdict) == ("WaitCauseUnknown", "ObjectiveUnknown", "skip")
+    assert shown in sentence(of_pod)
+    blind, _ = judged(picture(objectives={"web": objective}))
+    assert blind.reason == "WaitsNotKnownYet"
+
+
+def test_what_less_for_best_effort_does_not_help_is_not_its_fault(build: Any, picture: Any) -> None:
+    first, _ = judged(picture(quota=420_000, objectives={"web": goal(70.0)}, cpu_waits={"web": wait(0.0)}))
+    assert (first.verdict, first.reason) == ("hold", "ServiceObjective")
+    later = {"time": 1030.0, "quota": 420_000, "remembered": {"cpuSuppress": first.remember}}
+    whole = goal(70.0, since=1000.0, until=1030.0)
+    waits = {"web": wait(0.0, since=1025, until=1030)}
+    limit, of_pod = judged(picture(objectives={"web": whole}, cpu_waits=waits, **later))
+    assert (limit.verdict, limit.reason, of_pod.reason) == ("grow", "ServicesDoNotWait", "NotCausedByBestEffort")
+    assert sentence(of_pod) == (
+        "its p99 is 70 ms, and its objective 50 ms; less for BE did not help, so for 0 s it is judged by what it waits"
+    )
+
+
+def test_an_objective_that_cannot_be_read_is_reported(build: Any, picture: Any) -> None:
+    web = build.pod("web", "LS", annotations={keys.OBJECTIVE: 'rate(x{a="b"}) < 5'})
+    seen = picture(pods=(web, build.pod("b", "BE", "BestEffort")), cpu_waits={"web": wait(0.05)})
+    _, _, bad = RULE.answer(seen, cpu_suppress.Config())
+    assert (bad.subject, bad.verdict, bad.reason) == ("pod/ns/web", "refuse", "BadObjective")
+    assert "no name of a query" in sentence(bad)
 
 
 def test_a_surge_wakes_nobody_while_the_kernel_arbitrates(picture: Any) -> None:

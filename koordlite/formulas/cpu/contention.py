@@ -12,6 +12,9 @@ from typing import Literal
 
 import msgspec
 
+from koordlite.formulas.cpu import objective
+from koordlite.formulas.cpu.objective import Level, Steered, Steering
+
 SURGE_TOLERANCE = 0.1
 """By which part of its time a surge may lengthen the work of services before best effort gives way at once."""
 CEILING_PERCENT = 98
@@ -56,6 +59,8 @@ class Guidance(msgspec.Struct, frozen=True, kw_only=True):
     """When waits last took CPU away."""
     known_at: float | None = None
     """When it was last known what services wait; at first, when it was asked for."""
+    steering: Steering = Steering()
+    """By the objectives of services."""
 
 
 Verdict = Literal["calm", "learning", "caused"]
@@ -73,6 +78,8 @@ class Guided(msgspec.Struct, frozen=True):
     """The service that best effort delays most, by what it tolerates."""
     slower: float = 0.0
     """By which part of their time best effort lengthens the work of its threads."""
+    objective: Steered | None = None
+    """Where the objective of a service decides: it allows less than the waits of the others."""
 
 
 def slowdown(*, share: float, own: float) -> float:
@@ -110,12 +117,52 @@ def guided(
     used_milli: int,
     floor_milli: int,
     capacity_milli: int,
+    levels: Sequence[Level] = (),
 ) -> Guided:
-    """The next limit: all but 2 % of the node while every slowdown is within the service's tolerance; the formula's
-    while it is unknown what the service waits by itself; half the way to the formula's, once in a window, when best
-    effort is to blame. Never below the formula's (`floor_milli`). `present_milli` is the limit in force, `used_milli`
-    what best effort uses.
+    """The next limit: the least of what the waits of services allow, and the objectives (`levels`) of those that have
+    one; such a service is not judged by its waits. `present_milli` is the limit in force, `used_milli` what best effort
+    uses, `floor_milli` the formula's limit, below which it never is.
     """
+    ceiling = ceiling_milli(capacity_milli=capacity_milli, floor_milli=floor_milli)
+    steered = objective.steered(
+        levels,
+        guidance.steering,
+        time=time,
+        present_milli=present_milli,
+        floor_milli=floor_milli,
+        ceiling_milli=ceiling,
+        capacity_milli=capacity_milli,
+    )
+    steering = steered.steering
+    by_objective = {level.uid for level in objective.active(levels, steering, time)}
+    guided = _by_waits(
+        [service for service in services if service.uid not in by_objective],
+        msgspec.structs.replace(guidance, steering=steering),
+        time=time,
+        present_milli=present_milli,
+        used_milli=used_milli,
+        floor_milli=floor_milli,
+        capacity_milli=capacity_milli,
+    )
+    if steered.limit_milli >= guided.limit_milli:
+        return guided
+    floor_at = time if steered.limit_milli == floor_milli else guidance.floor_at
+    guidance = msgspec.structs.replace(guided.guidance, floor_at=floor_at)
+    return msgspec.structs.replace(guided, limit_milli=steered.limit_milli, guidance=guidance, objective=steered)
+
+
+def _by_waits(
+    services: Sequence[Service],
+    guidance: Guidance,
+    *,
+    time: float,
+    present_milli: int,
+    used_milli: int,
+    floor_milli: int,
+    capacity_milli: int,
+) -> Guided:
+    """All but 2 % of the node while every slowdown is within the service's tolerance; the formula's while it is unknown
+    what the service waits by itself; half the way to the formula's, once in a window, when best effort is to blame."""
     ceiling = ceiling_milli(capacity_milli=capacity_milli, floor_milli=floor_milli)
     guidance = _learned(services, guidance, time, thrifty=used_milli <= floor_milli)
     own = guidance.own

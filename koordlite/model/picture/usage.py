@@ -146,3 +146,29 @@ class CPUWait(msgspec.Struct, frozen=True):
         """Part of the time it wanted a CPU that it waited for one; 0 when it wanted none."""
         wanted = self.ran_us + self.waited_us
         return self.waited_us / wanted if wanted else 0.0
+
+
+class Objective(msgspec.Struct, frozen=True, kw_only=True):
+    """Objective that a service names, and where it stands; times of the monotonic clock."""
+
+    query: str
+    """Name of the operator's query."""
+    most: float
+    """The objective, in the query's unit: `asked` within the operator's bounds."""
+    asked: float
+    """What the service asks for; the operator's objective where it names no number."""
+    unit: str = ""
+    value: float | None = None
+    """Last measurement; None without one."""
+    since: float = 0.0
+    """When the time began over which it was measured."""
+    until: float = 0.0
+    """When it ended."""
+    expires: float = 0.0
+    """From when on the measurement says nothing about now."""
+    why: str = ""
+    """Reason why there is no newer measurement."""
+
+    def is_current(self, now: float) -> bool:
+        """Tell whether the measurement says something about `now`."""
+        return self.value is not None and self.until <= now < self.expires

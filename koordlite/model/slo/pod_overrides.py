@@ -23,6 +23,7 @@ from koordlite.model.slo.settings import CPUBurst
 
 OOM_SCORE_MIN, OOM_SCORE_MAX = -1000, 1000
 MOST_WAIT_PERCENT = 1000
+_OBJECTIVE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?: *<= *([0-9]{1,9}(?:\.[0-9]{1,6})?))?\Z", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\Z", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
 
@@ -112,6 +113,19 @@ def wait_percent(pod: Pod) -> tuple[float | None, UnusableAnnotation | None]:
         why = f"it is no decimal number from 0 to {MOST_WAIT_PERCENT}"
         return None, UnusableAnnotation(keys.WAIT_PERCENT, text, why)
     return float(text), None
+
+
+def objective(pod: Pod) -> tuple[tuple[str, float | None] | None, UnusableAnnotation | None]:
+    """Name of a query and the most it may give, from annotation `suppress.koordlite.io/objective` (`p99 <= 50`). The
+    number is None where the pod takes the operator's; no name without an annotation that can be used."""
+    text = pod.annotations.get(keys.OBJECTIVE, "")
+    if not text:
+        return None, None
+    parts = _OBJECTIVE.match(text)
+    if parts is None:
+        why = "it is no name of a query, as in `p99`, nor such a name and a decimal number, as in `p99 <= 50`"
+        return None, UnusableAnnotation(keys.OBJECTIVE, text, why)
+    return (parts[1], None if parts[2] is None else float(parts[2])), None
 
 
 def oom_score_adj(pod: Pod, container: str) -> int | None:

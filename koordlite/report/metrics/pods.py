@@ -27,6 +27,7 @@ _CONTAINER = ("node", "container_id", "container_name", "pod_uid", "pod_name", "
 _CPI = (*_CONTAINER, "cpi_field")
 _STALL = ("psi_resource_type", "psi_precision", "psi_degree", "cpu_full_supported")
 _POD = ("node", "pod_uid", "pod_name", "pod_namespace")
+_OBJECTIVE = (*_POD, "query")
 _POD_PSI = (*_POD, *_STALL)
 _CONTAINER_PSI = (*_CONTAINER, *_STALL)
 _BURST = ("node", "pod_namespace", "pod_name", "container_id", "container_name")
@@ -50,6 +51,16 @@ def families(snapshot: Snapshot, node: str, *, longer_psi: bool = False) -> Iter
     meaning = "Part of the time a pod's threads want a CPU that they wait for one, throttling by its own limit left out"
     waits = ((_owner(pod, node), wait.share) for pod in snapshot.pods if (wait := snapshot.cpu_waits.get(pod.uid)))
     yield gauge("koordlite_cpu_contention_ratio", meaning, _POD, waits)
+    meaning = (
+        "Value that a pod's objective limits, as part of it (suppress.koordlite.io/objective); above 1 it is missed"
+    )
+    ratios = (
+        ([*_owner(pod, node), goal.query], goal.value / goal.most)
+        for pod in snapshot.pods
+        if (goal := snapshot.objectives.get(pod.uid)) and goal.is_current(snapshot.time)
+        if goal.value is not None and goal.most > 0
+    )
+    yield gauge("koordlite_objective_ratio", meaning, _OBJECTIVE, ratios)
     meaning = "Cycles and instructions of a container in a window of some seconds"
     yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(snapshot, node))
     for name, field in (("burst", "cpu.burst"), ("quota", "cpu.quota")):

@@ -29,6 +29,8 @@ NOTES = {
     keys.BLKIO_QOS: '{"blocks":[{"name":"sda","type":"device","ioCfg":{"readIOPS":100,"ioWeightPercent":60}}]}',
     keys.POD_RESCTRL: '{"llc":{"schemata":{"range":[0,50]}},"mb":{"schemata":{"percent":50}}}',
     keys.OOM_SCORE_ADJ: "-500",
+    keys.WAIT_PERCENT: "5",
+    keys.OBJECTIVE: "p99 <= 50",
     keys.OOM_SCORE_ADJ_SPEC: '{"main":-100}',
     keys.EVICTION_PRIORITY: "10",
     keys.EVICTION_POLICY: '["memoryEvict"]',
@@ -94,6 +96,7 @@ def read(raw: bytes) -> str:
         pod_overrides.memory_qos(found, qos.MemoryQOS())[1],
         pod_overrides.blkio_qos(found)[1],
         pod_overrides.wait_percent(found)[1],
+        pod_overrides.objective(found)[1],
     ]
     try:
         pod_overrides.oom_score_adj(found, "main")

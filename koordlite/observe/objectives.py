@@ -1,0 +1,162 @@
+"""Objectives of services: what the operator's queries say of pods that name one, asked in a thread beside the ticks.
+
+A tenant names a query and a number; neither comes into PromQL. Each query is asked once for all pods of the node, one
+after the other, and no round begins while an earlier one lasts.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from koordlite.kube.client.prometheus import Prometheus, results, shown
+from koordlite.kube.settings import ObjectiveSettings
+from koordlite.model.picture.usage import Objective
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
+from koordlite.model.slo import pod_overrides
+from koordlite.threads import Worker
+
+LOG = logging.getLogger(__name__)
+PODS = 64
+"""Pods that stand for `$pods`: the address of a question for more gets too long."""
+LARGEST_ANSWER = 1 << 20
+LARGEST_VALUE = 1e9
+"""What stands for infinity, which is a percentile above the greatest bucket of a histogram."""
+SILENT_SECONDS = 60.0
+"""A round that lasts longer is given up; no other begins while its thread still waits for the server."""
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z", re.ASCII)
+"""Names of pods and nodes as Kubernetes has them. What is none stands in no query."""
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] = (0.0, "")
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """Answer to one query."""
+
+    asked_at: float
+    values: Mapping[tuple[str, str], float]
+    """By namespace and pod."""
+
+
+class ObjectiveReader:
+    """Remembers the last good answer to each query."""
+
+    def __init__(
+        self, settings: ObjectiveSettings, begin: Callable[[Callable[[], None]], Worker | None] | None = None
+    ) -> None:
+        """`begin` runs a round; in a thread of its own unless given."""
+        self._settings, self._begin = settings, begin or self._in_a_thread
+        self._server = Prometheus(
+            settings.prometheus_url, self._token, settings.ca_file, largest_answer_bytes=LARGEST_ANSWER
+        )
+        self._asked_at: float | None = None
+        self._worker: Worker | None = None
+        self._answers: Mapping[str, _Answer] = {}
+        self._failures: Mapping[str, str] = {}
+
+    def _token(self) -> str:
+        file = self._settings.token_file
+        return pathlib.Path(file).read_text(encoding="ascii").strip() if file else ""
+
+    def read(self, now: float, pods: Sequence[Pod], node: str) -> dict[str, Objective]:
+        """Objectives of these pods by uid, as far as they are known; begins a round when it is time. Never waits for
+        one."""
+        services = (pod for pod in pods if pod.active and pod.kube_qos is not KubeQoS.BEST_EFFORT)
+        asking = [(pod, objective) for pod in services if (objective := pod_overrides.objective(pod)[0])]
+        by_query: dict[str, list[Pod]] = {}
+        for pod, (name, _) in asking:
+            if name in self._settings.queries:
+                by_query.setdefault(name, []).append(pod)
+        self._ask(now, by_query, node)
+        return {pod.uid: self._objective(pod, name, most) for pod, (name, most) in asking}
+
+    def _ask(self, now: float, by_query: Mapping[str, Sequence[Pod]], node: str) -> None:
+        worker = self._worker
+        if worker is not None and worker.is_alive():
+            if self._asked_at is not None and now - self._asked_at > SILENT_SECONDS:
+                worker.end()
+                self._failures = dict.fromkeys(
+                    by_query, f"Prometheus has not ended its answer for {SILENT_SECONDS:g} s"
+                )
+            return
+        if not by_query or (self._asked_at is not None and 0 <= now - self._asked_at < self._settings.interval_seconds):
+            return
+        self._asked_at = now
+        queries = {name: _filled(self._settings.queries[name].query, pods, node) for name, pods in by_query.items()}
+        self._worker = self._begin(lambda: self._round(queries, now))
+
+    def _in_a_thread(self, work: Callable[[], None]) -> Worker:
+        worker = Worker("objectives", work)
+        worker.start()
+        return worker
+
+    def _round(self, queries: Mapping[str, str], now: float) -> None:
+        """Ask them all, in the thread. Answers and failures are replaced as a whole."""
+        answers, failures = dict(self._answers), dict[str, str]()
+        for name, query in queries.items():
+            if self._worker is not None:
+                self._worker.beat()
+            try:
+                reply = self._server.ask("query", {"query": query})
+                if reply.status >= 300:
+                    raise ValueError(f"Prometheus answers {reply.status} {reply.reason}: {shown(reply.body)}")
+                answers[name] = _Answer(now, _values(reply.body))
+            except (OSError, ValueError) as error:
+                failures[name] = f"Prometheus cannot be asked: {error or type(error).__name__}"[:300]
+        if failures.keys() - self._failures.keys():
+            LOG.warning("objectives: %s", "; ".join(f"{name}: {why}" for name, why in failures.items()))
+        self._answers, self._failures = answers, failures
+
+    def _objective(self, pod: Pod, name: str, most: float | None) -> Objective:
+        query = self._settings.queries.get(name)
+        if query is None:
+            known = ", ".join(sorted(self._settings.queries)) or "none"
+            why = f"the operator defines no query of this name (objectives.queries: {known})"
+            return Objective(query=name, most=most or 0.0, asked=most or 0.0, why=why)
+        asked = query.most if most is None else most
+        objective = Objective(
+            query=name, most=min(max(asked, query.least), query.most), asked=asked, unit=query.unit, why=self._why(name)
+        )
+        answer = self._answers.get(name)
+        value = answer.values.get((pod.namespace, pod.name)) if answer else None
+        if answer is None or value is None:
+            return msgspec.structs.replace(objective, why=objective.why or "the query gives no number for this pod")
+        return msgspec.structs.replace(
+            objective,
+            value=value,
+            since=answer.asked_at - query.window_seconds,
+            until=answer.asked_at,
+            expires=answer.asked_at + self._settings.stale_seconds,
+        )
+
+    def _why(self, name: str) -> str:
+        return self._failures.get(name) or ("" if name in self._answers else "it has not been measured yet")
+
+
+def _filled(query: str, pods: Sequence[Pod], node: str) -> str:
+    """The query about these pods. In a PromQL string a backslash stands for itself only when it is doubled."""
+    names = sorted({pod.name.replace(".", r"\\.") for pod in pods if _NAME.match(pod.name)})[:PODS]
+    return query.replace("$pods", "|".join(names)).replace("$node", node if _NAME.match(node) else "")
+
+
+def _values(body: bytes) -> dict[tuple[str, str], float]:
+    """The worst value of each pod; not a number, which is a percentile of no requests, is none."""
+    values: dict[tuple[str, str], float] = {}
+    for sample in results(body, "vector", _Sample):
+        try:
+            value = float(sample.value[1])
+        except ValueError as error:
+            raise ValueError(f"a sample is {sample.value[1][:40]!r}, not a number") from error
+        if not math.isnan(value) and value >= 0:
+            pod = sample.metric.get("namespace", ""), sample.metric.get("pod", "")
+            values[pod] = max(min(value, LARGEST_VALUE), values.get(pod, 0.0))
+    return values
