@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
-
-import cyaml
-import yaml
 
 from apiserver import admission, conversion, definitions, kinds, pods, shapes
 from apiserver.cluster import INITIAL_NAMESPACES, NAMESPACES, Cluster, name_of
@@ -29,21 +24,6 @@ class Objects:
         """Store objects, creating or replacing; a List gives its items. InputError for an unknown kind."""
         with self._cluster.store.lock:
             return [self._load(each) for item in items for each in _each(item)]
-
-    def load_folder(self, folder: Path) -> list[Object]:
-        """Every object in the YAML and JSON files of a folder. InputError names the file of each that is none."""
-        paths = [path for path in sorted(folder.rglob("*")) if path.suffix in (".yaml", ".yml", ".json")]
-        documents = [(path, item) for path in paths for item in _documents(path)]
-        documents.sort(key=lambda found: found[1].get("kind") != "CustomResourceDefinition")
-        found, problems = list[Object](), list[Problem]()
-        for path, item in documents:
-            try:
-                found += self.load(item)
-            except InputError as error:
-                problems += (dataclasses.replace(each, object=f"{path}: {each.object}") for each in error.problems)
-        if problems:
-            raise InputError(problems)
-        return found
 
     def get(self, kind: str, name: str, namespace: str = "", *, api_version: str = "") -> Object | None:
         """One object as it is now."""
@@ -131,18 +111,3 @@ def _each(item: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from item["items"] or ()
     else:
         yield item
-
-
-def _documents(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects in a file, without one for kubectl alone, which lies beside the objects and is none."""
-    try:
-        documents = [item for item in cyaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        why = " ".join(str(error).split())
-        raise InputError(Problem(str(path), "$", "", f"it cannot be read: {why}", "fix the file")) from error
-    for item in documents:
-        if not isinstance(item, dict):
-            do = "write apiVersion, kind and metadata"
-            raise InputError(Problem(str(path), "$", type(item).__name__, "this is no object", do))
-        if item.get("kind") != "Kustomization":
-            yield item

@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import json
 import logging
-import re
 import socket
 import socketserver
 import sys
@@ -243,21 +242,8 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes | None:
         """What the client sends; None when it does not say how long that is in a way that can be read."""
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            return self._chunks()
         length = self.headers.get("Content-Length") or "0"
         return self.rfile.read(int(length)) if length.isascii() and length.isdecimal() else None
-
-    def _chunks(self) -> bytes | None:
-        parts = []
-        while True:
-            size = self.rfile.readline().partition(b";")[0].strip()
-            if not re.fullmatch(rb"[0-9A-Fa-f]{1,8}", size):
-                return None
-            parts.append(self.rfile.read(int(size, 16)))
-            self.rfile.readline()
-            if not parts[-1]:
-                return b"".join(parts)
 
     def _too_large(self) -> Answer:
         refused = negotiation.too_large()

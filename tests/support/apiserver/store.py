@@ -62,10 +62,6 @@ class Store:
         found = self._objects.get(key, {})
         return [found[name] for name in sorted(found)]
 
-    def count(self, key: Key) -> int:
-        """How many there are."""
-        return len(self._objects.get(key, {}))
-
     def write(self, key: Key, name: Name, after: Object | None) -> Object:
         """Create, replace or (None) remove; the object as watches will show it."""
         with self.lock:
