@@ -80,7 +80,7 @@ class Agent:
         self._guard = FaultGuard(limit=0)
         self._overdue = self._taking_over = False
         self._awaited = self._unreleased = ""
-        self._unrestored = 0
+        self._unrestored = self._restored = 0
         self._node_unread = False
         self.paused: Pause | None = None
         """The pause that holds."""
@@ -165,6 +165,7 @@ class Agent:
             self._say("take over", f"what an earlier run left could not all be given back: {error}")
             return ()
         self._unrestored = sum(not step.ok for step in steps)
+        self._restored = len(steps) - self._unrestored
         log_restored("left by an earlier run, and not enforced any more", steps)
         if self._applier.held:
             LOG.info("%d places stay as an earlier run left them, until the node is known", self._applier.held)
@@ -374,8 +375,15 @@ class Agent:
             or health.degradation(snapshot, decisions, self._waker.state, stale_seconds)
             or health.without_nri(nri),
         )
-        tick = dataclasses.replace(tick, faults=self._guard.past, nri=nri)
-        return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
+        restored, self._restored = self._restored, 0
+        return dataclasses.replace(
+            tick,
+            faults=self._guard.past,
+            nri=nri,
+            reaction=self._waker.state,
+            unrestored=self._unrestored,
+            restored=restored,
+        )
 
     def _stands_still(self, snapshot: Snapshot) -> bool:
         """Tell whether nothing may be written in this tick: paused (what is given back, is so here), or half a
@@ -395,11 +403,13 @@ class Agent:
     def _release(self, occasion: str) -> None:
         """Give everything back; a disk or a group that fails ends no loop, and the next tick tries again."""
         try:
-            log_restored(occasion, self._applier.release(staying=() if self.paused else self._enforced))
+            steps = self._applier.release(staying=() if self.paused else self._enforced)
         except (OSError, KoordliteError) as error:
             self._unreleased = f"{occasion}, and what is in force could not all be given back: {error}"
             self._say("release", self._unreleased)
         else:
+            log_restored(occasion, steps)
+            self._restored += sum(step.ok for step in steps)
             self._said.pop("release", None)
 
     def _look_for_pause(self, node: nodes.Node | None) -> Pause | None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from koordlite.http.server import Server
     from koordlite.model.picture.usage import NumaCounters
     from koordlite.report.metrics.numa import NumaMetrics
+    from koordlite.report.night import NightLog
     from koordlite.report.web.numa_history import NumaHistory
 
 LOG = logging.getLogger(__name__)
@@ -89,18 +90,26 @@ def of_agent(files: Files, settings: Settings) -> Iterator[Listener]:
     if not settings.numa_exporter.listen:
         yield lambda tick, news: None
         return
-    with served(files, settings.numa_exporter, node=_node_name(settings)) as listen:
+    from koordlite.report.night import NightLog
+
+    with served(files, settings.numa_exporter, node=_node_name(settings), night=NightLog()) as listen:
         yield listen
 
 
 @contextlib.contextmanager
 def served(
-    files: Files, settings: NumaExporter, *, node: str, period_seconds: float | None = None
+    files: Files,
+    settings: NumaExporter,
+    *,
+    node: str,
+    period_seconds: float | None = None,
+    night: NightLog | None = None,
 ) -> Iterator[Listener]:
     """Serve /metrics and the last hour to everyone; what is yielded takes each tick. ConfigError when that address
     cannot be had.
 
-    `period_seconds`: how often a tick is due, where no other server of this process says that none comes."""
+    `night`: of an agent, which decides; it is served as well. `period_seconds`: how often a tick is due, where no other
+    server of this process says that none comes."""
     from koordlite.observe import numa
     from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.web.numa_history import NumaHistory
@@ -110,7 +119,7 @@ def served(
     metrics = NumaMetrics(read, topology, node=node)
     metrics.other_names = settings.other_names
     loop = Loop(period_seconds)
-    server = _server(settings.listen, router(loop, metrics, history))
+    server = _server(settings.listen, router(loop, metrics, history, night))
     server.start()
 
     def sample() -> None:
@@ -124,6 +133,8 @@ def served(
         loop.turned()
         if tick.picture is not None:
             metrics.picture = tick.picture
+        if night is not None:
+            night.add(tick)
 
     try:
         yield listen
@@ -179,12 +190,14 @@ class Loop:
         return health.failing(health.alive(age_seconds=age, period_seconds=self._period_seconds))
 
 
-def router(loop: Loop, metrics: NumaMetrics, history: NumaHistory) -> Router:
-    """Metrics, /history for the page of the cluster, and probes that hear of a loop that hangs."""
+def router(loop: Loop, metrics: NumaMetrics, history: NumaHistory, night: NightLog | None = None) -> Router:
+    """Metrics, /history and /night for the pages of the cluster, and probes that hear of a loop that hangs."""
     pages: dict[str, Handler] = {
         "/history": lambda request: encoded(history.document(metrics.node)),
         "/healthz": lambda request: well(loop.hung or threads.unhealthy()),
     }
+    if night is not None:
+        pages["/night"] = lambda request: encoded(msgspec.to_builtins(night.night()))
     return Router(pages, ready=lambda: loop.hung, registry=metrics.registry)
 
 

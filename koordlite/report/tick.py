@@ -70,6 +70,8 @@ class Tick(Figures):
     """What a runtime that asks by NRI was answered."""
     unrestored: int = 0
     """Places that an earlier run changed, and that this one could not put back when it started."""
+    restored: int = 0
+    """Places that were given back in this round what was there before: paused, or enforced no more."""
     faults: Faults = dataclasses.field(default_factory=Faults)
     """Rounds that a fault of the agent itself has ended, this one or earlier ones of this run."""
     pause: Pause | None = None

@@ -70,11 +70,13 @@ def test_what_is_in_force_is_given_back_where_that_is_asked(small: Emulated, ask
         agent = small.agent(journal)
         small.ticks(agent, 3)
         assert small.changed(found)
+        places = len(journal.entries)
         asked(small, True)
         ticks = small.ticks(agent, 10)
         assert small.changed(found) == []
         assert journal.entries == ()
     assert [tick.foreign for tick in ticks] == [()] * 10
+    assert [tick.restored for tick in ticks if tick.restored] == [places]
 
 
 @ASKED

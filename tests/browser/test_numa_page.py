@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from apibench import until
 from chromium import VIEWS, Browser, has_axe
@@ -11,6 +12,7 @@ from chromium import VIEWS, Browser, has_axe
 from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Ask, Server
 from koordlite.model.slo.settings import NUMAPolicy
+from koordlite.report.night import Night
 from koordlite.scheduler.numa_api.charts import Agents, Charts, Series
 from koordlite.scheduler.numa_api.rest import RestGuard
 from koordlite.scheduler.numa_api.service import NumaService
@@ -24,7 +26,15 @@ NEEDS_AXE = pytest.mark.skipif(not has_axe(), reason="axe-core-python is not ins
 FOUR = ((10, 32, 12, 32), (32, 10, 32, 32), (12, 32, 10, 32), (32, 32, 32, 10))
 
 
-PATHS = ("/numa", "/numa/nodes/good", "/numa/nodes/wide", "/numa/nodes/old", "/numa/nodes/bare", "/numa/policies")
+PATHS = (
+    "/numa",
+    "/numa/nights",
+    "/numa/nodes/good",
+    "/numa/nodes/wide",
+    "/numa/nodes/old",
+    "/numa/nodes/bare",
+    "/numa/policies",
+)
 
 
 class Hour(Agents):
@@ -32,6 +42,17 @@ class Hour(Agents):
 
     def __init__(self) -> None:
         pass
+
+    def addresses(self, node: str = "") -> dict[str, list[str]]:
+        return {"good": ["10.0.0.1"], "old": ["10.0.0.2"], "wide": ["10.0.0.3"]}
+
+    def asked(self, address: str, path: str) -> bytes:
+        if address == "10.0.0.2":
+            raise OSError("timed out")
+        held = 1500.0 if address == "10.0.0.3" else 0.0
+        return msgspec.json.encode(
+            Night("enforcing", 1.8e9, 1.8e9 + 43200, 43190.0, held, 2000, 1.8e9, 31.25, 4.5, 1.2)
+        )
 
     def charts(self, node: str) -> Charts:
         if node == "old":
@@ -74,12 +95,24 @@ def url(serve: Serve) -> str:
     return serve(service(Held()).answer)
 
 
-@pytest.mark.parametrize("width", [390, 820, 1280])
+@pytest.mark.parametrize("width", [390, 820, 1280, 1920])
 @pytest.mark.parametrize("path", PATHS)
 def test_it_fits_its_window_and_keeps_the_policy(chromium: Browser, url: str, path: str, width: int):
     chromium.open(url + path, width=width, dark=width == 390)
     assert chromium.complaints == []
     assert chromium.value("document.documentElement.scrollWidth") <= width
+
+
+def test_last_night_leads_from_the_worst_node_to_its_page_and_is_sorted_by_the_form(chromium: Browser, url: str):
+    chromium.open(url + "/numa/nights", width=1280)
+    first = "document.querySelector('tbody tr').innerText"
+    assert chromium.value(first).split()[:5] == ["wide", "enforcing", "25", "min", "720"]
+    assert chromium.value("document.querySelector('tbody a').href") == f"{url}/numa/nodes/wide"
+    shown = chromium.value("document.body.innerText")
+    assert "the agent at 10.0.0.2 cannot be asked: timed out" in shown
+    chromium.open(url + "/numa/nights?sort=name&show=silent", width=1920, dark=True)
+    assert chromium.value("document.querySelector('select[name=sort]').value") == "name"
+    assert "wide" not in chromium.value("document.querySelector('tbody').innerText")
 
 
 def test_the_overview_leads_to_a_node_and_back(chromium: Browser, url: str):

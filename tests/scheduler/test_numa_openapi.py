@@ -39,6 +39,7 @@ ASKED = {
     "/numa/nodes": ["/numa/nodes"],
     "/numa/nodes/{node}": [f"/numa/nodes/{name}" for name in ("good", "old", "broken", "bare", "none")],
     "/numa/pods/{namespace}/{pod}": ["/numa/pods/shop/astray", "/numa/pods/shop/web", "/numa/pods/shop/none"],
+    "/numa/nights": ["/numa/nights"],
     "/numa/violations": ["/numa/violations"],
     "/query": ["/query"],
     "/query_range": ["/query_range"],

@@ -22,12 +22,21 @@ HELD_BACK = 0.95
 """Best effort that uses so much of its limit would use more."""
 _QUIET = 0.95
 """Percentile of the limit that counts as its limit while services are quiet."""
-_LONGEST_GAP = 10.0
+LONGEST_GAP = 10.0
 """Seconds: while there are no moments for longer, the agent was away, and nothing is counted."""
 _NAMED = 3
 
 
-class Moment(Protocol):
+class Decided(Protocol):
+    """What a round decided and did."""
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]: ...
+    @property
+    def applied(self) -> tuple[AppliedStep, ...]: ...
+
+
+class Moment(Decided, Protocol):
     """One round of the agent, as a flight record has it."""
 
     @property
@@ -36,10 +45,6 @@ class Moment(Protocol):
     def snapshot(self) -> Snapshot: ...
     @property
     def settings(self) -> Mapping[str, StrategySettings]: ...
-    @property
-    def decisions(self) -> tuple[Decision, ...]: ...
-    @property
-    def applied(self) -> tuple[AppliedStep, ...]: ...
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -86,15 +91,15 @@ def of(moments: Iterable[Moment], end: float) -> Squeeze | None:
     for moment in moments:
         if moment.wall > end:
             break
-        evicted.update(_evicted(moment))
+        evicted.update(evictions(moment))
         limit, used = moment.snapshot.usage.best_effort_limit, moment.snapshot.usage.best_effort_cpu
         if limit is None or used is None:
             continue
         seconds = moment.wall - last if last else 0.0
         first, last = first or moment.wall, moment.wall
-        if not 0 < seconds <= _LONGEST_GAP:
+        if not 0 < seconds <= LONGEST_GAP:
             continue
-        is_held = limit > 0 and used >= HELD_BACK * limit
+        is_held = is_held_back(limit, used)
         enforced = any(each.mode == "enforce" for name, each in moment.settings.items() if name in limiting)
         uses = use_by_name(moment.snapshot, moment.snapshot.usage, "cpu")
         services.add(uses, limit, seconds, is_held=is_held)
@@ -105,16 +110,14 @@ def of(moments: Iterable[Moment], end: float) -> Squeeze | None:
             deepest, deepest_at, at_deepest = limit, moment.wall, uses
     if not limits:
         return None
-    quiet = _percentile(limits, spans, _QUIET)
+    quiet, lost = against_quiet(limits, spans, held)
     return Squeeze(
         begin=first,
         end=last,
         seconds=sum(spans),
         held_back_seconds=sum(span for span, is_held in zip(spans, held, strict=True) if is_held),
         quiet_limit_milli=quiet,
-        lost_milli_seconds=sum(
-            max(quiet - limit, 0) * span for limit, span, is_held in zip(limits, spans, held, strict=True) if is_held
-        ),
+        lost_milli_seconds=lost,
         deepest_milli=deepest,
         deepest_at=deepest_at,
         causes=tuple(services.causes(at_deepest)),
@@ -189,7 +192,8 @@ class _Services:
                 yield Cause(name, along[name] / whole, own, at_deepest.get(name, 0))
 
 
-def _evicted(moment: Moment) -> Iterator[tuple[str, str]]:
+def evictions(moment: Decided) -> Iterator[tuple[str, str]]:
+    """Pods whose eviction was asked for in this round, each with its strategy."""
     done = {step.place for step in moment.applied if step.ok and step.place.kind is eviction.PLACE}
     for decision in moment.decisions if done else ():
         for change in decision.changes:
@@ -197,14 +201,22 @@ def _evicted(moment: Moment) -> Iterator[tuple[str, str]]:
                 yield f"{change.namespace}/{change.name}", decision.strategy
 
 
-def _percentile(limits: array[int], spans: array[float], part: float) -> int:
-    """The limit that held, or a lower one, for `part` of the time."""
-    left = part * sum(spans)
+def is_held_back(limit: int, used: int) -> bool:
+    """Tell whether best effort would use more than its limit."""
+    return limit > 0 and used >= HELD_BACK * limit
+
+
+def against_quiet(limits: array[int], spans: array[float], held: array[int]) -> tuple[int, float]:
+    """The limit of quiet times, and what lower ones took while best effort was held back, in millicores times seconds.
+    Each limit held for its span, in seconds."""
+    quiet, left = max(limits), _QUIET * sum(spans)
     for limit, span in sorted(zip(limits, spans, strict=True)):
         left -= span
         if left <= 0:
-            return limit
-    return max(limits)
+            quiet = limit
+            break
+    spent = zip(limits, spans, held, strict=True)
+    return quiet, sum(max(quiet - limit, 0) * span for limit, span, is_held in spent if is_held)
 
 
 def _evictions(found: Squeeze) -> list[str]:

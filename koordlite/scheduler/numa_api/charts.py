@@ -9,7 +9,8 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ NAMESPACES = ("koordlite-system", "volcano-system")
 LABEL = "app.kubernetes.io/name=koordlite"
 PORT = 9201
 TIMEOUT_SECONDS = 1.0
+LONGEST_ANSWER_SECONDS = 3.0
 LARGEST_ANSWER_BYTES = 1 << 20
 _MOST_MOMENTS, _MOST_ZONES = 1000, 64
 HOUR_SECONDS, STEP_SECONDS = 3600, 60
@@ -147,7 +149,12 @@ class _Status(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
 class _Pod(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
     status: _Status = _Status()
 
 
@@ -163,9 +170,9 @@ class Agents:
             f"no NUMA exporter runs there: in the namespaces {', '.join(self._namespaces)} the node has no pod {LABEL}"
         )
         try:
-            for address in self._addresses(node):
+            for address in self.addresses(node).get(node, ()):
                 try:
-                    return read(self._asked(address))
+                    return read(self.asked(address, "/history"))
                 except (OSError, ValueError) as error:
                     where = f"[{address}]" if ":" in address else address
                     why = f"the NUMA exporter at {where}:{self._port} cannot be asked: {error}"
@@ -173,22 +180,30 @@ class Agents:
             why = f"the pods of the node cannot be listed: {error}"
         return Charts(why=why)
 
-    def _addresses(self, node: str) -> Iterator[str]:
-        query = (("labelSelector", LABEL), ("fieldSelector", f"spec.nodeName={node}"))
+    def addresses(self, node: str = "") -> dict[str, list[str]]:
+        """Addresses of running exporters by node; of one node, or of all. ApiError, ApiUnreachable."""
+        query = [("labelSelector", LABEL), *([("fieldSelector", f"spec.nodeName={node}")] if node else [])]
+        addresses: dict[str, list[str]] = {}
         for namespace in self._namespaces:
-            items = self._api.collect(f"/api/v1/namespaces/{namespace}/pods", query, limit=10).items
-            found = (msgspec.json.decode(raw, type=_Pod).status for raw in items)
-            yield from (each.pod_ip for each in found if each.phase == "Running" and each.pod_ip)
+            for raw in self._api.collect(f"/api/v1/namespaces/{namespace}/pods", query).items:
+                pod = msgspec.json.decode(raw, type=_Pod)
+                if pod.status.phase == "Running" and pod.status.pod_ip:
+                    addresses.setdefault(pod.spec.node_name, []).append(pod.status.pod_ip)
+        return addresses
 
-    def _asked(self, address: str) -> bytes:
-        """OSError without an answer that can be read."""
+    def asked(self, address: str, path: str) -> bytes:
+        """The answer of one exporter. OSError without one that can be read, and when it comes in crumbs."""
         connection = http.client.HTTPConnection(address, self._port, timeout=TIMEOUT_SECONDS)
         try:
-            connection.request("GET", "/history", headers={"Accept": "application/json"})
+            connection.request("GET", path, headers={"Accept": "application/json"})
             answer = connection.getresponse()
             if answer.status != http.HTTPStatus.OK:
                 raise OSError(f"it answers {answer.status}")
-            body = answer.read(LARGEST_ANSWER_BYTES + 1)
+            body, ends = b"", time.monotonic() + LONGEST_ANSWER_SECONDS
+            while len(body) <= LARGEST_ANSWER_BYTES and (piece := answer.read1(LARGEST_ANSWER_BYTES)):
+                body += piece
+                if time.monotonic() > ends:
+                    raise OSError(f"its answer takes longer than {LONGEST_ANSWER_SECONDS:g} s")
         except http.client.HTTPException as error:
             raise OSError(f"not an answer of HTTP: {error!r}") from error
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import urllib.parse
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,9 @@ SORT = {"violations": "most violations", "name": "name", "cpu": "fullest CPUs", 
 TONES = {"ok": "good", "stale": "warn", "unreadable": "bad", "no report": ""}
 
 
+T = TypeVar("T")
+
+
 class Asked(msgspec.Struct, frozen=True):
     """Selection of nodes, their order, and the part that is shown."""
 
@@ -39,13 +42,13 @@ class Asked(msgspec.Struct, frozen=True):
     """Whether the page reloads by itself."""
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Asked:
-        """Out of query parameters; unknown words count as not given."""
+    def of(cls, query: Mapping[str, str], show: Mapping[str, str], sort: Mapping[str, str]) -> Asked:
+        """Out of query parameters; unknown words count as not given, which means the first of those that there are."""
         number = query.get("page", "")
         return cls(
             query.get("q", "").strip(),
-            query["show"] if query.get("show") in SHOW else "all",
-            query["sort"] if query.get("sort") in SORT else "violations",
+            query["show"] if query.get("show") in show else next(iter(show)),
+            query["sort"] if query.get("sort") in sort else next(iter(sort)),
             max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 7 else 1,
             query.get("refresh") != "off",
         )
@@ -75,7 +78,7 @@ def document(
         page.section("Out of date", el("p", page.badge("stale", "warn"), f" {problem}")) if problem else None,
         _tiles(nodes, now),
         _policies(policies),
-        _form(asked),
+        form(asked, SHOW, SORT, hint="node or pod"),
         _table(found, asked, now, usage or {}, empty=_empty(nodes)),
         _violations(found, now),
         _more(),
@@ -131,18 +134,18 @@ def _tiles(nodes: Collection[NodeView], now: float) -> Markup:
     )
 
 
-def _form(asked: Asked) -> Markup:
+def form(asked: Asked, shows: Mapping[str, str], sorts: Mapping[str, str], *, hint: str) -> Markup:
     """Works without scripts: the server filters and sorts."""
     field = el(
         "input",
         type="search",
         name="q",
         value=asked.text,
-        placeholder="node or pod",
-        aria_label="part of the name of a node or pod",
+        placeholder=hint,
+        aria_label=f"part of the name of a {hint}",
     )
-    show, sort = _select("show", SHOW, asked.show), _select("sort", SORT, asked.sort)
-    everything = el("a", "show all", href="?") if asked != Asked() else None
+    show, sort = _select("show", shows, asked.show), _select("sort", sorts, asked.sort)
+    everything = el("a", "show all", href="?") if asked != Asked.of({}, shows, sorts) else None
     held = None if asked.refresh else el("input", type="hidden", name="refresh", value="off")
     children = (field, " ", show, " ", sort, " ", held, el("button", "show"), " ", everything)
     return el("form", *children, method="get", style="margin:0 0 16px")
@@ -161,15 +164,10 @@ def _empty(nodes: Collection[NodeView]) -> str:
 
 
 def _table(found: Sequence[NodeView], asked: Asked, now: float, usage: Usage, *, empty: str) -> Markup:
-    rows_each = _rows_each(found)
-    pages = max(1, math.ceil(len(found) / rows_each))
-    number = min(asked.page, pages)
-    shown = found[(number - 1) * rows_each : number * rows_each]
+    shown, where = part(found, asked, _rows_each(found))
     ids = sorted({zone.id for node in shown for zone in node.zones})[:MOST_ZONES]
     heads = ("node", *(f"NUMA {zone}" for zone in ids), "violations#", "report")
     table = page.table(heads, [_row(node, ids, now, usage.get(node.name, {})) for node in shown], empty=empty)
-    links = [el("a", text, href=asked.link(to)) for text, to in _steps(number, pages)]
-    where = el("p", f"Page {number} of {pages} ", [[" ", link] for link in links], class_="note") if pages > 1 else None
     note = f"{len(found)} nodes. In each cell: CPU taken, then memory taken"
     note += "; below, where measured, what is in use." if usage else "."
     return page.section("Nodes by NUMA node", table, where, note=note)
@@ -180,9 +178,15 @@ def _rows_each(found: Sequence[NodeView]) -> int:
     return min(MOST_ROWS, MOST_CELLS // widest)
 
 
-def _steps(number: int, pages: int) -> list[tuple[str, int]]:
-    back = [("first", 1), ("previous", number - 1)] if number > 1 else []
-    return back + ([("next", number + 1), ("last", pages)] if number < pages else [])
+def part(found: Sequence[T], asked: Asked, rows_each: int) -> tuple[Sequence[T], Markup | None]:
+    """The rows of the part that is asked for, and where it lies among the others, with links to them."""
+    pages = max(1, math.ceil(len(found) / rows_each))
+    number = min(asked.page, pages)
+    steps = [("first", 1), ("previous", number - 1)] if number > 1 else []
+    steps += [("next", number + 1), ("last", pages)] if number < pages else []
+    links = [[" ", el("a", text, href=asked.link(to))] for text, to in steps]
+    where = el("p", f"Page {number} of {pages} ", links, class_="note") if pages > 1 else None
+    return found[(number - 1) * rows_each : number * rows_each], where
 
 
 def _row(node: NodeView, ids: Sequence[int], now: float, use: Mapping[int, Use]) -> tuple[Child, ...]:
@@ -264,6 +268,7 @@ def _open(state: bool | None) -> Markup:
 
 def _more() -> Markup:
     items = [
+        el("li", el("a", "last night of every node", href="numa/nights")),
         el("li", el("a", "violations (JSON)", href="rest/scheduling/v1/numa/violations")),
         el("li", el("a", "interface (OpenAPI)", href="rest/scheduling/v1/openapi.json")),
         el("li", el("a", "nodes (JSON)", href="rest/scheduling/v1/numa/nodes")),

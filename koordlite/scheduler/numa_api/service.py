@@ -8,7 +8,7 @@ import pathlib
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -26,6 +26,7 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.numa_api import (
     charts,
+    nights_page,
     node_page,
     overview_page,
     policies_page,
@@ -34,6 +35,7 @@ from koordlite.scheduler.numa_api import (
     view,
 )
 from koordlite.scheduler.numa_api.charts import Agents
+from koordlite.scheduler.numa_api.nights_page import Nights, NodeNight
 from koordlite.scheduler.numa_api.switches import CannotEdit, NotThere, Policy, Switches
 from koordlite.scheduler.numa_api.view import NodeView
 
@@ -81,6 +83,7 @@ class NumaService(Router, Collector):
         guard lets; `levels`: so may these."""
         self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
         self._agents = agents
+        self._nights = Nights(agents, monotonic=time.monotonic) if agents else None
         self._use = charts.ClusterUse(prometheus, monotonic=time.monotonic) if prometheus else None
         self._switches, self._may_switch = switches, may_switch
         self.metrics = CollectorRegistry()
@@ -90,6 +93,7 @@ class NumaService(Router, Collector):
             "/numa/policies": lambda request: _page(
                 policies_page.document(self._statuses(), may_switch=self._may_switch)
             ),
+            "/numa/nights": self._nights_page,
             "/numa/nodes/": self._node_page,
             V1: self._rest,
             QUERY: self._rest,
@@ -146,13 +150,27 @@ class NumaService(Router, Collector):
             return None
 
     def _overview(self, request: Request) -> Answer:
-        asked = overview_page.Asked.of(request.query)
+        asked = overview_page.Asked.of(request.query, overview_page.SHOW, overview_page.SORT)
         nodes, policies = self._nodes(), self._cluster.policies
         usage = self._use.now() if self._use else None
         shown = overview_page.document(
             nodes, asked, self._wall(), problem=self._not_ready(), policies=policies, usage=usage
         )
         return _page(shown)
+
+    def _nights_page(self, request: Request) -> Answer:
+        asked = overview_page.Asked.of(request.query, nights_page.SHOW, nights_page.SORT)
+        return _page(nights_page.document(self._night_rows(), asked, problem=self._not_ready()))
+
+    def _night_rows(self) -> Sequence[NodeNight]:
+        with self._cluster.lock:
+            self._cluster.refresh()
+            names = [row.name for row in self._cluster.rows if row is not None]
+        return (
+            self._nights.rows(names)
+            if self._nights
+            else [NodeNight(name, why="agents are not asked") for name in names]
+        )
 
     def _node_page(self, request: Request) -> Answer:
         name, refresh = urllib.parse.unquote(request.rest.rstrip("/")), request.query.get("refresh") != "off"
@@ -196,17 +214,22 @@ class NumaService(Router, Collector):
             return rest.refused(500, why)
         now, usage = self._wall(), self._use.now() if self._use else {}
         match parts:
-            case ["nodes"]:
-                nodes = sorted(self._nodes(), key=lambda node: node.name)
-                return rest.answer(200, [rest.summary(node, now, usage.get(node.name, {})) for node in nodes])
             case ["nodes", name]:
                 node = self._node(name)
                 return _found(rest.whole(node, now, usage.get(name, {})) if node else None, f"node {name}")
             case ["pods", namespace, name]:
                 return _found(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
+            case ["nodes"]:
+                nodes = sorted(self._nodes(), key=lambda node: node.name)
+                listed = [rest.summary(node, now, usage.get(node.name, {})) for node in nodes]
+            case ["nights"]:
+                listed = [nights_page.plain(row) for row in self._night_rows()]
             case ["violations"]:
-                return rest.answer(200, rest.violations(self._nodes(), now))
-        return rest.refused(404, "there is numa/nodes, numa/nodes/NODE, numa/pods/NAMESPACE/POD, numa/violations")
+                listed = rest.violations(self._nodes(), now)
+            case _:
+                there = "numa/nodes, numa/nodes/NODE, numa/nights, numa/pods/NAMESPACE/POD, numa/violations"
+                return rest.refused(404, f"there is {there}")
+        return rest.answer(200, listed)
 
     def _pod(self, key: str, now: float) -> dict[str, Any] | None:
         known = self._cluster.pod_of(key)

@@ -26,6 +26,7 @@ from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.wire import metrics, objects
 from koordlite.report.log_levels import LogLevels
+from koordlite.report.night import Night
 from koordlite.reservation import step
 from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
@@ -34,7 +35,7 @@ from koordlite.scheduler.judgement import owners
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
 from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.loads import Loads
-from koordlite.scheduler.numa_api import charts
+from koordlite.scheduler.numa_api import charts, nights_page
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.report import documents
 from koordlite.scheduler.service import Service
@@ -374,5 +375,11 @@ ENTRIES = (
         seeds=_bodies([HISTORY]),
         run=lambda data: str(charts.read(data).why),
         refusals=(ValueError, InputError),
+    ),
+    Entry(
+        name="numa-night",
+        seeds=_bodies([msgspec.to_builtins(Night("paused", 1e9, 1e9 + 60, 60.0, 9.0, 2000, 1e9, 0.5, 0.1))]),
+        run=lambda data: nights_page.read(data).status,
+        refusals=(ValueError,),
     ),
 )
