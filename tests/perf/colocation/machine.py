@@ -20,6 +20,11 @@ from realnode.tree import PREFIX, Tree, mounts
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch")
 STEM = f"{PREFIX}colocation-"
+_BESIDE = {"agent": ("cpuacct", "cpu"), "client": ("cpuacct",)}
+"""Groups outside kubepods by their controllers. On cgroup v1 the client stays in the root of `cpu`, where real-time
+priority needs no budget."""
+AGENT_SHARES = 40
+"""What the 20m that the DaemonSet requests are beside a service's 500m, where all pods together have 1024."""
 _WAIT_SECONDS = 5.0
 
 
@@ -56,13 +61,14 @@ class Machine:
         for pod in (SERVICE, BATCH):
             self.tree.add(pod)
             self.manifests.pod(pod)
-        for name in ("agent", "client"):
+        for name in _BESIDE:
             self._beside(name)
+        self.tree.set_shares(f"{self.base}/agent", AGENT_SHARES)
 
     def _beside(self, name: str) -> None:
-        """A group outside kubepods that only counts."""
+        for controller in _BESIDE[name]:
+            (self.tree.points[controller] / self.base / name).mkdir(exist_ok=True)
         folder = self.tree.points["cpuacct"] / self.base / name
-        folder.mkdir(exist_ok=True)
         # Where cpu and cpuacct are one hierarchy, a group has no real-time priority to give unless it is told so.
         for at in (folder.parent, folder):
             if (at / "cpu.rt_runtime_us").exists():
@@ -75,8 +81,9 @@ class Machine:
         return self._run(groups) + (["-s", str(slice_us)] if slice_us else []) + ["--"]
 
     def beside(self, name: str) -> list[str]:
-        """The same for the group `agent` or `client`, which only counts."""
-        return [*self._run([str(self.tree.points["cpuacct"] / self.base / name)]), "--"]
+        """The same for the group `agent` or `client`."""
+        points = dict.fromkeys(self.tree.points[controller] for controller in _BESIDE[name])
+        return [*self._run([str(point / self.base / name) for point in points]), "--"]
 
     def _run(self, groups: Sequence[str]) -> list[str]:
         return [str(self.program), "run", *(word for group in groups for word in ("-g", group))]

@@ -88,9 +88,16 @@ class Tree:
         """Make kubelet's own three groups."""
         for group in (self._base, self.top, self.qos("Burstable"), self.qos("BestEffort")):
             self._make(group)
-        self._shares(self.qos("BestEffort"), 2)
-        self._shares(self.qos("Burstable"), 1024)
+        self.set_shares(self.qos("BestEffort"), 2)
+        self.set_shares(self.qos("Burstable"), 1024)
         return self
+
+    def set_shares(self, group: str, shares: int) -> None:
+        """Weight of a group, in shares of cgroup v1."""
+        if self.version == 1:
+            (self.points["cpu"] / group / "cpu.shares").write_text(str(shares))
+        else:
+            (self.points["cpu"] / group / "cpu.weight").write_text(str(max(1, shares * 100 // 1024)))
 
     def qos(self, kube_qos: str) -> str:
         """The group of a Kubernetes class; guaranteed pods lie in the top group itself."""
@@ -224,12 +231,6 @@ class Tree:
         offered = (parent / "cgroup.controllers").read_text().split()
         wanted = [name for name in ("cpu", "cpuset", "memory", "io") if name in offered]
         (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in wanted))
-
-    def _shares(self, group: str, shares: int) -> None:
-        if self.version == 1:
-            (self.points["cpu"] / group / "cpu.shares").write_text(str(shares))
-        else:
-            (self.points["cpu"] / group / "cpu.weight").write_text(str(max(1, shares * 100 // 1024)))
 
     def _rmdir(self, group: str) -> None:
         for point in set(self.points.values()):
