@@ -18,7 +18,7 @@ SET_UP := command -v $(PYTHON) >/dev/null || { \
 # Tests start some hundred processes, each of which would compile the packages.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-long lint lint-types lint-style lint-imports fuzz perf man site pictures chart wheel sbom image clean colocation
+.PHONY: run test test-all test-long lint lint-types lint-style lint-imports fuzz perf man site pictures chart krew wheel sbom image clean colocation
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -91,6 +91,10 @@ pictures: $(READY)
 # A Helm chart made of the kustomize overlays. Needs kubectl.
 chart: $(READY)
 	@$(BIN)/python scripts/chart out/chart/koordlite
+
+# The kubectl plugin for krew, and its manifest: out/krew. URL is the folder that the archive will be downloaded from.
+krew: $(READY)
+	@$(BIN)/python scripts/krew out/krew $(URL)
 
 # A package for pip and pipx: dist/koordlite-….whl
 wheel: $(READY)

@@ -148,7 +148,7 @@ def _explain(kubectl: Kubectl, args: argparse.Namespace) -> int:
     nights = [_night(node, *answer) for node, answer in zip(agents, answers, strict=True)]
     nights.sort(key=lambda night: (-(night["heldBackSeconds"] or 0.0), night["node"]))
     if args.output == "json":
-        commandline.print_json("koordlite-nights", nodes=nights)
+        _print_json("koordlite-nights", nodes=nights)
     else:
         _print_table([_NIGHT, *(_night_row(night) for night in nights)])
     return 0 if all(not night["error"] for night in nights) else 1
@@ -327,7 +327,7 @@ def _fleet(kubectl: Kubectl, output: str) -> int:
     answers = _at_once(agents, lambda agent: _state(kubectl, agent))
     if output == "json":
         nodes = [{"node": node, **answer} for node, answer in zip(agents, answers, strict=True)]
-        commandline.print_json("koordlite-fleet", nodes=nodes)
+        _print_json("koordlite-fleet", nodes=nodes)
     elif output == "name":
         print(printable.lines("\n".join(f"node/{node}" for node in agents)))
     else:
@@ -336,6 +336,11 @@ def _fleet(kubectl: Kubectl, output: str) -> int:
             rows = [(*row, agent) for row, agent in zip(rows, ("AGENT", *agents.values()), strict=True)]
         _print_table(rows)
     return 0 if all(answer["status"] in ("enforcing", "observing", "paused") for answer in answers) else 1
+
+
+def _print_json(kind: str, **parts: object) -> None:
+    """The same as `commandline.print_json`, of plain values: krew's archive has no msgspec."""
+    print(printable.in_json(json.dumps({"version": 1, "kind": kind, **parts}, indent=1, ensure_ascii=False)))
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
