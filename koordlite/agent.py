@@ -32,7 +32,6 @@ from koordlite.observe import Observer, prediction, wants
 from koordlite.ports import Cluster, News
 from koordlite.record.round_record import RoundRecord
 from koordlite.report import health
-from koordlite.report import tick as ticks
 from koordlite.report.tick import Tick
 from koordlite.wakeup import Waker
 
@@ -225,11 +224,9 @@ class Agent:
         applied, because = self._apply(plan.make(fresh, snapshot.cgroups), snapshot)
         self.judged = self._moment(snapshot, fresh, applied, woken=True)
         decisions = fast_path.merged(last.decisions, fresh)
-        tick = self._report(snapshot, decisions, (*last.applied, *applied), began, because)
-        tick = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
-        self._last = tick
+        self._last = self._report(snapshot, decisions, applied, began, because, after=last)
         self._attend(snapshot, decisions, applied)
-        return tick
+        return self._last
 
     def begin(self, groups: Collection[str]) -> Tick | None:
         """A round before its time on the last picture with `groups`, which are new: they get what was last decided.
@@ -252,11 +249,9 @@ class Agent:
         self.snapshot = snapshot
         judged = self._moment(snapshot, decided, applied, woken=True)
         self.judged = msgspec.structs.replace(judged, new_groups=tuple(sorted(fresh)))
-        tick = self._report(
-            snapshot, fast_path.added(last.decisions, decided), (*last.applied, *applied), began, because
-        )
-        tick = self._last = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
-        return tick
+        decisions = fast_path.added(last.decisions, decided)
+        self._last = self._report(snapshot, decisions, applied, began, because, after=last)
+        return self._last
 
     def _attend(self, snapshot: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...]) -> None:
         """Set what the coming wait watches."""
@@ -331,19 +326,17 @@ class Agent:
         judged = self._moment(snapshot, decisions, applied)
         self.judged = msgspec.structs.replace(judged, still=still, released=released)
         self._show(None if still and self.paused is None else snapshot)
-        tick = self._report(snapshot, decisions, applied, began, because)
         problems = (
             *snapshot.problems,
             *self._journal_problems,
             *self._pauses.problems,
             *(conflict.problem for conflict in made.conflicts),
         )
-        tick = dataclasses.replace(
-            tick, problems=problems, foreign=foreign, troubles=self._applier.trouble(snapshot.time)
-        )
-        self._last = tick
+        tick = self._report(snapshot, decisions, applied, began, because)
+        trouble = self._applier.trouble(snapshot.time)
+        self._last = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=trouble)
         self._attend(snapshot, decisions, applied)
-        return tick
+        return self._last
 
     def _show(self, snapshot: Snapshot | None) -> None:
         """Let a runtime that asks by NRI be answered by this picture; None: by none."""
@@ -357,32 +350,35 @@ class Agent:
         applied: tuple[AppliedStep, ...],
         began: float,
         because: str,
+        *,
+        after: Tick | None = None,
     ) -> Tick:
+        """The round as reports see it; `after` is the one before, where this one came before its time."""
         stale_seconds = self._settings.agent.stale_seconds
         nri = self.creation.state if self.creation else NRIState()
-        tick = ticks.build(
-            snapshot,
-            decisions,
-            applied=applied,
-            modes=self._modes_in_force,
-            pause=self.paused,
-            started=self._started,
+        restored, self._restored = self._restored, 0
+        return Tick(
+            time=snapshot.time - self._started,
             wall=self._host.clock.wall(),
-            tick_seconds=time.perf_counter() - began,
+            snapshot=snapshot,
+            decisions=decisions,
+            modes=dict(self._modes_in_force),
+            applied=applied,
+            applied_before=(*after.applied_before, *after.applied) if after else (),
+            problems=after.problems if after else (),
             because=because
             or self._unjournaled
             or self._unreleased
             or health.degradation(snapshot, decisions, self._waker.state, stale_seconds)
             or health.without_nri(nri),
-        )
-        restored, self._restored = self._restored, 0
-        return dataclasses.replace(
-            tick,
-            faults=self._guard.past,
-            nri=nri,
+            tick_seconds=time.perf_counter() - began,
+            woken=after is not None,
             reaction=self._waker.state,
+            nri=nri,
             unrestored=self._unrestored,
             restored=restored,
+            faults=self._guard.past,
+            pause=self.paused,
         )
 
     def _stands_still(self, snapshot: Snapshot) -> bool:
@@ -512,7 +508,6 @@ class Agent:
         return Tick(
             time=clock.monotonic() - self._started,
             wall=clock.wall(),
-            status="degraded",
             because=because,
             modes=self._modes_in_force,
             tick_seconds=seconds,

@@ -84,8 +84,7 @@ def _memory(subject: str, args: argparse.Namespace) -> str:
     from koordlite.report.explain import numa_memory
 
     with machines.taken(args) as (machine, tick):
-        assert tick.picture is not None
-        picture = tick.picture
+        picture = tick.snapshot
         return _answer(
             subject,
             lambda: numa_memory.answer(

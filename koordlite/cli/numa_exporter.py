@@ -26,7 +26,7 @@ from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.topology import Topology
 from koordlite.ports import Files
 from koordlite.report import health
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 from koordlite.threads import Worker
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def served(
 
     def listen(tick: Tick, news: News) -> None:
         loop.turned()
-        if tick.picture is not None:
-            metrics.picture = tick.picture
+        if tick.snapshot is not UNSEEN:
+            metrics.picture = tick.snapshot
         if night is not None:
             night.add(tick)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import pathlib
 from collections.abc import Iterator
 
@@ -14,7 +13,6 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
-from koordlite.report import tick as ticks
 from koordlite.report import units
 from koordlite.report.history import History, Past, Remembered
 from koordlite.report.tick import Tick
@@ -98,19 +96,18 @@ def _ticks(held: collections.deque[RoundRecord]) -> Iterator[Tick]:
             decisions = fast_path.added(decisions, moment.decisions)
         else:
             decisions = fast_path.merged(decisions, moment.decisions) if moment.woken else moment.decisions
-        yield dataclasses.replace(_tick(moment, decisions, started), foreign=foreign, woken=moment.woken)
+        yield Tick(
+            time=moment.snapshot.time - started,
+            wall=moment.wall,
+            snapshot=moment.snapshot,
+            decisions=decisions,
+            modes={name: section.mode for name, section in moment.settings.items()},
+            applied=moment.applied,
+            foreign=foreign,
+            problems=moment.snapshot.problems,
+            woken=moment.woken,
+        )
         _note(moment, others)
-
-
-def _tick(moment: RoundRecord, decisions: tuple[Decision, ...], started: float) -> Tick:
-    return ticks.build(
-        moment.snapshot,
-        decisions,
-        applied=moment.applied,
-        modes={name: section.mode for name, section in moment.settings.items()},
-        started=started,
-        wall=moment.wall,
-    )
 
 
 def _note(moment: RoundRecord, others: ForeignWriters) -> None:

@@ -40,7 +40,7 @@ from koordlite.model.status import Pause
 from koordlite.report import log_format, view
 from koordlite.report.history import History
 from koordlite.report.terminal.decision_log import LineLimit
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 
 LOG = logging.getLogger(__name__)
 _CLUSTER_OBJECTS = ("configmap/", "node/", "pod/")
@@ -228,7 +228,7 @@ def _problems() -> Listener:
 
     def listen(tick: Tick, news: News) -> None:
         nonlocal known
-        if tick.picture is None:
+        if tick.snapshot is UNSEEN:
             return  # It shows nothing, not that all is well.
         found = frozenset(tick.problems)
         for problem in sorted(found - known, key=str):

@@ -19,7 +19,7 @@ from koordlite.kube.cluster import KubeCluster
 from koordlite.model.errors import ConfigError
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 
 if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate
@@ -126,13 +126,13 @@ def _numa_memory(machine: Machine) -> Page:
         from koordlite.report.explain import numa_memory
 
         pod, output = request.query.get("pod", ""), request.query.get("output", "text")
-        if not pod or tick.picture is None:
+        if not pod or tick.snapshot is UNSEEN:
             return plain(400, "say which pod: /explain/numa-memory?pod=NAMESPACE/NAME")
         if not one.acquire(blocking=False):
             return plain(503, "another question about memory is being answered: ask again in a second")
         try:
             # The clock of an emulated node is moved by its agent alone.
-            memory = numa_pages.of_pod(host, tick.picture, pod, wait=time.sleep)
+            memory = numa_pages.of_pod(host, tick.snapshot, pod, wait=time.sleep)
         except ValueError as error:
             return plain(404, str(error))
         finally:

@@ -45,7 +45,7 @@ def ready(tick: Tick, *, stale_seconds: float) -> tuple[Check, ...]:
     crashed = (f"{d.strategy}: {d.evidence.get('error', '')}" for d in tick.decisions if d.reason == "StrategyFailed")
     return (
         Check("node", "" if tick.node else "the Node object has not been seen yet"),
-        Check("inputs", _stale(tick.ages, stale_seconds)),
+        Check("inputs", _stale(tick.snapshot.ages, stale_seconds)),
         Check("strategies", "; ".join(crashed)),
         Check("hardware", next(iter(_lacking(tick.decisions)), "")),
         Check("picture", tick.because if tick.because.startswith("no picture") else ""),

@@ -167,7 +167,10 @@ class History:
     def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
         """Remember `tick`; returns the decisions that changed in it."""
         if self._totals.ticks % self._stride == 0:
-            self._add_row(tick)
+            self.rows.append(tick.figures)
+        if len(self.rows) > MAX_ROWS:
+            self.rows = self.rows[::2]
+            self._stride *= 2
         self._totals.add(tick)
         self.last = tick
         self.writes.extend(WriteEvent(tick.time, step) for step in tick.applied)
@@ -182,7 +185,7 @@ class History:
 
     def _because(self, decision: Decision, tick: Tick) -> str:
         """Name those whose use moved the budget of `decision` since its last event."""
-        now = who_changed.mark(decision, tick.picture)
+        now = who_changed.mark(decision, tick.snapshot)
         if now is None:
             return ""
         before = self._marks.get((decision.strategy, decision.subject))
@@ -192,12 +195,6 @@ class History:
     def summary(self) -> Summary:
         """The numbers of all ticks so far."""
         return self._totals.summary()
-
-    def _add_row(self, tick: Tick) -> None:
-        self.rows.append(Figures.of(tick))
-        if len(self.rows) > MAX_ROWS:
-            self.rows = self.rows[::2]
-            self._stride *= 2
 
 
 T = TypeVar("T")
@@ -262,7 +259,7 @@ class Past:
     def add(self, tick: Tick, news: Sequence[DecisionEvent] = ()) -> None:
         """Remember `tick` and what was new in it (`History.add`)."""
         self._events.extend(news)
-        self._rows.append(Figures.of(tick))
+        self._rows.append(tick.figures)
         causes = {change.place: d for d in tick.decisions for change in d.changes} if tick.applied else {}
         for step in tick.applied:
             _push(self._writes, step.place, Write(tick.time, tick.wall, step, causes.get(step.place)))

@@ -11,7 +11,7 @@ import msgspec
 
 from koordlite.model.snapshot import gives_way
 from koordlite.report.explain import squeeze
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 
 HOURS = 12
 
@@ -73,7 +73,7 @@ class NightLog:
 
     def add(self, tick: Tick) -> None:
         """Count the time since the tick before as this tick has it."""
-        if tick.picture is None:
+        if tick.snapshot is UNSEEN:
             return
         number = int(tick.time // 60)
         seconds = tick.time - self._last[0] if self._last else 0.0
@@ -124,8 +124,7 @@ class NightLog:
 
 
 def _count(minute: _Minute, tick: Tick, seconds: float) -> None:
-    picture = tick.picture
-    assert picture is not None
+    picture = tick.snapshot
     limit, used = picture.usage.best_effort_limit, picture.usage.best_effort_cpu
     if limit is not None and used is not None:
         is_held = squeeze.is_held_back(limit, used)

@@ -25,13 +25,7 @@ _LONG_AGO = -1.0
 
 def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
     """The pods that run or wait to run, by CPU use; `events` are recent decisions, the newest last."""
-    snapshot = tick.picture
-    if snapshot is None:
-        return ()
-    enforced = [decision for decision in tick.decisions if tick.modes.get(decision.strategy) == "enforce"]
-    done = present.landed(enforced, {step.place: step.ok for step in tick.applied})
-    written = present.written(done)
-    about = _about(events, tick)
+    snapshot, written, about = tick.snapshot, present.written(tick.landed), _about(events, tick)
     rows = (_row(pod, snapshot, written, about, tick) for pod in snapshot.pods if pod.active)
     return ordered(rows, "cpu")
 

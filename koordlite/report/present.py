@@ -70,10 +70,10 @@ class Figures:
     would_batch_memory: int | None = None
     capacity_milli: int = 0
 
-    @classmethod
-    def of(cls, whole: Figures) -> Figures:
-        """The figures alone, of a round that has more."""
-        return Figures(**{field.name: getattr(whole, field.name) for field in dataclasses.fields(Figures)})
+
+def be_policy(snapshot: Snapshot) -> str:
+    """cpuset or cfsQuota, by which best effort is limited."""
+    return "cpuset" if snapshot.slo.threshold.cpu_suppress_policy == "cpuset" else "cfsQuota"
 
 
 def figures(

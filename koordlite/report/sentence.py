@@ -1,6 +1,6 @@
 """A decision as one English sentence, with its numbers in the formula's own terms.
 
-The sentences are declared by the strategies, beside their reasons (`SENTENCES`), by reason or by reason/verdict.
+The sentences stand in sentences.toml beside this module, by reason or by reason/verdict.
 `{name}` is a field of the evidence, `{name!}` with its unit in full (`2.0 cores`); `{does}` is the verdict as a
 verb; `[…]` is left out when one of its fields is missing or all of them are zero or empty. A reason without a sentence
 gets its evidence listed. What follows a minus sign is rounded so that the figures add up as they are printed.
@@ -8,11 +8,13 @@ gets its evidence listed. What follows a minus sign is rounded so that the figur
 
 from __future__ import annotations
 
+import functools
 import math
+import pathlib
 import re
+import tomllib
 from collections.abc import Mapping
 
-from koordlite import strategies
 from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import units
@@ -26,6 +28,8 @@ _DOES = {
     "evict": "goes",
 }
 _FIELD = re.compile(r"\{(\w+)(!?)\}")
+_PART = re.compile(r"\{(_\w+)\}")
+"""A part that several sentences have, which stands in the table as well."""
 _OPTIONAL = re.compile(r"\[([^\]]*)\]")
 _MINUEND = re.compile(r"\{(capacity\w*)!?\}(?: × \{(\w+)!?\})? −")
 _SUBTRAHEND = re.compile(r"− (?:[\w -]+ )?\{(\w+)!?\}")
@@ -35,10 +39,18 @@ _NOTHING = (0, "")
 _RESOURCE_UNITS = {"/batch-cpu": "milli", "/batch-memory": "bytes", "/mid-cpu": "milli", "/mid-memory": "bytes"}
 
 
+@functools.cache
+def sentences() -> Mapping[str, str]:
+    """Every sentence by its reason, or by reason/verdict."""
+    table = tomllib.loads(pathlib.Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
+    whole = {reason: _PART.sub(lambda part: table[part[1]], text) for reason, text in table.items()}
+    return {reason: text for reason, text in whole.items() if not reason.startswith("_")}
+
+
 def sentence(decision: Decision) -> str:
     """Explain the decision in one line without a full stop."""
-    declared = strategies.sentences()
-    template = declared.get(f"{decision.reason}/{decision.verdict}") or declared.get(decision.reason)
+    table = sentences()
+    template = table.get(f"{decision.reason}/{decision.verdict}") or table.get(decision.reason)
     if template is None:
         return _generic(decision)
     template = _OPTIONAL.sub(lambda found: _if_known(found[1], decision), template)

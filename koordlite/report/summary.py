@@ -9,6 +9,7 @@ import msgspec
 
 from koordlite.formulas.cpu import suppress
 from koordlite.report import present
+from koordlite.report.present import Figures
 from koordlite.report.tick import Tick
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
@@ -61,7 +62,7 @@ class Totals:
 
     def __init__(self) -> None:
         self._first = self._last = 0.0
-        self._before: Tick | None = None
+        self._before: Figures | None = None
         self.ticks = self._refusals = self._foreign = 0
         self._above = self._well_above = self._late = self._prod_above = self._allowed = self._used = 0.0
         self._limits: tuple[int, int] | None = None
@@ -73,10 +74,11 @@ class Totals:
 
     def add(self, tick: Tick) -> None:
         """Count one more tick, later than the one before."""
+        figures = tick.figures
         if self._before is None:
             self._first = tick.time
         else:
-            self._add_time(self._before, tick, max(0.0, tick.time - self._before.time))
+            self._add_time(self._before, figures, max(0.0, tick.time - self._before.time))
         self.ticks += 1
         self._last = tick.time
         self._cost_sum += tick.tick_seconds
@@ -85,11 +87,11 @@ class Totals:
         self._foreign += len(tick.foreign)
         self._kinds.update(step.place.metric for step in tick.applied if step.ok)
         self._reasons.update(decision.reason for decision in tick.decisions)
-        if not self._measured and tick.node_cpu is not None:
+        if not self._measured and figures.node_cpu is not None:
             self._measured, self._limits, self._would = True, None, None
-        self._limits = _widened(self._limits, tick.be_limit)
-        self._would = _widened(self._would, tick.would_limit)
-        self._before = tick
+        self._limits = _widened(self._limits, figures.be_limit)
+        self._would = _widened(self._would, figures.would_limit)
+        self._before = figures
 
     def summary(self) -> Summary:
         """The numbers so far."""
@@ -117,15 +119,15 @@ class Totals:
             tick_seconds_max=self._cost_max,
         )
 
-    def _add_time(self, before: Tick, tick: Tick, seconds: float) -> None:
+    def _add_time(self, before: Figures, now: Figures, seconds: float) -> None:
         """Use is a mean over the time since the tick before; the limit of that time is the one set by that tick."""
-        self._above += seconds * present.above(tick.node_cpu, tick.threshold_milli)
-        well = present.well_above(tick.node_cpu, tick.threshold_milli)
+        self._above += seconds * present.above(now.node_cpu, now.threshold_milli)
+        well = present.well_above(now.node_cpu, now.threshold_milli)
         self._well_above += seconds * well
         self._late += seconds * (well and (before.be_limit or 0) > suppress.MIN_CPUS * 1000)
-        self._prod_above += seconds * present.above(tick.prod_cpu, tick.threshold_milli)
+        self._prod_above += seconds * present.above(now.prod_cpu, now.threshold_milli)
         self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
-        self._used += (tick.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
+        self._used += (now.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
 
 
 def _widened(known: tuple[int, int] | None, value: int | None) -> tuple[int, int] | None:

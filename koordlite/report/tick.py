@@ -1,67 +1,75 @@
-"""One tick of the agent as the reports see it: what was there, what was decided, what was done."""
+"""One round of the agent as the reports see it: what was there, what was decided, what was done."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from koordlite.model import keys
-from koordlite.model.cpuset import EMPTY
+from koordlite.model.change import Change
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.picture.usage import Pressure, Use
+from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Layout
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Pressure, Usage
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction, WatchState
+from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction
+from koordlite.model.topology import Topology
 from koordlite.report import present
 from koordlite.report.present import CPUCell, Figures, OwnedUse
+from koordlite.resctrl.values import Resctrl
+
+UNSEEN = Snapshot(
+    time=0.0,
+    taken_at="",
+    node=None,
+    slo=SLO(),
+    topology=Topology((), ()),
+    reserved=ResolvedReservation(),
+    system_qos=SystemQoS(),
+    kubelet=Kubelet(),
+    layout=Layout(2, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
+    pods=(),
+    places={},
+    cgroups={},
+    usage=Usage(None, {}, {}),
+    average=Usage(None, {}, {}),
+    resctrl=Resctrl(),
+    published=Published({}, {}),
+)
+"""The picture of a round that had none."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tick(Figures):
-    """Everything a report may say about one tick. CPU in millicores, memory in bytes; None is unknown."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tick:
+    """A round, whole. What follows from it is worked out once, when a report first asks: of most rounds nobody sees the
+    map of the CPUs."""
 
+    time: float = 0.0
+    """Seconds since the run started, simulated seconds in a sandbox."""
     wall: float = 0.0
     """Seconds since the epoch, for people only."""
-    node: str = ""
-    """Name of the node."""
-    status: str = "observing"
-    """One word: enforcing, observing, paused, degraded."""
-    because: str = ""
-    """The reason for a degraded status."""
-    node_memory: int | None = None
-    be_policy: str = "cpuset"
-    """cpuset or cfsQuota, by which best effort is limited."""
-    be_cpuset: str = ""
-    ls_pool: str = ""
-    be_pool: str = ""
-    schemata: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """By resctrl group: `L3:0=f;1=f MB:0=50;1=50`."""
-    cache_use: tuple[OwnedUse, ...] = ()
-    """Cache and memory bandwidth of classes and pods, as last measured."""
-    cpus: tuple[CPUCell, ...] = ()
+    snapshot: Snapshot = dataclasses.field(default=UNSEEN, repr=False, compare=False)
+    """What was judged."""
     decisions: tuple[Decision, ...] = ()
     modes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Strategy → off, observe or enforce."""
     applied: tuple[AppliedStep, ...] = ()
+    applied_before: tuple[AppliedStep, ...] = dataclasses.field(default=(), repr=False)
+    """Of a round before its time: what was written since the picture of the last tick, and still holds."""
     foreign: tuple[ForeignWrite, ...] = ()
     troubles: tuple[FileTrouble, ...] = ()
     """Places where writes were refused, or another program writes as well, since the start of the run."""
-    pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
-    """By subject (`node`, `besteffort`, `pod/NAMESPACE/NAME`), then `cpu`, `memory`, `io`."""
-    numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
-    """Bytes in use by subject and NUMA node."""
-    node_percentiles: Mapping[int, Use] = dataclasses.field(default_factory=dict)
-    """Percent → use of the node that this percentage of the samples of the averaging time does not exceed."""
     problems: tuple[Problem, ...] = ()
-    slo: SLO = dataclasses.field(default_factory=SLO)
-    """The settings in force, for `explain config`."""
-    ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Seconds since each input was last confirmed."""
-    watches: tuple[WatchState, ...] = ()
-    """Watches that keep inputs from an API server up to date."""
+    because: str = ""
+    """The reason for a degraded status."""
     tick_seconds: float = 0.0
-    """Cost of this tick."""
+    """Cost of this round."""
     woken: bool = False
     """A round before its time, because of a surge of latency-sensitive use."""
     reaction: Reaction = dataclasses.field(default_factory=Reaction)
@@ -76,69 +84,66 @@ class Tick(Figures):
     """Rounds that a fault of the agent itself has ended, this one or earlier ones of this run."""
     pause: Pause | None = None
     """The pause during which nothing is written, where one was requested."""
-    picture: Snapshot | None = dataclasses.field(default=None, repr=False, compare=False)
-    """The whole picture that the tick judged; None when there was none."""
 
+    @cached_property
+    def status(self) -> str:
+        """One word: enforcing, observing, paused, degraded."""
+        if self.because or self.pause:
+            return "degraded" if self.because else "paused"
+        return "enforcing" if "enforce" in self.modes.values() else "observing"
 
-def build(
-    snapshot: Snapshot,
-    decisions: Sequence[Decision],
-    *,
-    applied: Sequence[AppliedStep] = (),
-    foreign: Sequence[ForeignWrite] = (),
-    modes: Mapping[str, str],
-    started: float = 0.0,
-    wall: float = 0.0,
-    tick_seconds: float = 0.0,
-    because: str = "",
-    pause: Pause | None = None,
-) -> Tick:
-    """The tick that `snapshot` was the picture of; `started` is the snapshot time of the first tick.
+    @cached_property
+    def node(self) -> str:
+        """Name of the node."""
+        return self.snapshot.node.name if self.snapshot.node else ""
 
-    A text in `because` says that the agent is degraded, and why.
-    """
-    enforced = [decision for decision in decisions if modes.get(decision.strategy) == "enforce"]
-    done = present.landed(enforced, {step.place: step.ok for step in applied})
-    cpus = present.best_effort_cpus(snapshot, done)
-    numbers = present.figures(snapshot, decisions, done, cpus, modes, time=snapshot.time - started)
-    return dataclasses.replace(
-        _seen(snapshot),
-        wall=wall,
-        status="degraded" if because else "paused" if pause else _status(modes),
-        because=because,
-        **dataclasses.asdict(numbers),
-        be_cpuset=str(cpus or EMPTY),
-        ls_pool=present.shared_pool(snapshot, keys.LS_SHARED_POOLS, decisions),
-        be_pool=present.shared_pool(snapshot, keys.BE_SHARED_POOLS, decisions),
-        schemata=present.schemata_lines(snapshot, done),
-        cpus=tuple(present.cpu_map(snapshot, cpus or EMPTY)),
-        decisions=tuple(decisions),
-        modes=dict(modes),
-        applied=tuple(applied),
-        foreign=tuple(foreign),
-        tick_seconds=tick_seconds,
-        pause=pause,
-    )
+    @cached_property
+    def landed(self) -> Sequence[Change]:
+        """Changes that are in force."""
+        enforced = [decision for decision in self.decisions if self.modes.get(decision.strategy) == "enforce"]
+        return present.landed(enforced, {step.place: step.ok for step in (*self.applied_before, *self.applied)})
 
+    @cached_property
+    def best_effort(self) -> CPUSet | None:
+        """CPUs that best-effort containers may run on; None when their group cannot be read."""
+        return present.best_effort_cpus(self.snapshot, self.landed)
 
-def _seen(snapshot: Snapshot) -> Tick:
-    """The tick as it was before anything was decided."""
-    node = snapshot.usage.node
-    return Tick(
-        node=snapshot.node.name if snapshot.node else "",
-        node_memory=node.memory if node else None,
-        be_policy="cpuset" if snapshot.slo.threshold.cpu_suppress_policy == "cpuset" else "cfsQuota",
-        cache_use=present.cache_uses(snapshot),
-        pressure=present.by_subject(snapshot, snapshot.pressure),
-        numa_memory=present.by_subject(snapshot, snapshot.numa_memory),
-        node_percentiles=snapshot.node_percentiles,
-        problems=snapshot.problems,
-        slo=snapshot.slo,
-        ages=dict(snapshot.ages),
-        watches=snapshot.watches,
-        picture=snapshot,
-    )
+    @cached_property
+    def figures(self) -> Figures:
+        """The numbers that are drawn over time."""
+        return present.figures(self.snapshot, self.decisions, self.landed, self.best_effort, self.modes, time=self.time)
 
+    @cached_property
+    def ls_pool(self) -> str:
+        """CPUs that latency-sensitive pods share."""
+        return present.shared_pool(self.snapshot, keys.LS_SHARED_POOLS, self.decisions)
 
-def _status(modes: Mapping[str, str]) -> str:
-    return "enforcing" if "enforce" in modes.values() else "observing"
+    @cached_property
+    def be_pool(self) -> str:
+        """CPUs that best-effort pods share."""
+        return present.shared_pool(self.snapshot, keys.BE_SHARED_POOLS, self.decisions)
+
+    @cached_property
+    def schemata(self) -> Mapping[str, str]:
+        """By resctrl group: `L3:0=f;1=f MB:0=50;1=50`."""
+        return present.schemata_lines(self.snapshot, self.landed)
+
+    @cached_property
+    def cache_use(self) -> tuple[OwnedUse, ...]:
+        """Cache and memory bandwidth of classes and pods, as last measured."""
+        return present.cache_uses(self.snapshot)
+
+    @cached_property
+    def cpus(self) -> tuple[CPUCell, ...]:
+        """Every CPU with its owner."""
+        return tuple(present.cpu_map(self.snapshot, self.best_effort or EMPTY))
+
+    @cached_property
+    def pressure(self) -> Mapping[str, Mapping[str, Pressure]]:
+        """By subject (`node`, `besteffort`, `pod/NAMESPACE/NAME`), then `cpu`, `memory`, `io`."""
+        return present.by_subject(self.snapshot, self.snapshot.pressure)
+
+    @cached_property
+    def numa_memory(self) -> Mapping[str, Mapping[int, int]]:
+        """Bytes in use by subject and NUMA node."""
+        return present.by_subject(self.snapshot, self.snapshot.numa_memory)

@@ -52,26 +52,29 @@ def because(tick: Tick) -> str:
 
 def use(tick: Tick) -> tuple[tuple[str, int | None, int | None], ...]:
     """Users of CPU, how much each uses, and of how much; millicores."""
+    figures = tick.figures
     return (
-        ("CPU of node", tick.node_cpu, tick.capacity_milli),
-        ("CPU of LS", tick.prod_cpu, tick.capacity_milli),
-        ("CPU of BE", tick.be_cpu, tick.be_limit),
+        ("CPU of node", figures.node_cpu, figures.capacity_milli),
+        ("CPU of LS", figures.prod_cpu, figures.capacity_milli),
+        ("CPU of BE", figures.be_cpu, figures.be_limit),
     )
 
 
 def threshold(tick: Tick) -> str:
     """From which use on BE is limited; empty while suppression is off."""
-    if tick.threshold_milli is None or all(tick.modes.get(rule.name) == "off" for rule in strategies.limiting()):
+    figures = tick.figures
+    if figures.threshold_milli is None or all(tick.modes.get(rule.name) == "off" for rule in strategies.limiting()):
         return ""
-    return f"BE is limited above {units.cores(tick.threshold_milli)} cores"
+    return f"BE is limited above {units.cores(figures.threshold_milli)} cores"
 
 
 def limits(tick: Tick) -> Iterator[Fact]:
     """Limit and offer of BE, owners of CPUs, and shares of resctrl groups."""
-    on = f"on CPUs {tick.be_cpuset}" if tick.be_cpuset else "its CPUs are not known"
-    yield Fact("BE may use", f"{units.cores(tick.be_limit)} cores, {on}" if tick.be_limit is not None else on)
-    if tick.would_limit is not None:
-        yield Fact("would limit BE", f"to {units.cores(tick.would_limit)} cores; cpuSuppress only observes")
+    figures = tick.figures
+    on = f"on CPUs {tick.best_effort}" if tick.best_effort else "its CPUs are not known"
+    yield Fact("BE may use", f"{units.cores(figures.be_limit)} cores, {on}" if figures.be_limit is not None else on)
+    if figures.would_limit is not None:
+        yield Fact("would limit BE", f"to {units.cores(figures.would_limit)} cores; cpuSuppress only observes")
     yield Fact("BE may request", allocatable(tick))
     if would_offer(tick):
         yield Fact("would offer BE", f"{would_offer(tick)}; beAllocatable only observes")
@@ -102,7 +105,7 @@ def inputs(tick: Tick) -> Iterator[Fact]:
             f"{faults.total} in the agent itself, the last: {printable.one_line(faults.error)} at {faults.place}",
         )
     yield Fact("data freshness", freshness(tick))
-    yield from (Fact(f"watch of {watch.name}", watched(watch)) for watch in tick.watches)
+    yield from (Fact(f"watch of {watch.name}", watched(watch)) for watch in tick.snapshot.watches)
 
 
 def paused(tick: Tick) -> Iterator[Fact]:
@@ -113,20 +116,21 @@ def paused(tick: Tick) -> Iterator[Fact]:
 
 def allocatable(tick: Tick) -> str:
     """The offer to best-effort pods."""
-    return _offered(tick.batch_cpu, tick.batch_memory) or "none"
+    return _offered(tick.figures.batch_cpu, tick.figures.batch_memory) or "none"
 
 
 def would_offer(tick: Tick) -> str:
     """Their offer if `beAllocatable` did not only observe; empty where it does not differ."""
-    return _offered(tick.would_batch_cpu, tick.would_batch_memory)
+    return _offered(tick.figures.would_batch_cpu, tick.figures.would_batch_memory)
 
 
 def be_limit(tick: Tick) -> str:
     """Limit of best effort, and what it would be if enforced: `may use 32.0, would be limited to 14.0`."""
-    if tick.be_limit is None:
+    figures = tick.figures
+    if figures.be_limit is None:
         return "its limit is not known"
-    would = "" if tick.would_limit is None else f", would be limited to {units.cores(tick.would_limit)}"
-    return f"may use {units.cores(tick.be_limit)}{would}"
+    would = "" if figures.would_limit is None else f", would be limited to {units.cores(figures.would_limit)}"
+    return f"may use {units.cores(figures.be_limit)}{would}"
 
 
 def _offered(milli: int | None, size: int | None) -> str:
@@ -142,7 +146,7 @@ def waits(found: Mapping[str, Pressure]) -> str:
 
 def freshness(tick: Tick) -> str:
     """The age of the oldest input, and of each that is not new."""
-    ages = {name: age for name, age in tick.ages.items() if name not in OF_OUR_REPORTS}
+    ages = {name: age for name, age in tick.snapshot.ages.items() if name not in OF_OUR_REPORTS}
     if not ages:
         return "unknown"
     name = max(ages, key=lambda name: ages[name])

@@ -29,15 +29,6 @@ MOST_EVIDENCE = 50
 """Fields of the evidence about a pod."""
 Decide = Callable[..., Iterable[Decision]]
 """A picture and the settings of the rule; for a rule that evicts, `asked` as well (`judge`)."""
-SENTENCES = {
-    "NoMetrics": "no usage data for {ageSeconds}; current values stay for now",
-    "Disabled": "switched off in the ConfigMap[; BE gets {cpuset}]",
-    "NoNode": "the Node object has not been seen yet",
-    "UnsupportedByKernel": "this kernel has no {file}, so the setting has no effect",
-    "StrategyFailed": "the strategy failed: {error}",
-    "SubjectFailed": "the strategy failed for this one, which keeps what it has; the others were judged: {error}",
-}
-"""Reasons that several strategies give."""
 
 
 Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
@@ -102,8 +93,6 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects about which it alone decides: for when it is off and says nothing."""
     overview: tuple[str, str] | None = None
     """Words about its decisions on the whole node, and which `explain` says more of them."""
-    sentences: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Reason, or reason/verdict, → its sentence; see `report.sentence`."""
 
     def answer(
         self, snapshot: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
@@ -114,15 +103,6 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
         if not has_node(snapshot) and self.needs_node:
             return (Decision(self.needs_node, "skip", "NoNode"),)
         return self.decide(snapshot, config, asked) if self.evicts else self.decide(snapshot, config)
-
-
-@functools.cache
-def sentences() -> Mapping[str, str]:
-    """The sentences of all strategies. A reason means the same whoever gives it."""
-    found = dict(SENTENCES)
-    for strategy in discover():
-        found |= strategy.sentences
-    return found
 
 
 @functools.cache

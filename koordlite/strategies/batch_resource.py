@@ -316,30 +316,3 @@ def _released(snapshot: Snapshot, wanted: set[tuple[str, str]]) -> Decision:
     if changes:
         return Decision("node", "release", "BatchResourcesReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "BatchResourcesOn" if wanted else "BatchResourcesOff")
-
-
-SENTENCES = {
-    "BatchResources": (
-        "batch-cpu {batch_cpu} × 1024 / 1000 = {shares} shares"
-        "[; limit {batch_cpu_limit} × 100 ms / 1000][ / {normalization_ratio}][ = quota {quota_us}]"
-        "[; no quota, the policy is {policy}]"
-        "[; memory limit {memory_limit_bytes}][; idle, so shares wait: {idle}]"
-    ),
-    "AnnotationExceedsSpec": "{annotation} asks for more than the pod's spec, which counts: {exceeds}",
-    "MemoryLimitReclaims": (
-        "the memory limit {memory_limit_bytes} of {of} is below its {used_bytes} in use: page cache of "
-        "{cache_bytes} shrinks"
-    ),
-    "MemoryLimitBelowUse": (
-        "the memory limit {memory_limit_bytes} of {of} is not written: {used_bytes} are in use, {cache_bytes} of "
-        "them page cache, so a process would be killed at once"
-    ),
-    "MemoryLimitKills": (
-        "the memory limit {memory_limit_bytes} of {of} is below its {used_bytes} in use, {cache_bytes} of them page "
-        "cache; limitBelowUse allows it"
-    ),
-    "MemoryUseUnknown": "the memory limit {memory_limit_bytes} of {of} is not written: what it uses cannot be read",
-    "BatchResourcesReleased": "{files} files are restored to the values found",
-    "BatchResourcesOn": "best-effort pods have what their batch resources stand for",
-    "BatchResourcesOff": "no best-effort pod asks for batch resources",
-}

@@ -209,19 +209,3 @@ def _is_time(snapshot: Snapshot, zone: Zone) -> bool:
     written = [snapshot.published.last_sync.get(ZoneResourceChange(zone.name, name, None).place) for name in RESOURCES]
     last = max((time for time in written if time is not None), default=None)
     return last is None or snapshot.time - last > snapshot.slo.colocation.update_time_threshold_seconds
-
-
-SENTENCES = {
-    **offer.SENTENCES,
-    "BatchAllocatable": (
-        "{result!} = capacity {capacity!} − margin {margin!} − system {system!} − high-priority pods {hp!}"
-        "[, limited to {limited_to!}][, and {lacking!} are lacking]"
-        "[; third parties took {third_party!} of {offered!}][; published: {sync!}]"
-    ),
-    "ZoneAllocatable": (
-        "{result_milli} cores = capacity {capacity_milli} − margin {margin_milli} − system {system_milli}"
-        " − high-priority pods {hp_milli}[, limited to {limited_to_milli}][, and {lacking_milli} are lacking]"
-        "; memory: same formula, see details"
-    ),
-    "NoZoneSize": "nothing is offered in this zone: {why}",
-}

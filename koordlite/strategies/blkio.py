@@ -203,16 +203,3 @@ def _back(place: Place) -> BlockChange:
 
 
 _FIELDS: dict[str, BlockField] = {str(field): field for field in blkio.UNSET}
-
-
-SENTENCES = {
-    "BlockQOS": "{settings} disk settings[ on {disks}] are requested[; clipped: {clipped}]",
-    "NoSuchDisk": "there is no {disk}",
-    "DiskNotWeighed": "weights have no effect on {disks}: the disk has no latency targets and no cost model",
-    "BadBlockSetting": "the settings of {disk} cannot be used: {why}",
-    "BadBlockAnnotation": "annotation {annotation} cannot be used: {why}; the pod has no limits of its own",
-    "BlockClassHasNoGroup": "{class} has no cgroup of its own to limit",
-    "BlockQOSReleased": "{files} settings are restored to the values found",
-    "BlockQOSOn": "{groups} groups have disk QoS",
-    "BlockQOSOff": "no class and no pod has disk QoS",
-}

@@ -227,17 +227,3 @@ def _idle(snapshot: Snapshot, group: str, asked: _Asked) -> Iterator[CgroupChang
     elif not asked.idle and owners == {NAME}:
         given = ((field, each.value) for field, each in found.items() if each)
         yield from (CgroupChange(group, field, value, gives_back=True) for field, value in given)
-
-
-SENTENCES = {
-    "CoreSchedGroup": "core group {group}: {processes} processes, cookie {cookie}",
-    "CoreSchedOnlyIdle": "would be in the core group {group}[; its group is idle: {idle}]",
-    "CoreSchedNone": "its label asks for no core scheduling",
-    "CoreSchedDenied": "the kernel does not show the cookies of {unseen} processes: it takes the capability SYS_PTRACE "
-    "and the host's process ids",
-    "CoreSchedReleased": "no longer asked for; {places} places are given back",
-    "BadCoreSchedLabel": "label {label} cannot be used: {why}",
-    "NoCoreScheduling": "no core scheduling: {why}",
-    "CoreSchedOn": "{pods} pods in {groups} core groups",
-    "CoreSchedOff": "no class has core scheduling",
-}

@@ -374,17 +374,3 @@ def _ratio(snapshot: Snapshot, pod: Pod) -> float:
 
 def _has(snapshot: Snapshot, field: CgroupField) -> bool:
     return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values
-
-
-SENTENCES = {
-    "BurstOff": "no pod may exceed its CPU limit",
-    "SharedCPUState": (
-        "the shared CPUs are {state}[: {used_milli} of {total_milli} cores used, full at {threshold_percent}]"
-    ),
-    "ThrottledBurst": "throttled while shared CPUs are idle, so quotas grow: {containers}[; clipped: {clipped}]",
-    "BurstLowered": "raised quotas come down, the node is {state}: {containers}[; clipped: {clipped}]",
-    "BurstReset": "policy {policy} raises no quotas, so they are reset[: {containers}][; clipped: {clipped}]",
-    "BurstSteady": "quotas stay: {containers}[; clipped: {clipped}]",
-    "BurstNotAllowed": "the annotation may only lower what the node allows: {clipped}",
-    "BadBurstAnnotation": "annotation {annotation} cannot be used: {why}; the node's settings apply",
-}

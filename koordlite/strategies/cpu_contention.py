@@ -169,29 +169,3 @@ def culprits_of(snapshot: Snapshot, pod: Pod) -> list[tuple[str, int]]:
 def _cpus(snapshot: Snapshot, pod: Pod) -> CPUSet:
     """CPUs that containers of the pod may use; all of the machine's where their groups do not say."""
     return container_cpus(snapshot, pod.uid) or snapshot.topology.cpuset
-
-
-SENTENCES = {
-    "PodContended": (
-        "its threads wait {waited_percent} of the time they want a CPU, for {for_seconds} now, though it uses "
-        "{used_milli} of the {request_milli} it requested; above their requests on its CPUs: {culprits}"
-    ),
-    "WaitsAboveRequest": (
-        "its threads wait {waited_percent} of the time they want a CPU; it uses {used_milli}, more than the "
-        "{request_milli} it requested"
-    ),
-    "ContentionBegins": "its threads wait {waited_percent} of the time they want a CPU, since {for_seconds}",
-    "ThrottledByOwnLimit": (
-        "its own limit stops it in {throttled_percent} of its periods; beside that its threads wait {waited_percent} "
-        "of the time they want a CPU"
-    ),
-    "PodNotContended": "its threads wait {waited_percent} of the time they want a CPU",
-    "WaitsUnknown": "the kernel has not said yet how long its threads wait for a CPU",
-    "PodsContended": (
-        "{contended} of {services} services wait for CPUs that others use above their requests"
-        "[; Node condition CPUContention {condition}]"
-    ),
-    "NoPodContended": (
-        "none of {services} services waits for a CPU because of others[; Node condition CPUContention {condition}]"
-    ),
-}

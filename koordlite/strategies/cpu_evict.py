@@ -183,18 +183,3 @@ def _use(snapshot: NodeSnapshot, _past: Past) -> Rule:
 
 def _used_milli(snapshot: Snapshot) -> dict[str, int]:
     return {uid: use.cpu for uid, use in snapshot.usage.pods.items()}
-
-
-SENTENCES = {
-    **evict.SENTENCES,
-    "TooFewSamples": "{samples} samples in {window_seconds} are too few to evict a pod",
-    "BestEffortSatisfied": (
-        "BE has enough CPU, or does not use what it has[: on average it may use {mean_limit_milli}"
-        " of {mean_request_milli} requested cores and uses {mean_used_milli}]"
-    ),
-    "BestEffortStarved": (
-        "BE has too little CPU[: on average {mean_limit_milli} of {mean_request_milli} requested cores]"
-        "; requests of {release_batch_cpu_milli} cores have to be released"
-        "[; all candidates together would release only {reach_batch_cpu_milli} cores]"
-    ),
-}

@@ -161,14 +161,3 @@ def _released(snapshot: Snapshot, wanted: Set[str]) -> Decision:
 
 def _has(snapshot: Snapshot, field: CgroupField) -> bool:
     return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values
-
-
-SENTENCES = {
-    "CPUIdentity": "{file} is {value} for identity {identity}[; it ranks {ranks}]",
-    "BadCPUQOSAnnotation": "annotation {annotation} cannot be used: {why}; the settings of the class hold",
-    "IdentitySwitch": "kernel.sched_group_identity_enabled is {value}",
-    "IdentitySwitchedOff": "system-config switches identities off: they have no effect",
-    "CPUIdentityReleased": "{files} files are restored to the values found",
-    "CPUIdentityOn": "{groups} groups have their CPU identity",
-    "CPUIdentityOff": "no class has a CPU identity that this kernel supports",
-}

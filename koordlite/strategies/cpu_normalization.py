@@ -54,10 +54,3 @@ def _published(snapshot: Snapshot, ratio: float, enabled: bool, words: dict[str,
 
 def _word(on: bool) -> str:
     return "on" if on else "off"
-
-
-SENTENCES = {
-    "CPURatio": "one CPU of this node counts as {ratio} ({model}, hyperthreads {hyperThreads}, turbo {turbo})",
-    "NoCPURatio": "the CPU ratio of this node is unknown: {why}",
-    "NormalizationDisabled": "CPU normalization is off[; ratio {ratio}]",
-}

@@ -234,26 +234,3 @@ def _left_by_hosts(snapshot: Snapshot) -> Iterator[Decision]:
         change = _given_back(snapshot, group, "cpuset.cpus")
         if change:
             yield Decision(f"host/{group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))
-
-
-_DISPUTED = (
-    "[; the annotation's CPUs {refused} are not given: {why}]"
-    "[; {also_named_by} name some of these CPUs too and do not get them]"
-)
-SENTENCES = {
-    "SharedPools": "LS pods share CPUs {ls_pool}, BE pods {be_pool}[; reserved {reserved}]",
-    "PinnedCPUs": (
-        "{qos} pod keeps its own CPUs {cpuset}[; {absent} were promised too but are not present]"
-        f"[; {{on_reserved}} were promised too but are kept for the system or other pods]{_DISPUTED}"
-    ),
-    "SharedPool": f"class {{qos}} runs in the shared pool {{cpuset}}{_DISPUTED}",
-    "AssignmentRefused": "the annotation's CPUs {refused} are not given to this {qos} pod: {why}",
-    "HostClassHasNoPool": "only host applications of class LS run in the shared pool[; this one has class {qos}]",
-    "NoHostGroup": "there is no cgroup {group} with CPUs to set",
-    "HostLeftPool": "no LS host application runs there any more; its set goes back to {cpuset}",
-    "PinnedCPUsNotOnline": "CPUs {promised} were promised, but none of them is online",
-    "PlacedByAffinity": f"numaAffinity keeps this {{qos}} pod on one NUMA node{_DISPUTED}",
-    "PlacedByCrane": f"this {{qos}} pod has its CPUs by Crane's annotations{_DISPUTED}",
-    "KubeletStaticPolicy": f"kubelet's static CPU policy places this {{qos}} pod{_DISPUTED}",
-    "EmptyPool": f"no CPU is left for class {{qos}}[: {{reserved}} are reserved]; its set stays{_DISPUTED}",
-}

@@ -219,30 +219,3 @@ def _given_back(snapshot: Snapshot, groups: Iterable[str], field: CgroupField) -
         found = snapshot.found.get(cgroup_kind.PLACE.place(group, field))
         if found is not None and found.strategy == NAME and group in snapshot.cgroups:
             yield CgroupChange(group, field, found.value, gives_back=True)
-
-
-SENTENCES = {
-    "CraneCPUs": (
-        "{pods} pods have CPUs by Crane's annotations[; exclusive {exclusive}][; immovable {immovable}]"
-        "[; others share {shared}][; reserved {reserved}]"
-    ),
-    "KubeletPlacesCPUs": "kubelet's CPU manager policy is static, so Crane's annotations are not followed",
-    "KubeletPolicyUnknown": (
-        "kubelet's CPU manager policy is not known, so no pod gets CPUs by Crane's annotations; "
-        "let the agent read kubelet's /configz"
-    ),
-    "CranePromise": (
-        "policy {policy} on NUMA nodes {numa_nodes} gives CPUs {cpuset}[ ({containers})]"
-        "[; {absent} were promised too but are not present, or reserved]"
-    ),
-    "NoSharedCPUOnNUMANode": (
-        "policy {policy} on NUMA nodes {numa_nodes}, where every CPU is exclusive by now; shares CPUs {cpuset} instead"
-    ),
-    "CraneCPUsNotOnline": (
-        "policy {policy} on NUMA nodes {numa_nodes} leaves container {container} no CPU; its set stays"
-        "[; {absent} were promised but are not present, or reserved]"
-    ),
-    "CranePromiseRefused": "the topology result gives no CPUs: {why}; the pod shares CPUs {cpuset}",
-    "ReservedCPUsExcluded": "kept off the reserved CPUs {reserved}, as it asks; runs on {cpuset}",
-    "CraneSharedCPUs": "shares CPUs {cpuset}; the others are exclusive by Crane's annotations",
-}

@@ -140,13 +140,3 @@ def _irq(
 
 def _matches(patterns: str, device: str) -> bool:
     return any(fnmatch.fnmatchcase(device, pattern) for pattern in patterns.split())
-
-
-SENTENCES = {
-    "NoIRQFiles": "the machine shows no interrupts whose CPUs can be chosen",
-    "NoExclusiveCPUs": "no pod has CPUs alone, so interrupts stay where they are",
-    "IRQsKeptOff": "interrupts are kept off {cpuset}, which pods have alone; {per_second} a second came there",
-    "IRQMoved": "{device} may interrupt {cpuset}, of the {found} that were found[; {per_second} a second came before]",
-    "IRQNotMovable": "{device} cannot be moved: {why}[; {per_second} interrupts a second come to exclusive CPUs]",
-    "IRQGivenBack": "{device} may interrupt {found} again",
-}

@@ -206,12 +206,3 @@ def _killed(snapshot: Snapshot, pod: Pod, task: Task, cause: str, waited: float)
         "releases_memory_bytes": sum(task.contributions.get(pod.uid, {}).values()),
     }
     return Decision(f"pod/{pod.key}", "evict", "LastResort", evidence, changes)
-
-
-SENTENCES = {
-    **evict.SENTENCES,
-    "LastResort": (
-        "its {containers} containers are killed for {feature}: evictions have failed for {waited_seconds} ({why})"
-    ),
-    "LastResortImpossible": "containers can be killed as a last resort only where the node has cgroup v2",
-}

@@ -292,14 +292,3 @@ def _released(snapshot: Snapshot, wanted: Mapping[str, Values]) -> Decision:
     if changes:
         return Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "MemoryQOSOn" if wanted else "MemoryQOSOff", {"groups": len(wanted)})
-
-
-SENTENCES = {
-    "MemoryQOS": "the pod is protected: min {min_bytes}, low {low_bytes}[; clipped: {clipped}]",
-    "MemoryQOSNotAllowed": "the annotation gives no memory QoS where the class has none: {clipped}",
-    "MemoryQOSLevel": "protects as much as the pods below need: min {min_bytes}, low {low_bytes}",
-    "MemoryQOSReleased": "{files} files are restored to the values found",
-    "MemoryQOSOn": "{groups} groups have memory QoS",
-    "MemoryQOSOff": "no class and no pod has memory QoS",
-    "BadMemoryQOSAnnotation": "annotation {annotation} cannot be used: {why}; the settings of the class apply",
-}

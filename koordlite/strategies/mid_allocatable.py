@@ -106,13 +106,3 @@ def _evidence(terms: Terms) -> Evidence:
         return {"result": terms.result, "mode": "static", "static_percent": terms.static_percent, **numbers}
     names = ("prod_reclaimable", "node_unused", "unallocated", "unallocated_percent")
     return {"result": terms.result, "mode": "dynamic", **numbers, **{name: getattr(terms, name) for name in names}}
-
-
-SENTENCES = {
-    **offer.SENTENCES,
-    "MidAllocatable": (
-        "{result!}, {mode!}: at most {threshold_percent!} of capacity {node_capacity!}"
-        "[; {static_percent!} of it][; reclaimable from prod pods {prod_reclaimable!}]"
-        "[; {unallocated_percent!} of the {unallocated!} that no pod requested][; published: {sync!}]"
-    ),
-}

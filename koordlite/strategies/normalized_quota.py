@@ -137,11 +137,3 @@ def _given_back(snapshot: Snapshot, kept: set[str]) -> Iterator[Decision]:
 def _limits(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
     for pod in snapshot.pods:
         yield from ((quota.group, quota.limit_us) for quota in _quotas(snapshot, pod, 1.0))
-
-
-SENTENCES = {
-    "QuotasDivided": "one CPU of this node counts as {ratio}: CPU quotas of LS and unlabelled pods are divided by it",
-    "QuotasWhole": "one CPU of this node counts as {ratio}: CPU quotas are what the limits say",
-    "QuotaDivided": "quotas are the limits divided by {ratio}: {quotas}",
-    "QuotaWholeAgain": "the quota is not divided any more, and goes back to {quota}",
-}

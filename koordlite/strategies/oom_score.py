@@ -110,11 +110,3 @@ def _changes(snapshot: Snapshot, group: str, wanted: int | None) -> Iterator[OOM
         value = wanted if wanted is not None else found.value if found else None
         if isinstance(value, int) and (value != process.oom_score_adj or created or (wanted is None and found)):
             yield OOMScoreChange(process.pid, process.start_time, value, gives_back=wanted is None)
-
-
-SENTENCES = {
-    "NoOOMScores": "no pod requests an oom_score_adj",
-    "OOMScoreClipped": "oom_score_adj goes no lower than the class allows: {clipped}",
-    "OOMScoreReleased": "no longer requested; {processes} processes get back their former oom_score_adj",
-    "BadOOMScore": "the oom_score_adj of container {container} cannot be used: {why}",
-}

@@ -363,28 +363,3 @@ def _our_groups(snapshot: Snapshot) -> set[str]:
 def _our_monitor_groups(snapshot: Snapshot) -> set[str]:
     made = (place.part("group") for place in snapshot.ours if place.kind is resctrl.GROUP)
     return {group for group in made if MON_GROUPS in group}
-
-
-SENTENCES = {
-    "NoResctrl": "no resctrl: {why}",
-    "ClassSchemata": "the class gets[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}][ {nothing}][: {cache}][; {bandwidth}]",
-    "NothingToDivide": "percentages apply to L3 and MB, but this machine divides only {divided}[; {bandwidth}]",
-    "ClassDisabled": "the class is switched off",
-    "PodSchemata": (
-        "the pod has group {group} with[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}][ {nothing}][: {cache}][; {bandwidth}]"
-        "[; caches {absent_caches} are not present][; clipped: {clipped}]"
-    ),
-    "PodAsksForNothing": "the annotation asks for nothing, so the pod stays in the root group, which has everything",
-    "ClassHolds": "the annotation asks for nothing, so the range of the pod's class holds",
-    "NamespaceHasItsGroups": "the pods of its namespace already have the {groups} groups they may have",
-    "BadPodResctrl": "the annotation cannot be read: {why}; the pod keeps what it has",
-    "PodGroupEnded": "the pod is gone or no longer asks for a group; its group is removed",
-    "NoGroupLeft": "the hardware has {groups} groups and all are taken: {held_by}",
-    "ResctrlMounted": "resctrl has to be mounted, because a share is asked for: {why}",
-    "ResctrlRequired": "the configuration requires resctrl, but it is not available: {why}",
-    "ResctrlSwitchedOff": "resctrl is switched off in the configuration",
-    "PodMonitored": "pod {pod} has a monitoring group",
-    "PodNotMonitored": "the pod is gone, changed its class, or monitoring is off; its monitoring group is removed",
-    "NoMonitorLeft": "{monitored} of {pods} pods are monitored; the hardware has {num_rmids} ids for all groups",
-    "BadResctrlRange": "the range cannot be used: {why}",
-}

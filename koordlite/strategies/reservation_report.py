@@ -56,12 +56,3 @@ def _evidence(snapshot: Snapshot) -> dict[str, int | str]:
         **amounts,
         **({"fallback": reserved.fallback} if reserved.fallback else {}),
     }
-
-
-SENTENCES = {
-    "ReservedByList": "{count} CPUs are reserved by list: {reservedCPUs}",
-    "ReservedByQuantity": "{cpu} CPUs are reserved by quantity: {reservedCPUs}",
-    "NothingReserved": "no CPU is reserved on this node",
-    "ReservationFallback": "{fallback}; reserved: {reservedCPUs}",
-    "BadReservation": "the reservation annotation was rejected: {why}; reserved: {reservedCPUs}",
-}

@@ -58,13 +58,3 @@ def _not_applied(snapshot: NodeSnapshot, ratios: Mapping[str, float]) -> dict[st
     missing = sorted(name for name in ratios if name in _AMPLIFIED and name in held and name not in raw)
     shown = ", ".join(f"{name} {held[name]}" for name in missing)
     return {"allocatable": shown} if shown else {}
-
-
-SENTENCES = {
-    "ResourcesAmplified": "allocatable is amplified by {ratios}",
-    "AmplificationNeedsWebhook": (
-        "allocatable should be amplified by {ratios}, and is not: {allocatable}; Koordinator's node webhook does that"
-    ),
-    "NothingAmplified": "no resource is amplified",
-    "BadAmplification": "the amplification ratios cannot be used: {why}",
-}

@@ -89,11 +89,3 @@ def _given_back(snapshot: Snapshot, name: str, found: Found) -> Decision:
     value = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)
     change = SystemFileChange(name, value, gives_back=True)
     return Decision(f"{_PLACE}{name}", "release", "SettingGivenBack", {"name": name, "value": value}, (change,))
-
-
-SENTENCES = {
-    "NoSystemSettings": "no kernel setting is requested",
-    "SystemSetting": "{name} is {value}",
-    "SettingOutOfRange": "{name} would be {value}, outside {least} to {greatest}; it stays as it is",
-    "SettingGivenBack": "{name} is no longer requested and goes back to {value}",
-}

@@ -205,28 +205,3 @@ def _last(snapshot: Snapshot) -> nrt.Placement | None:
         return nrt.decode_placement(text, "noderesourcetopology") if text else None
     except InputError:
         return None  # Only we write it: a broken one is replaced by this tick's.
-
-
-SENTENCES = {
-    "MachineDescribed": (
-        "{cpus} CPUs and {zones} NUMA zones are described[ from kubelet's {source}]"
-        "[; kubelet's CPU manager policy is {kubelet}][; {changed}]"
-    ),
-    "OtherTopologyWriter": (
-        "{writer} wrote the zones last[, at {wroteAt}]; they are left to it: stop it, or set "
-        "topologyReport.otherWriter to overwrite[; {changed}]"
-    ),
-    "OtherTopologyWriterOverwritten": (
-        "{writer} wrote the zones last[, at {wroteAt}]; they are written over: stop it, or both go on in turns"
-        "[; {changed}]"
-    ),
-    "KubeletSilent": (
-        "kubelet has not said for {seconds} s what it has given out; the zones stay as last published[; {changed}]"
-    ),
-    "PlacementObserved": (
-        "checked {containers} containers with a promised placement, generation {generation}[; no space for {more} more]"
-    ),
-    "PlacementUnchanged": (
-        "{containers} containers with a promised placement have not moved[; no space for {more} more]"
-    ),
-}

@@ -19,7 +19,7 @@ Make = Callable[[str], Emulated]
 
 
 def limits(ticks: list[Tick]) -> list[int]:
-    return [tick.be_limit or 0 for tick in ticks]
+    return [tick.figures.be_limit or 0 for tick in ticks]
 
 
 def refused(ticks: list[Tick]) -> list[str]:
@@ -208,7 +208,7 @@ def test_a_host_that_refuses_is_told_in_the_kernels_words_and_the_loop_goes_on(e
     ]
     assert len(words) >= 3
     assert all(errno.errorcode[code] in text and path in text for text in words)
-    assert all(tick.node_cpu is not None for tick in ticks)
+    assert all(tick.figures.node_cpu is not None for tick in ticks)
 
 
 def refuse_writes(node: Emulated, path: str, code: int) -> None:
@@ -253,7 +253,7 @@ def test_broken_configuration_keeps_the_last_good_one(emulate: Make) -> None:
         good = node.ticks(agent, 3)[-1]
         node.raw_slo({"resource-threshold-config": '{"clusterStrategy": {"enable": tru'})
         bad = node.ticks(agent, 3)[-1]
-    assert bad.threshold_milli == good.threshold_milli == 1600
+    assert bad.figures.threshold_milli == good.figures.threshold_milli == 1600
     assert any("resource-threshold-config" in str(problem) for problem in bad.problems)
 
 

@@ -237,15 +237,13 @@ def test_idle_groups_by_sched_idle_and_back(node: Emulated) -> None:
         running = agent(node, journal)
         (tick,) = node.ticks(running, 1)
         assert decisions(tick)["pod/ns/crunch"].evidence["idle"] == 1
-        seen = node.ticks(running, 1)[0].picture
-        assert seen is not None
+        seen = node.ticks(running, 1)[0].snapshot
         idle = {pod.name: seen.cgroups[seen.places[pod.uid].group].values["cpu.idle"] for pod in seen.pods}
         assert idle == {"crunch": 1, "web": 0}
         found = [place for place in journal.places if place.kind is not core_cookie.COOKIE]
         assert {place.part("field") for place in found} == {"cpu.idle", "cpu.shares"}
         node.raw_slo(qos(lsClass={}, beClass={"schedIdle": 0}))
-        seen = node.ticks(running, 3)[-1].picture
-        assert seen is not None
+        seen = node.ticks(running, 3)[-1].snapshot
         assert all(seen.cgroups[seen.places[pod.uid].group].values["cpu.idle"] == 0 for pod in seen.pods)
 
 
@@ -366,8 +364,8 @@ def test_the_two_cpu_policies_take_turns(node: Emulated) -> None:
             node.raw_slo(qos(policy, **idle))
             ticks = node.ticks(running, 4)
             assert not [problem for tick in ticks for problem in tick.problems], policy
-            seen = ticks[-1].picture
-            assert seen is not None and not ticks[-1].applied
+            seen = ticks[-1].snapshot
+            assert not ticks[-1].applied
             group = next(seen.places[pod.uid].group for pod in seen.pods if pod.name == "crunch")
             assert seen.cgroups[group].values["cpu.idle"] == 1
             owners = {found.strategy for place, found in seen.found.items() if place.part("cgroup") == group}

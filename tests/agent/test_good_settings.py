@@ -19,13 +19,13 @@ BROKEN = {"colocation-config": {"enable": True}, KEY: "{"}
 def test_a_restart_with_a_broken_document_goes_on_with_the_last_good_one(emulate: Make) -> None:
     node = emulate("small")
     with node.journal() as journal:
-        limits = [tick.be_limit for tick in node.ticks(node.agent(journal), 12)]
+        limits = [tick.figures.be_limit for tick in node.ticks(node.agent(journal), 12)]
     node.raw_slo(BROKEN)
     with node.journal() as journal:
         agent = node.agent(journal)
         agent.take_over()
         ticks = node.ticks(agent, 5)
-    assert [tick.be_limit for tick in ticks][-1] == limits[-1]
+    assert [tick.figures.be_limit for tick in ticks][-1] == limits[-1]
     assert not [d for tick in ticks for d in tick.decisions if d.reason == "Disabled"]
     (problem,) = [each for each in ticks[-1].problems if each.field.startswith(KEY)]
     assert "the last good values stay in force (taken 2026-01-01T00:00:" in problem.do

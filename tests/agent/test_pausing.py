@@ -84,13 +84,13 @@ def test_what_is_in_force_is_given_back_where_that_is_asked(small: Emulated, ask
 def test_a_pause_ends_by_itself(small: Emulated, asked: Ask, release: bool) -> None:
     with small.journal() as journal:
         agent = small.agent(journal)
-        limits = [tick.be_cpuset for tick in small.ticks(agent, 3)]
+        limits = [str(tick.best_effort) for tick in small.ticks(agent, 3)]
         asked(small, release)
         words = [tick.status for tick in small.ticks(agent, 30)]
         last = small.ticks(agent, 1)[0]
     assert words.count("paused") in (19, 20)
     assert words[-1] == last.status == "enforcing"
-    assert last.be_cpuset == limits[-1] == small.best_effort_cpus()
+    assert str(last.best_effort) == limits[-1] == small.best_effort_cpus()
 
 
 @ASKED

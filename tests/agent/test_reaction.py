@@ -65,11 +65,13 @@ def test_a_surge_shrinks_at_once_and_the_next_tick_does_not_give_back(node: Emul
     with node.journal() as journal:
         agent = node.agent(journal)
         last = node.ticks(agent, 4)[-1]
-        assert last.be_limit and last.node_cpu is not None and last.be_cpu is not None
-        surge = FreshUse(node=last.node_cpu + 500, pods=last.node_cpu + 500, best_effort=last.be_cpu)
+        assert last.figures.be_limit and last.figures.node_cpu is not None and last.figures.be_cpu is not None
+        surge = FreshUse(
+            node=last.figures.node_cpu + 500, pods=last.figures.node_cpu + 500, best_effort=last.figures.be_cpu
+        )
         woken = agent.react(surge)
     assert woken and woken.woken
-    assert woken.be_limit is not None and woken.be_limit <= last.be_limit - 400
+    assert woken.figures.be_limit is not None and woken.figures.be_limit <= last.figures.be_limit - 400
     assert all(step.ok for step in woken.applied)
     assert {d.strategy for d in woken.decisions} == {d.strategy for d in last.decisions}
 
@@ -78,10 +80,12 @@ def test_less_use_of_others_is_left_to_the_tick(node: Emulated) -> None:
     with node.journal() as journal:
         agent = node.agent(journal)
         last = node.ticks(agent, 4)[-1]
-        assert last.be_cpu is not None
-        woken = agent.react(FreshUse(node=last.be_cpu, pods=last.be_cpu, best_effort=last.be_cpu))
+        assert last.figures.be_cpu is not None
+        woken = agent.react(
+            FreshUse(node=last.figures.be_cpu, pods=last.figures.be_cpu, best_effort=last.figures.be_cpu)
+        )
     assert woken and not woken.applied
-    assert woken.be_limit == last.be_limit
+    assert woken.figures.be_limit == last.figures.be_limit
 
 
 def test_before_the_first_picture_there_is_nothing_to_judge(node: Emulated) -> None:
@@ -127,7 +131,7 @@ def test_samples_come_as_often_as_their_share_of_a_core_allows(
     node: Emulated, granted: dict[str, float], hertz: float
 ) -> None:
     with node.journal() as journal:
-        seen = node.ticks(node.agent(journal), 3)[-1].picture
+        seen = node.ticks(node.agent(journal), 3)[-1].snapshot
     host = node.host()
     waker = Waker(host, sentinel=Sentinel(host.files, host.cgroups, host.clock), **{"hertz": 200.0, **granted})  # type: ignore[arg-type]
     waker.watch(seen, 1_000_000)
@@ -157,7 +161,7 @@ class ReportsPressure:
 
 def test_a_report_of_pressure_is_measured_without_a_sample_before(node: Emulated) -> None:
     with node.journal() as journal:
-        seen = node.ticks(node.agent(journal), 3)[-1].picture
+        seen = node.ticks(node.agent(journal), 3)[-1].snapshot
     host = node.host()
     sampler = Sentinel(host.files, host.cgroups, host.clock)
     trigger = ReportsPressure(node, after=0.05)
@@ -171,7 +175,7 @@ def test_a_report_of_pressure_is_measured_without_a_sample_before(node: Emulated
 
 def test_pressure_among_best_effort_alone_is_no_surge(node: Emulated) -> None:
     with node.journal() as journal:
-        seen = node.ticks(node.agent(journal), 3)[-1].picture
+        seen = node.ticks(node.agent(journal), 3)[-1].snapshot
     host = node.host()
     trigger = ReportsPressure(node, after=0.05)
     waker = Waker(host, sentinel=Sentinel(host.files, host.cgroups, host.clock), trigger=trigger)  # type: ignore[arg-type]
@@ -192,7 +196,7 @@ def test_a_surge_that_delays_no_service_takes_nothing_away(
     node: Emulated, after: dict[int, tuple[int, int, int]], cause: str
 ) -> None:
     with node.journal() as journal:
-        seen = node.ticks(node.agent(journal), 3)[-1].picture
+        seen = node.ticks(node.agent(journal), 3)[-1].snapshot
     host = node.host()
     trigger = ReportsPressure(node, after=0.05)
     waker = Waker(host, sentinel=Sentinel(host.files, host.cgroups, host.clock), trigger=trigger)  # type: ignore[arg-type]

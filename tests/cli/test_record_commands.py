@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 import pytest
 from emulated import Emulated
+from reported import tick_of
 
 from koordlite import config
 from koordlite.cli import main, recording
@@ -18,7 +19,6 @@ from koordlite.cli.machine import Machine
 from koordlite.clock import RealClock
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
-from koordlite.report.tick import Tick
 
 Out = pytest.CaptureFixture[str]
 
@@ -187,5 +187,5 @@ def test_a_folder_that_cannot_be_written_matters_only_where_it_is_required(
         if mode == "required":
             stack.enter_context(pytest.raises(FileExistsError))
         with recording.recorded(None, machine, settings, named=None) as made:  # type: ignore[arg-type]
-            made.listen(Tick(time=0.0), ())
+            made.listen(tick_of(time=0.0), ())
     assert ("there is no flight record" in caplog.text) == (mode == "automatic")

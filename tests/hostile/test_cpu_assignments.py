@@ -251,7 +251,7 @@ def test_a_pod_that_requests_nothing_takes_no_cpu_out_of_the_pools(tmp_path: Pat
         assert pools(tick.decisions) == quiet
         evil = next(d for d in tick.decisions if d.subject == "pod/ns/evil" and "why" in d.evidence)
         assert "requests 0.5" in str(evil.evidence["why"])
-        assert {p.object for p in tick.picture.problems if p.field == KEY} == {"pod/ns/evil", "pod/ns/evil-ls"}
+        assert {p.object for p in tick.snapshot.problems if p.field == KEY} == {"pod/ns/evil", "pod/ns/evil-ls"}
 
 
 def test_suppression_does_not_switch_off_and_best_effort_stays_off_reserved_cpus(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_an_ls_pod_gets_the_cpus_it_was_assigned_where_the_node_binds_every_pod(
     node.pod("web", "LS", "2", request="4", status='{"cpuset":"2-5"}')
     with node.journal() as journal:
         tick = node.ticks(node.agent(journal), 2)[-1]
-    (seen,) = (p for p in tick.picture.pods if p.name == "web")
+    (seen,) = (p for p in tick.snapshot.pods if p.name == "web")
     assert str(seen.resource_status.cpuset) == cpus
     found = next(d for d in tick.decisions if d.subject == "pod/ns/web" and "cpuset" in d.evidence)
     assert (found.evidence["cpuset"] == "2-5") == bool(cpus)
@@ -316,7 +316,7 @@ def test_an_ls_pod_gets_the_cpus_it_was_assigned_where_the_node_binds_every_pod(
 
 def claims(tick: Tick) -> dict[str, str]:
     """The CPUs each pod has of its own."""
-    return {pod.name: str(pod.resource_status.cpuset) for pod in tick.picture.pods if pod.resource_status.cpuset}
+    return {pod.name: str(pod.resource_status.cpuset) for pod in tick.snapshot.pods if pod.resource_status.cpuset}
 
 
 def test_pods_of_a_millicore_each_take_no_cpu_from_the_shared_pool(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_pods_that_request_whole_cpus_leave_the_shared_pool_its_floor(tmp_path: 
         assert len(left) >= node.cpus // 2
         web = next(d for d in tick.decisions if d.subject == "pod/ns/web" and "cpuset" in d.evidence)
         assert CPUSet.parse(str(web.evidence["cpuset"])) == left
-        told = {p.object for p in tick.picture.problems if p.field == KEY and "keep at least" in p.why}
+        told = {p.object for p in tick.snapshot.problems if p.field == KEY and "keep at least" in p.why}
         assert len(told) == node.cpus - 1 - len(claims(tick))
 
 
@@ -363,7 +363,7 @@ def test_who_had_a_cpu_first_has_it_after_a_restart_too(tmp_path: Path, kept: bo
     with node.journal() as journal:
         tick = node.ticks(node.agent(journal), 2)[-1]
         assert claims(tick) == (before if kept else {"db": "2-4", "old": "5-8"})
-        assert any("cpu-promises.json" in p.object for p in tick.picture.problems) is False
+        assert any("cpu-promises.json" in p.object for p in tick.snapshot.problems) is False
 
 
 def test_promises_are_remembered_while_not_all_pods_are_known(tmp_path: Path) -> None:

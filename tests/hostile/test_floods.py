@@ -110,8 +110,7 @@ def test_a_long_annotation_is_not_read_not_kept_and_told(node: Emulated) -> None
     notes = {keys.RESOURCE_STATUS: json.dumps({"cpuset": CPU_LIST}), "kubectl.kubernetes.io/last-applied": LONG}
     tenants.create(node, "long", "LSE", annotations=notes, requests={"cpu": "1"})
     tick = play(node, "observe", 1)[-1]
-    assert tick.picture is not None
-    (pod,) = (pod for pod in tick.picture.pods if pod.name == "long")
+    (pod,) = (pod for pod in tick.snapshot.pods if pod.name == "long")
     assert max(map(len, pod.annotations.values())) <= pod_reader.LONGEST_ANNOTATION
     assert not pod.resource_status.cpuset
     (said,) = [problem for problem in tick.problems if problem.field == keys.RESOURCE_STATUS]
@@ -129,8 +128,7 @@ def test_a_promise_of_cpus_that_are_not_there_is_cut_to_the_machine(node: Emulat
     notes = {keys.RESOURCE_STATUS: '{"cpuset":"30-4096"}'}
     tenants.create(node, "wide", "LSR", annotations=notes, requests={"cpu": "2"}, limits={"cpu": "2"})
     tick = play(node, "observe", 1)[-1]
-    assert tick.picture is not None
-    (pod,) = (pod for pod in tick.picture.pods if pod.name == "wide")
+    (pod,) = (pod for pod in tick.snapshot.pods if pod.name == "wide")
     assert str(pod.resource_status.cpuset) in ("30-31", "")
 
 

@@ -245,7 +245,7 @@ def test_a_state_folder_that_is_removed_while_the_agent_runs_stops_no_loop(tmp_p
         shutil.rmtree(node.state)
         node.pod("more", "BE", "64")
         ticks = node.ticks(agent, 3)
-        assert all(tick.node_cpu is not None for tick in ticks)
+        assert all(tick.figures.node_cpu is not None for tick in ticks)
         agent.put_back()
         node.remove("more")
         assert [path for path in node.changed(found) if path in found and path in node.programmed()] == []

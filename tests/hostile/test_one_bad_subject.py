@@ -171,7 +171,7 @@ def test_what_one_pod_makes_unaskable_is_asked_for_the_others(tmp_path: Path) ->
     tenants.create(node, "web", "LS", limits=ONE_CPU)
     tenants.create(node, "evil", "LS", limits=ONE_CPU)
     with node.journal() as journal:
-        picture = node.ticks(node.agent(journal), 1)[-1].picture
+        picture = node.ticks(node.agent(journal), 1)[-1].snapshot
     wanted = wants.of([rule])(picture.slo, picture.pods)
     assert wanted.windows
     assert wants.of([msgspec.structs.replace(rule, windows=windows)])(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reported import tick_of
 from rich.console import Console
 
 from descheduler.plan import EvictionPlan
@@ -51,7 +52,7 @@ def hostile_tick() -> Tick:
         Decision(f"pod/ns/{name}", verdict, reason, {"cpuset": ATTACK, "why": ATTACK}, wanted, "cpusetPools")
         for name, verdict, reason in kinds
     )
-    return Tick(
+    return tick_of(
         time=1.0,
         node=ATTACK,
         status="degraded",

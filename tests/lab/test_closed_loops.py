@@ -145,8 +145,8 @@ def test_guided_takes_away_what_makes_a_service_wait(small: Node) -> None:
     ticks = small.live(small.settings(), 40)
     reasons = {d.reason for tick in ticks for d in tick.decisions if d.strategy == "cpuSuppress"}
     assert {"WaitCauseUnknown", "ServicesWait"} <= reasons
-    assert ticks[-1].be_limit
-    assert ticks[-1].be_limit <= 1000
+    assert ticks[-1].figures.be_limit
+    assert ticks[-1].figures.be_limit <= 1000
 
 
 def explained(tick: Tick) -> str:

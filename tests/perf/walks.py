@@ -79,7 +79,7 @@ def _file(frame: types.FrameType) -> str | None:
 def usage_to_quota() -> Walk:
     """From the CPU time of best effort in its cgroup to the quota of its cgroup."""
     with nodes.emulated(20, front="30", policy="cfsQuota") as (agent, _, step):
-        group = agent.tick().picture.layout.besteffort
+        group = agent.tick().snapshot.layout.besteffort
         step()
 
         def is_point(frame: types.FrameType) -> bool:

@@ -19,6 +19,7 @@ from koordlite.apply import restore
 from koordlite.model.status import FreshUse
 from koordlite.ports import Files
 from koordlite.report.metrics.collector import Metrics
+from koordlite.report.tick import UNSEEN
 
 Spoil = Callable[[bytes], bytes]
 NUMBER = re.compile(rb"-?\d+(\.\d+)?")
@@ -96,7 +97,7 @@ class Life:
             restore(self.node.host(), journal)
             self.files.spoils = {}
             self._ticks(1)
-            assert self._ticks(1).picture is not None, "a good look is whole again"
+            assert self._ticks(1).snapshot is not UNSEEN, "a good look is whole again"
             self.agent.put_back()
 
     def _ticks(self, count: int) -> Any:

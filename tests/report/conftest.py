@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+from reported import tick_of
 
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
@@ -68,7 +69,7 @@ def tick_at(second: int, before: int) -> Tick:
     used = min(before * 1000, 18000)
     step = AppliedStep(changes.parse(BE_SET), f"9-{8 + wanted}", seconds=0.0002)
     problem = Problem("node/node-a", "reservation", '{"cpu":', "the JSON ends too early", "fix it")
-    return Tick(
+    return tick_of(
         time=float(second),
         wall=1_790_000_000.0 + second,
         node="node-a",
@@ -104,7 +105,7 @@ def ticks() -> tuple[Tick, ...]:
     held, made = 12, []
     for second in range(241):
         made.append(tick_at(second, held))
-        held = (made[-1].be_limit or 0) // 1000
+        held = (made[-1].figures.be_limit or 0) // 1000
     return tuple(made)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from realnode.waiting import until
+from reported import tick_of
 
 from koordlite.http.answers import Answer
 from koordlite.http.server import Server
@@ -74,7 +75,7 @@ def test_healthy_while_ticks_come_and_not_when_three_are_missing(agent: Agent, t
 
 
 def test_ready_once_the_node_is_known(agent: Agent, ticks: tuple[Tick, ...]) -> None:
-    agent.tell(Tick(time=0.0))
+    agent.tell(tick_of(time=0.0))
     assert agent.ask("/readyz")[::2] == (503, "the Node object has not been seen yet\n")
     agent.tell(ticks[0])
     assert agent.ask("/readyz")[0] == 200

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from reported import tick_of, tick_with
 
 from koordlite.model.decision import Decision, Lacking
 from koordlite.report import health
-from koordlite.report.tick import Tick
 
-GOOD = Tick(time=1.0, node="n1", ages={"node": 1.0, "pods": 2.0, "placement": 500.0, "topology write": 500.0})
+GOOD = tick_of(time=1.0, node="n1", ages={"node": 1.0, "pods": 2.0, "placement": 500.0, "topology write": 500.0})
 
 
 @pytest.mark.parametrize(
@@ -62,12 +60,12 @@ def test_alive_means_that_rounds_come(age: float | None, why: str) -> None:
     ],
 )
 def test_ready_means_that_it_sees_what_it_has_to(change: dict[str, object], why: str) -> None:
-    tick = dataclasses.replace(GOOD, **change)  # type: ignore[arg-type]
+    tick = tick_with(GOOD, **change)  # type: ignore[arg-type]
     assert health.failing(health.ready(tick, stale_seconds=60.0)) == why
 
 
 def test_every_check_is_a_line() -> None:
-    found = health.text(health.ready(dataclasses.replace(GOOD, node=""), stale_seconds=60.0))
+    found = health.text(health.ready(tick_with(GOOD, node=""), stale_seconds=60.0))
     assert found.splitlines() == [
         "[-]node the Node object has not been seen yet",
         "[+]inputs ok",

@@ -6,6 +6,7 @@ import itertools
 
 import msgspec
 import pytest
+from reported import tick_of
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import NodeResourceChange, TopologyChange
@@ -14,7 +15,6 @@ from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.report import history
 from koordlite.report.history import History
-from koordlite.report.tick import Tick
 
 
 def change(cpus: str) -> tuple[CgroupChange, ...]:
@@ -40,7 +40,7 @@ def say(verdict: Verdict, cpus: str = "", reason: str = "BECPUBudget") -> Decisi
 )  # fmt: skip
 def test_news(decisions: list[Decision], news: list[bool]) -> None:
     run = History({}, {})
-    told = [bool(run.add(Tick(time=float(i), decisions=(d,)))) for i, d in enumerate(decisions)]
+    told = [bool(run.add(tick_of(time=float(i), decisions=(d,)))) for i, d in enumerate(decisions)]
     assert told == news
     assert run.decisions_seen == sum(news) == len(run.decisions)
 
@@ -73,7 +73,7 @@ def labelled(text: str, **evidence: int) -> Decision:
 def test_news_while_observing(decisions: list[Decision], news: list[int]) -> None:
     """Nothing is written, so that each tick wants the same again."""
     run, modes = History({}, {}), dict.fromkeys(("cpuSuppress", "beAllocatable", "topologyReport"), "observe")
-    told = [i for i, d in enumerate(decisions) if run.add(Tick(time=float(i), decisions=(d,), modes=modes))]
+    told = [i for i, d in enumerate(decisions) if run.add(tick_of(time=float(i), decisions=(d,), modes=modes))]
     assert told == news
 
 
@@ -84,7 +84,7 @@ def test_subjects_and_strategies_do_not_hide_each_other() -> None:
         msgspec.structs.replace(say("hold"), strategy="other"),
         msgspec.structs.replace(say("hold"), subject="x"),
     )
-    assert len(run.add(Tick(time=0.0, decisions=both))) == 3
+    assert len(run.add(tick_of(time=0.0, decisions=both))) == 3
 
 
 def test_pods_that_came_and_went_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +92,9 @@ def test_pods_that_came_and_went_are_not_remembered_for_ever(monkeypatch: pytest
     run = History({}, {})
     for number in range(100):
         gone = msgspec.structs.replace(say("hold"), subject=f"pod/ns/job-{number}")
-        news = run.add(Tick(time=float(number), decisions=(say("hold"), gone)))
+        news = run.add(tick_of(time=float(number), decisions=(say("hold"), gone)))
         assert [event.decision for event in news] == ([say("hold"), gone] if number == 0 else [gone])
-        run.add(Tick(time=float(number)))  # A round without a picture says nothing of anybody.
+        run.add(tick_of(time=float(number)))  # A round without a picture says nothing of anybody.
         assert len(run._news._last) <= 12
 
 
@@ -102,7 +102,7 @@ def test_rows_are_thinned_evenly_and_sums_count_every_tick(monkeypatch: pytest.M
     monkeypatch.setattr(history, "MAX_ROWS", 8)
     run = History({}, {})
     for second in range(100):
-        run.add(Tick(time=float(second), be_limit=1000))
+        run.add(tick_of(time=float(second), be_limit=1000))
     times = [row.time for row in run.rows]
     assert len(times) <= 8
     assert len({b - a for a, b in itertools.pairwise(times)}) == 1
@@ -113,5 +113,5 @@ def test_rows_are_thinned_evenly_and_sums_count_every_tick(monkeypatch: pytest.M
 def test_a_problem_is_kept_once_with_the_time_it_was_first_seen() -> None:
     run, problem = History({}, {}), Problem("node/a", "f", "v", "why", "do")
     for second in range(3):
-        run.add(Tick(time=float(second), problems=(problem,)))
+        run.add(tick_of(time=float(second), problems=(problem,)))
     assert [event.time for event in run.problems.values()] == [0.0]

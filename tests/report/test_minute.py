@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from reported import tick_of
+
 from koordlite import changes
 from koordlite.model.status import AppliedStep
 from koordlite.report.terminal.decision_log import Minutes
@@ -14,7 +16,7 @@ STEPS = (
 
 
 def tick(second: float, node: int | None = None, **fields: int | None) -> Tick:
-    return Tick(time=second, node_cpu=node, be_limit=32000, applied=STEPS, **fields)  # type: ignore[arg-type]
+    return tick_of(time=second, node_cpu=node, be_limit=32000, applied=STEPS, **fields)  # type: ignore[arg-type]
 
 
 def test_a_line_at_once_and_then_one_a_minute_with_rounds_between_ticks() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reported import tick_of
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.decision import Decision
@@ -16,7 +17,6 @@ from koordlite.model.status import AppliedStep
 from koordlite.record.round_record import RoundRecord
 from koordlite.report.explain import squeeze
 from koordlite.report.night import HOURS, Night, NightLog
-from koordlite.report.tick import Tick
 
 EVICTED = EvictPod(namespace="ns", name="batch", uid="u", reason="too little memory")
 STEP = AppliedStep(place=EVICTED.place, value="evict")
@@ -38,7 +38,7 @@ def test_it_says_of_minutes_with_one_limit_what_the_record_says(
         # The time up to a tick is counted by the tick.
         limit, used = minutes[second // 60]
         judged = picture_of(picture, limit, min(used, limit))
-        log.add(Tick(time=float(second), wall=1e9 + second, picture=judged))
+        log.add(tick_of(time=float(second), wall=1e9 + second, snapshot=judged))
         moments.append(RoundRecord(wall=1e9 + second, snapshot=judged, settings={}))
     night, told = log.night(), squeeze.of(moments, 2e9)
     assert told is not None
@@ -52,11 +52,11 @@ def test_it_says_of_minutes_with_one_limit_what_the_record_says(
 def test_evictions_and_restores_count_and_what_is_older_than_the_night_does_not(picture: Snapshot) -> None:
     log, judged = NightLog(), picture_of(picture, 2000, 2000)
     evict = Decision("ns/batch", "evict", "MemoryEvict", {}, (EVICTED,), strategy="memoryEvict")
-    log.add(Tick(time=0.0, wall=1.0, picture=judged, decisions=(evict,), applied=(STEP,), restored=7))
+    log.add(tick_of(time=0.0, wall=1.0, snapshot=judged, decisions=(evict,), applied=(STEP,), restored=7))
     refused = AppliedStep(EVICTED.place, "", ok=False)
-    log.add(Tick(time=60.0, wall=61.0, picture=judged, decisions=(evict,), applied=(refused,)))
+    log.add(tick_of(time=60.0, wall=61.0, snapshot=judged, decisions=(evict,), applied=(refused,)))
     assert (log.night().evictions, log.night().restores) == (1, 7)
-    log.add(Tick(time=HOURS * 3600.0, wall=HOURS * 3600.0, status="enforcing", picture=judged))
+    log.add(tick_of(time=HOURS * 3600.0, wall=HOURS * 3600.0, status="enforcing", snapshot=judged))
     night = log.night()
     assert (night.evictions, night.restores, night.begin, night.status) == (0, 0, 61.0, "enforcing")
     assert night.seconds == 0, "the agent was away in between"
@@ -68,7 +68,7 @@ def test_of_services_the_one_that_waited_most_counts(picture: Snapshot) -> None:
     log, judged = NightLog(), picture_of(picture, 4000, 0)
     for second, part in ((59, 0.0), (60, 10.0), (61, 20.0), (120, 0.0), (121, 3.0)):
         waits = {f"pod/{pod.key}": {"cpu": stalled(part * times)} for pod, times in ((service, 1), (batch, 5))}
-        log.add(Tick(time=float(second), wall=float(second), picture=judged, pressure=waits))
+        log.add(tick_of(time=float(second), wall=float(second), snapshot=judged, pressure=waits))
     night = log.night()
     assert (night.service_wait_percent, night.service_wait_most_percent) == (11.0, 15.0)
 
@@ -80,5 +80,5 @@ def stalled(percent: float) -> Pressure:
 def test_before_the_first_tick_nothing_is_known(picture: Snapshot) -> None:
     log = NightLog()
     assert log.night() == Night()
-    log.add(Tick(time=1.0))
+    log.add(tick_of(time=1.0))
     assert log.night() == Night()

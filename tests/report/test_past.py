@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from reported import tick_of
 
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
@@ -23,8 +24,8 @@ SHRINK = Decision(
 
 def test_the_last_write_of_a_place_is_kept_with_the_decision_that_asked_for_it() -> None:
     past = Past()
-    past.add(Tick(time=1.0, wall=10.0, decisions=(SHRINK,), applied=(AppliedStep(PLACE, "1"),)))
-    past.add(Tick(time=2.0, applied=()))
+    past.add(tick_of(time=1.0, wall=10.0, decisions=(SHRINK,), applied=(AppliedStep(PLACE, "1"),)))
+    past.add(tick_of(time=2.0, applied=()))
     write = past.remembered().writes[PLACE]
     assert (write.time, write.wall, write.step.value, write.cause) == (1.0, 10.0, "1", SHRINK)
 
@@ -32,7 +33,7 @@ def test_the_last_write_of_a_place_is_kept_with_the_decision_that_asked_for_it()
 def test_foreign_writes_are_counted_with_their_rhythm() -> None:
     past = Past()
     for minute in range(30):
-        past.add(Tick(time=60.0 * minute, foreign=(ForeignWrite(PLACE, "1", f"0-{minute}"),)))
+        past.add(tick_of(time=60.0 * minute, foreign=(ForeignWrite(PLACE, "1", f"0-{minute}"),)))
     found = past.remembered().foreign[PLACE]
     assert (found.count, found.last.found, found.seconds_apart) == (30, "0-29", 60.0)
     assert len(found.times) == pasts.KEPT_TIMES
@@ -47,7 +48,7 @@ def test_it_stays_bounded_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pasts, "MAX_PLACES", 3)
     past = Past()
     for number in range(10):
-        past.add(Tick(time=float(number), applied=(AppliedStep(changes.parse(f"p{number}/cpu.quota"), "1"),)))
+        past.add(tick_of(time=float(number), applied=(AppliedStep(changes.parse(f"p{number}/cpu.quota"), "1"),)))
     assert list(map(str, past.remembered().writes)) == ["p7/cpu.quota", "p8/cpu.quota", "p9/cpu.quota"]
 
 

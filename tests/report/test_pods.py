@@ -6,6 +6,7 @@ import dataclasses
 
 import msgspec
 import pytest
+from reported import tick_built, tick_of
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
@@ -17,7 +18,7 @@ from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
-from koordlite.report import pod_rows, pods, tick
+from koordlite.report import pod_rows, pods
 from koordlite.report.history import DecisionEvent
 from koordlite.report.pod_rows import PodRow
 from koordlite.report.tick import Tick
@@ -42,7 +43,7 @@ def test_the_busiest_come_first_and_finished_ones_are_left_out(picture: Snapshot
     ended = Pod(namespace="lab", name="ended", uid="e1", phase="Succeeded")
     waiting = Pod(namespace="lab", name="next", uid="n1", phase="Pending")
     seen = dataclasses.replace(picture, pods=(*picture.pods, ended, waiting))
-    found = pods.of(tick.build(seen, [], modes=MODES))
+    found = pods.of(tick_built(seen, [], modes=MODES))
     assert [(r.name, r.qos, r.cpu) for r in found] == [
         ("lab/crunch", "BE", 2400),
         ("shop/web", "LS", 1500),
@@ -50,20 +51,20 @@ def test_the_busiest_come_first_and_finished_ones_are_left_out(picture: Snapshot
         ("lab/next", "BE", None),
     ]
     assert (found[-1].decided, found[-1].cpus, found[-1].pressure) == ("Pending", "", None)
-    assert pods.of(Tick(time=0.0)) == ()
+    assert pods.of(tick_of(time=0.0)) == ()
 
 
 def test_limits_are_those_after_the_writes_of_the_tick(picture: Snapshot) -> None:
     quota = CgroupChange(f"{CRUNCH}/main", "cpu.quota", 150_000)
     narrow = CgroupChange(BE, "cpuset.cpus", CPUSet.parse("4-5"))
     asked = Decision("besteffort", "shrink", "X", {}, (narrow, quota), "cpuSuppress")
-    before = row(tick.build(picture, [asked], modes=MODES), "lab/crunch")
+    before = row(tick_built(picture, [asked], modes=MODES), "lab/crunch")
     assert (before.cpus, before.cpu_limit) == ("4-7", None)
     steps = [AppliedStep(quota.place, "x"), AppliedStep(narrow.place, "x", ok=False, error="EBUSY")]
-    half = row(tick.build(picture, [asked], modes=MODES, applied=steps), "lab/crunch")
+    half = row(tick_built(picture, [asked], modes=MODES, applied=steps), "lab/crunch")
     assert (half.cpus, half.cpu_limit) == ("4-7", 1500)
     steps = [AppliedStep(change.place, "x") for change in asked.changes]
-    after = row(tick.build(picture, [asked], modes=MODES, applied=steps), "lab/crunch")
+    after = row(tick_built(picture, [asked], modes=MODES, applied=steps), "lab/crunch")
     assert (after.cpus, after.cpu_limit) == ("4-5", 1500)
 
 
@@ -86,17 +87,17 @@ def test_the_limit_is_the_tighter_of_pod_and_containers(
         places={"b1": PodGroups(CRUNCH, groups)},
         cgroups={name: Cgroup(None, None, quota) for name, quota in quotas.items()},
     )
-    assert row(tick.build(seen, [], modes=MODES), "lab/crunch").cpu_limit == limit
+    assert row(tick_built(seen, [], modes=MODES), "lab/crunch").cpu_limit == limit
 
 
 def test_pressure_is_what_the_pod_waits_for_most(picture: Snapshot) -> None:
     seen = dataclasses.replace(picture, pressure={CRUNCH: {"cpu": stalled(12.4), "io": stalled(31.0)}})
-    found = row(tick.build(seen, [], modes=MODES), "lab/crunch")
+    found = row(tick_built(seen, [], modes=MODES), "lab/crunch")
     assert (found.pressure, found.waits_for) == (31.0, "io")
 
 
 def test_what_was_decided_last_about_it_or_about_all_best_effort(picture: Snapshot) -> None:
-    made = tick.build(picture, [], modes=MODES)
+    made = tick_built(picture, [], modes=MODES)
     own = Decision("pod/lab/crunch", "set", "Own", {}, (CgroupChange(CRUNCH, "cpu.shares", 2),), "batchResource")
     both = Decision("besteffort", "shrink", "Budget", {}, (), "cpuSuppress")
     assert row(made, "lab/crunch").decided == ""
@@ -109,7 +110,7 @@ def test_what_was_decided_last_about_it_or_about_all_best_effort(picture: Snapsh
 
 def test_a_decision_whose_news_is_forgotten_still_holds(picture: Snapshot) -> None:
     own = Decision("pod/shop/web", "hold", "Own", {}, (), "batchResource")
-    found = row(tick.build(picture, [own], modes=MODES), "shop/web")
+    found = row(tick_built(picture, [own], modes=MODES), "shop/web")
     assert (found.decided, found.decided_at) == ("hold, Own: own", None)
 
 
@@ -134,6 +135,6 @@ def test_rows_are_ordered_and_filtered_by_every_column() -> None:
 def test_names_that_are_no_names_stay_on_one_line(picture: Snapshot) -> None:
     evil = Pod(namespace="x", name="a\x1b[2J\nb", uid="v", raw_qos=QoSClass.LS, kube_qos=KubeQoS.BURSTABLE)
     seen = dataclasses.replace(picture, pods=(evil,))
-    (found,) = pods.of(tick.build(seen, [], modes=MODES))
+    (found,) = pods.of(tick_built(seen, [], modes=MODES))
     assert found.name == "x/a\\x1b[2J\\nb"
     assert msgspec.json.decode(msgspec.json.encode(found), type=PodRow) == found

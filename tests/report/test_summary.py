@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from reported import tick_of
 
 from koordlite import changes
 from koordlite.model.decision import Decision
@@ -20,7 +21,7 @@ def total(*ticks: Tick) -> Totals:
 
 
 def at(time: float, *, node: int = 0, prod: int = 0, be: int = 0, limit: int | None = None) -> Tick:
-    return Tick(time=time, node_cpu=node, prod_cpu=prod, be_cpu=be, be_limit=limit, threshold_milli=5000)
+    return tick_of(time=time, node_cpu=node, prod_cpu=prod, be_cpu=be, be_limit=limit, threshold_milli=5000)
 
 
 def test_limit_counts_from_the_tick_that_set_it_and_use_up_to_the_tick_that_measured_it() -> None:
@@ -51,7 +52,7 @@ def test_a_limit_is_late_while_best_effort_has_more_than_the_two_cpus_it_keeps(l
 
 
 def test_writes_refusals_foreign_writes_and_reasons() -> None:
-    tick = Tick(
+    tick = tick_of(
         time=0.0,
         applied=(
             AppliedStep(changes.parse("a/cpuset.cpus"), "0"),

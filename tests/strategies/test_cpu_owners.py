@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from reported import tick_of
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation, SystemQoS
@@ -17,11 +18,10 @@ from koordlite.model.picture.kubelet import Given, Kubelet, KubeletResources, Po
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import cpus
 from koordlite.report.explain.subject import explain
-from koordlite.report.tick import Tick
 
 
 def answer(snapshot: Snapshot) -> tuple[str, Any]:
-    tick = Tick(time=0.0, node="n", picture=snapshot)
+    tick = tick_of(time=0.0, node="n", snapshot=snapshot)
     return explain("cpus", tick), json.loads(explain("cpus", tick, output="json"))
 
 

@@ -16,6 +16,7 @@ from emulated import Emulated
 from kubernetes.client.configuration import Configuration
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
+from reported import tick_with
 
 from descheduler.serve.metrics import Metrics as DeschedulerMetrics
 from koordlite import changes
@@ -105,7 +106,7 @@ def agent() -> tuple[Exported, ...]:
         decided = Decision("pod/ns/web", "set", "CoreSchedGroup", changes=(joined,))
         applied = (evicted, AppliedStep(joined.place, "1 processes"))
         decisions = (*tick.decisions, decided)
-        metrics.observe_tick(dataclasses.replace(tick, watches=(_WATCH,), applied=applied, decisions=decisions))
+        metrics.observe_tick(tick_with(tick, watches=(_WATCH,), applied=applied, decisions=decisions))
     return tuple(_exported(metrics.registry))
 
 
@@ -145,7 +146,7 @@ def numa_exporter() -> tuple[Exported, ...]:
         metrics = NumaMetrics(lambda machine: numa.counters(node.host().files, machine), _no_machine, node="")
         metrics.other_names = True
         *_, tick = node.ticks(node.agent(None), 3)
-        metrics.picture = tick.picture
+        metrics.picture = tick.snapshot
         return tuple(_exported(metrics.registry))
 
 

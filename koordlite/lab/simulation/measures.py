@@ -78,7 +78,7 @@ class Recorder:
                 time=time,
                 pods=pods,
                 restarts=restarts,
-                row=present.Figures.of(tick),
+                row=tick.figures,
                 status=tick.status,
                 reasons=frozenset(decision.reason for decision in tick.decisions),
                 problems=frozenset(map(str, tick.problems)),

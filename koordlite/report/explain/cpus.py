@@ -200,9 +200,9 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _snapshot(tick: Tick) -> Snapshot:
-    if tick.picture is None or not tick.picture.topology.cpus:
+    if not tick.snapshot.topology.cpus:
         raise ValueError("the CPUs of this machine have not been read yet")
-    return tick.picture
+    return tick.snapshot
 
 
 OF_ONE = "cpu "

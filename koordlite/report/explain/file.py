@@ -17,7 +17,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import pieces
 from koordlite.report.history import Remembered
 from koordlite.report.json import run_report
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
 
 SUBJECT = "file "
@@ -28,7 +28,7 @@ MAX_KNOWN = 8
 
 def text(path: str, tick: Tick, past: Remembered) -> str:
     """The answer as lines; ValueError when no path is given, or one of something that is not there."""
-    found, groups = matching(path, tick, past), pod_groups(tick.picture)
+    found, groups = matching(path, tick, past), pod_groups(tick.snapshot)
     shown = [(place, pod_of(place, groups)) for place in found[:MAX_PLACES]]
     lines = [line for place, pod in shown for line in (*_about(place, pod, tick, past), "")]
     if len(found) > MAX_PLACES:
@@ -38,7 +38,7 @@ def text(path: str, tick: Tick, past: Remembered) -> str:
 
 def document(path: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
     """The same as plain values, every file."""
-    groups = pod_groups(tick.picture)
+    groups = pod_groups(tick.snapshot)
     return [
         {
             **pieces.place_document(place, tick, past),
@@ -57,11 +57,11 @@ def matching(path: str, tick: Tick, past: Remembered) -> list[Place]:
     if not path:
         raise ValueError("name a file: explain file PATH")
     fought = {*past.foreign, *(found.place for found in tick.troubles)}
-    groups = pod_groups(tick.picture)
-    spelled = (path, *spellings(path, tick.picture))
+    groups = pod_groups(tick.snapshot)
+    spelled = (path, *spellings(path, tick.snapshot))
     found = [p for p in known(tick, past) if any(concerns(each, p, groups) for each in spelled)]
-    if not found and tick.picture:
-        check(path, tick.picture)
+    if not found and tick.snapshot is not UNSEEN:
+        check(path, tick.snapshot)
     return sorted(found, key=lambda place: (place not in fought, place))
 
 
@@ -127,10 +127,8 @@ NAMES = frozenset((*FIELDS, *(field for fields in FIELDS.values() for field in f
 _SETTINGS = {path: name for name, paths in system_settings.PATHS.items() for path in paths}
 
 
-def pod_groups(snapshot: Snapshot | None) -> dict[str, str]:
+def pod_groups(snapshot: Snapshot) -> dict[str, str]:
     """Cgroup by pod, `namespace/name`, of the pods that have one."""
-    if snapshot is None:
-        return {}
     placed = ((pod, snapshot.places.get(pod.uid)) for pod in snapshot.pods)
     return {pod.key: place.group for pod, place in placed if place}
 
@@ -195,10 +193,10 @@ MAX_PODS = 20
 _ABOVE = re.compile(r"^(?:kubepods/)?(?:(?:guaranteed|burstable|besteffort)/)?", re.IGNORECASE)
 
 
-def spellings(path: str, snapshot: Snapshot | None) -> tuple[str, ...]:
+def spellings(path: str, snapshot: Snapshot) -> tuple[str, ...]:
     """Paths that mean the same as `path` on this node; none where it calls nothing by a short name."""
     folder, name = split(path)
-    if snapshot is None or not folder:
+    if not folder:
         return ()
     called = dict.fromkeys([folder, folder.removeprefix("kubepods/"), _ABOVE.sub("", folder)])
     found = [*_classes(called, snapshot.layout), *_workloads(called, snapshot)]

@@ -23,7 +23,7 @@ from koordlite.numa.nrt import score
 from koordlite.report import units
 from koordlite.report.explain import file
 from koordlite.report.sentence import sentence
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 from koordlite.strategies.shared import affinity, placements, zone_report
 
 SUBJECT = "numa "
@@ -59,8 +59,8 @@ def document(name: str, tick: Tick) -> dict[str, Any]:
 
 
 def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:
-    snapshot = tick.picture
-    if snapshot is None:
+    snapshot = tick.snapshot
+    if snapshot is UNSEEN:
         raise ValueError("there is no picture of the node yet")
     found = [pod for pod in snapshot.pods if name in (pod.key, pod.name)]
     if len(found) != 1:

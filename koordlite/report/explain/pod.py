@@ -10,7 +10,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.place import Place
 from koordlite.report.explain import file, pieces
 from koordlite.report.history import NOTHING, DecisionEvent, Remembered
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 
 SUBJECT = "pod "
 """Prefix of such a question."""
@@ -52,8 +52,8 @@ def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
     """Decisions about the pod. ValueError when there is no such pod, and none is remembered."""
     if not name:
         raise ValueError("name a pod: explain pod NAME")
-    own, snapshot = decisions(name, tick.decisions), tick.picture
-    if own or snapshot is None or any(f"/{pod.key}".endswith(f"/{name}") for pod in snapshot.pods):
+    own, snapshot = decisions(name, tick.decisions), tick.snapshot
+    if own or snapshot is UNSEEN or any(f"/{pod.key}".endswith(f"/{name}") for pod in snapshot.pods):
         return own
     if not _written(name, tick, past) and not any(earlier(name, past.events)):
         here = file.pod_names(snapshot)
@@ -77,7 +77,7 @@ def _best_effort(found: Sequence[Decision]) -> list[Decision]:
 
 def _written(name: str, tick: Tick, past: Remembered) -> list[Place]:
     """Files of the pod that were written in this run, or fought over; by its cgroup, or by whose decision it was."""
-    groups = file.pod_groups(tick.picture)
+    groups = file.pod_groups(tick.snapshot)
     mine = {pod for pod in groups if f"/{pod}".endswith(f"/{name}")}
     wrote = {place for place, write in past.writes.items() if write.cause and _names(name, write.cause)}
     theirs = {place for place in file.known(tick, past) if file.pod_of(place, groups) in mine}

@@ -54,12 +54,12 @@ def lines(slo: SLO, subject: str = SUBJECT, *, off: Collection[str] = OFF) -> tu
 
 def text(tick: Tick, subject: str = SUBJECT) -> str:
     """The settings as a table for each key, and the problems."""
-    chosen = lines(tick.slo, subject, off=_off(tick))
+    chosen = lines(tick.snapshot.slo, subject, off=_off(tick))
     shown: list[str] = []
     for section in config.SECTIONS:
         mine = [line for line in chosen if line.key == section.key]
         if mine or subject == SUBJECT:
-            shown += [f"{section.key}: {standing(tick.slo, section.key)}", *_table(mine), ""]
+            shown += [f"{section.key}: {standing(tick.snapshot.slo, section.key)}", *_table(mine), ""]
     problems = [str(problem) for problem in _problems(tick)]
     shown += ["problems", *(f"  {problem}" for problem in problems)] if problems else ["problems: none"]
     return "\n".join(shown) + "\n"
@@ -71,14 +71,14 @@ def document(tick: Tick, subject: str = SUBJECT) -> dict[str, Any]:
         "version": 1,
         "kind": "koordlite-config",
         "node": tick.node,
-        "keys": {section.key: standing(tick.slo, section.key) for section in config.SECTIONS},
-        "settings": [msgspec.structs.asdict(line) for line in lines(tick.slo, subject, off=_off(tick))],
+        "keys": {section.key: standing(tick.snapshot.slo, section.key) for section in config.SECTIONS},
+        "settings": [msgspec.structs.asdict(line) for line in lines(tick.snapshot.slo, subject, off=_off(tick))],
         "problems": [dataclasses.asdict(problem) for problem in _problems(tick)],
     }
 
 
 def _problems(tick: Tick) -> Sequence[Problem]:
-    return (*tick.slo.problems, *config.unused_problems(tick.slo, off=_off(tick)))
+    return (*tick.snapshot.slo.problems, *config.unused_problems(tick.snapshot.slo, off=_off(tick)))
 
 
 def _off(tick: Tick) -> frozenset[str]:

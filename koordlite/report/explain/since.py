@@ -87,7 +87,7 @@ def _pods(before: Decision | None, after: Decision | None, then: Tick, now: Tick
 
 
 def _changed_most(before: Decision | None, after: Decision | None, then: Tick, now: Tick) -> str:
-    return who_changed.line(after, then.picture, now.picture) if before and after else ""
+    return who_changed.line(after, then.snapshot, now.snapshot) if before and after else ""
 
 
 def _rows(before: Decision, after: Decision) -> Iterator[str]:

@@ -12,6 +12,7 @@ from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.picture.usage import Usage
 from koordlite.model.snapshot import Snapshot
 from koordlite.report import units
+from koordlite.report.tick import UNSEEN
 
 NAMED = 3
 """Pods named; the others are summed."""
@@ -27,10 +28,10 @@ class Mark(msgspec.Struct, frozen=True):
     used: Mapping[str, int]
 
 
-def mark(decision: Decision, snapshot: Snapshot | None) -> Mark | None:
+def mark(decision: Decision, snapshot: Snapshot) -> Mark | None:
     """None where the decision does not depend on the use of pods, or has no number."""
     resource = _resource(decision)
-    if snapshot is None or not resource:
+    if snapshot is UNSEEN or not resource:
         return None
     limit, result = decision.outcome, decision.evidence.get("result")
     amount = limit.limit_milli if isinstance(limit, CPULimit) else result
@@ -59,11 +60,11 @@ def because(decision: Decision, before: Mark, now: Mark) -> str:
     return f"{what} {moved} {show(before.amount)} → {show(now.amount)} because {', '.join(words)}"
 
 
-def line(decision: Decision, then: Snapshot | None, now: Snapshot | None) -> str:
+def line(decision: Decision, then: Snapshot, now: Snapshot) -> str:
     """`shop/web-1 +8.2 cores, shop/cache-0 −1.0 cores, 4 others +0.2 cores`; empty where no pod's use made the
     difference, or the decision does not depend on the use of pods."""
     resource = _resource(decision)
-    if then is None or now is None or not resource:
+    if then is UNSEEN or now is UNSEEN or not resource:
         return ""
     before, after = _used(decision, then, resource), _used(decision, now, resource)
     changes = {name: after.get(name, 0) - before.get(name, 0) for name in (*after, *before)}

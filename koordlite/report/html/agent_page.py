@@ -81,10 +81,11 @@ def _body(tick: Tick, past: Remembered) -> list[Markup]:
 
 
 def _tiles(tick: Tick) -> Markup:
+    figures = tick.figures
     return page.tiles(
-        page.tile("Node uses, cores", units.cores(tick.node_cpu), f"of {units.cores(tick.capacity_milli)}"),
-        page.tile("LS uses, cores", units.cores(tick.prod_cpu), view.threshold(tick)),
-        page.tile("BE uses, cores", units.cores(tick.be_cpu), view.be_limit(tick)),
+        page.tile("Node uses, cores", units.cores(figures.node_cpu), f"of {units.cores(figures.capacity_milli)}"),
+        page.tile("LS uses, cores", units.cores(figures.prod_cpu), view.threshold(tick)),
+        page.tile("BE uses, cores", units.cores(figures.be_cpu), view.be_limit(tick)),
         node_parts.offer_tile(tick),
     )
 
@@ -97,7 +98,7 @@ def _chart(tick: Tick, past: Remembered) -> Markup:
         label=node_parts.USE_LABEL,
         show_time=lambda time: _ago(tick.time - time),
         show=units.cores,
-        top=tick.capacity_milli or None,
+        top=tick.figures.capacity_milli or None,
         height_px=220,
         origin=tick.time,
     )
@@ -116,7 +117,7 @@ def _machine(tick: Tick) -> Markup:
 
 def _distances(tick: Tick) -> Iterator[Markup]:
     """Distances between NUMA nodes, where the machine has several and reports them."""
-    nodes = tick.picture.topology.nodes if tick.picture else ()
+    nodes = tick.snapshot.topology.nodes
     known = {node.id: dict(node.distances) for node in nodes if node.distances}
     if len(known) > 1:
         rows = [(f"NUMA {here}", *(str(far.get(there, "–")) for there in known)) for here, far in known.items()]

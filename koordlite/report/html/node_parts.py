@@ -50,12 +50,13 @@ def measured(rows: Sequence[Figures]) -> Sequence[Figures]:
 
 def offer_tile(tick: Tick) -> Markup:
     """The offer to best effort; where it is only observed and nothing is offered, what would be."""
-    if tick.batch_cpu is None and tick.would_batch_cpu is not None:
-        note = f"{units.size(tick.would_batch_memory)}; nothing is offered yet"
-        return page.tile("Would offer to BE, cores", units.cores(tick.would_batch_cpu), note)
-    if tick.batch_cpu is None and tick.batch_memory is None:
+    figures = tick.figures
+    if figures.batch_cpu is None and figures.would_batch_cpu is not None:
+        note = f"{units.size(figures.would_batch_memory)}; nothing is offered yet"
+        return page.tile("Would offer to BE, cores", units.cores(figures.would_batch_cpu), note)
+    if figures.batch_cpu is None and figures.batch_memory is None:
         return page.tile("BE may request", "nothing", "no batch-cpu or batch-memory is on the Node")
-    return page.tile("BE may request, cores", units.cores(tick.batch_cpu), units.size(tick.batch_memory))
+    return page.tile("BE may request, cores", units.cores(figures.batch_cpu), units.size(figures.batch_memory))
 
 
 def status_badge(tick: Tick) -> Markup:

@@ -61,8 +61,9 @@ def _lead(tick: Tick, summary: Summary) -> list[Markup]:
 def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
     late, well = summary.seconds_late, summary.seconds_well_above_threshold
+    threshold = tick.figures.threshold_milli
     note = (
-        f"over {units.cores(tick.threshold_milli)} cores {present.WELL} for {units.span(well)} in all, the rest "
+        f"over {units.cores(threshold)} cores {present.WELL} for {units.span(well)} in all, the rest "
         f"with BE at the two CPUs it keeps; over it at all: {above} of {whole}; {present.WHY}"
     )
     tone = "good" if summary.in_time else "bad"
@@ -84,7 +85,7 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
 def _limit_tile(tick: Tick, summary: Summary) -> Markup:
     held = units.cores_between(summary.be_limit_min, summary.be_limit_max)
     if summary.would_limit_min is None:
-        return page.tile("Limit of BE, cores", held, f"of {units.cores(tick.capacity_milli)}")
+        return page.tile("Limit of BE, cores", held, f"of {units.cores(tick.figures.capacity_milli)}")
     would = units.cores_between(summary.would_limit_min, summary.would_limit_max)
     return page.tile("Would limit BE to, cores", would, f"nothing is limited yet: BE may use {held}")
 
@@ -103,7 +104,7 @@ def _cpu_section(rows: Sequence[Figures], tick: Tick, history: History) -> Marku
         label=node_parts.USE_LABEL,
         show_time=_clock(history),
         show=units.cores,
-        top=tick.capacity_milli or None,
+        top=tick.figures.capacity_milli or None,
         height_px=300,
         marks=node_parts.marks(history.decisions, node_parts.about_limit),
     )

@@ -22,7 +22,7 @@ _GAP = 2.5
 
 def document(runs: Sequence[Simulated], *, title: str) -> str:
     """The page for runs of one scenario, or of several."""
-    top = max((run.history.last.capacity_milli for run in runs if run.history.last), default=0)
+    top = max((run.history.last.figures.capacity_milli for run in runs if run.history.last), default=0)
     compares = len(runs) > 1
     return page.page(
         title,

@@ -37,14 +37,16 @@ from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import NRIState
-from koordlite.report import history, pods
+from koordlite.report import history, pods, present
 from koordlite.report.history import Remembered
 from koordlite.report.present import Figures
 from koordlite.report.sentence import sentence
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 
 VERSION = 1
 Object = dict[str, Any]
+_OF_A_TICK = ("node", "status", "ls_pool", "be_pool", "schemata", "cache_use", "cpus", "pressure", "numa_memory")
+_NOT_SHOWN = ("snapshot", "applied_before")
 
 
 def document(run: history.History) -> Object:
@@ -76,10 +78,20 @@ def encode(value: Object) -> bytes:
 
 def state(tick: Tick) -> Object:
     """One tick, whole: what `/state` serves. The settings are not in it; `explain config` has them."""
-    seen = {name: value for name, value in fields(tick).items() if name not in ("slo", "picture")}
-    decisions = [decided(decision) for decision in tick.decisions]
-    watches = [fields(watch) for watch in tick.watches]
-    return {"version": VERSION, "kind": "koordlite-state", **seen, "decisions": decisions, "watches": watches}
+    snapshot, names = tick.snapshot, (*_OF_A_TICK, *(n for n in Tick.__dataclass_fields__ if n not in _NOT_SHOWN))
+    return {
+        "version": VERSION,
+        "kind": "koordlite-state",
+        **fields(tick.figures),
+        **{_camel(name): getattr(tick, name) for name in names},
+        "nodeMemory": snapshot.usage.node.memory if snapshot.usage.node else None,
+        "bePolicy": present.be_policy(snapshot),
+        "beCpuset": str(tick.best_effort or ""),
+        "nodePercentiles": snapshot.node_percentiles,
+        "ages": snapshot.ages,
+        "watches": [fields(watch) for watch in snapshot.watches],
+        "decisions": [decided(decision) for decision in tick.decisions],
+    }
 
 
 def decided(decision: Decision) -> Object:
@@ -111,13 +123,13 @@ def _row(numbers: Figures) -> Object:
 
 def _machine(tick: Tick) -> Object:
     return {
-        "beCPUSet": tick.be_cpuset,
+        "beCPUSet": str(tick.best_effort or ""),
         "lsPool": tick.ls_pool,
         "bePool": tick.be_pool,
         "schemata": dict(tick.schemata),
         "modes": dict(tick.modes),
-        "ages": dict(tick.ages),
-        "watches": [fields(watch) for watch in tick.watches],
+        "ages": dict(tick.snapshot.ages),
+        "watches": [fields(watch) for watch in tick.snapshot.watches],
         "reaction": fields(tick.reaction),
         "nri": _nri(tick.nri),
         "faults": fields(tick.faults),
@@ -166,9 +178,9 @@ _SAID_ELSEWHERE = frozenset({"slo"})
 """`explain config` has the settings, with their origins."""
 
 
-def picture(snapshot: Snapshot | None) -> dict[str, Any] | None:
+def picture(snapshot: Snapshot) -> dict[str, Any] | None:
     """Every part of the picture under its name; None where there was none. Keys of several parts are joined by `/`."""
-    if snapshot is None:
+    if snapshot is UNSEEN:
         return None
     fields = {name: getattr(snapshot, name) for name in Snapshot.__dataclass_fields__ if name not in _SAID_ELSEWHERE}
     return {_camel(name): _plain(value) for name, value in fields.items()}

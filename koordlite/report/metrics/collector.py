@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import prometheus_client
 from prometheus_client import Counter, Histogram
@@ -17,9 +17,10 @@ from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset
 from koordlite.model.status import REQUEST_BUCKETS_SECONDS
+from koordlite.report import present
 from koordlite.report.metrics import machine, node, pods
 from koordlite.report.metrics.events import EventMetrics
-from koordlite.report.metrics.families import NodeRegistry
+from koordlite.report.metrics.families import NodeRegistry, Sample, counter, gauge, single
 from koordlite.report.tick import Tick
 
 _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -90,61 +91,57 @@ class _LastTick(Collector):
         tick = self.tick
         if tick is None:
             return
-        yield _gauge("koordlet_start_time", "When the agent started, seconds since the epoch", tick, self._started)
+        yield single("koordlet_start_time", "When the agent started, seconds since the epoch", self._started)
         yield from _use(tick)
         yield from _sharing(tick)
         yield node.offer(tick)
-        if tick.picture is not None:
-            yield from node.families(tick.picture, tick)
-            yield from node.predicted(tick.picture, tick.node)
-            yield from pods.families(tick.picture, tick.node, longer_psi=self._longer_psi)
+        yield from node.families(tick.snapshot)
+        yield from node.predicted(tick.snapshot)
+        yield from pods.families(tick.snapshot, longer_psi=self._longer_psi)
         if self._per_cpu:
             yield from node.single_cpus(tick)
-        yield from machine.cache_use(tick.node, tick.cache_use)
+        yield from machine.cache_use(tick.cache_use)
         yield from machine.families(tick)
         yield from pods.talks(tick)
         yield from _own(tick)
 
 
 def _use(tick: Tick) -> Iterator[GaugeMetricFamily]:
+    used = tick.snapshot.usage.node
     for name, meaning, milli in (
-        ("koordlet_node_used_cpu_cores", "CPU the node uses", tick.node_cpu),
-        ("koordlet_be_suppress_ls_used_cpu_cores", "CPU of pods that are not best-effort", tick.prod_cpu),
-        ("koordlet_be_suppress_be_used_cpu_cores", "CPU of best-effort pods", tick.be_cpu),
+        ("koordlet_node_used_cpu_cores", "CPU the node uses", tick.figures.node_cpu),
+        ("koordlet_be_suppress_ls_used_cpu_cores", "CPU of pods that are not best-effort", tick.figures.prod_cpu),
+        ("koordlet_be_suppress_be_used_cpu_cores", "CPU of best-effort pods", tick.figures.be_cpu),
     ):
-        yield _gauge(name, meaning, tick, None if milli is None else milli / 1000)
-    yield _gauge("koordlet_node_used_memory_bytes", "Memory the node uses", tick, tick.node_memory)
+        yield single(name, meaning, None if milli is None else milli / 1000)
+    yield single("koordlet_node_used_memory_bytes", "Memory the node uses", used.memory if used else None)
 
 
 def _sharing(tick: Tick) -> Iterator[GaugeMetricFamily]:
-    limit = GaugeMetricFamily("koordlet_be_suppress_cpu_cores", "CPU best-effort pods may use", labels=("node", "type"))
-    if tick.be_limit is not None:
-        limit.add_metric([tick.node, tick.be_policy], tick.be_limit / 1000)
-    yield limit
+    limit = tick.figures.be_limit
+    samples = [] if limit is None else [([present.be_policy(tick.snapshot)], limit / 1000)]
+    yield gauge("koordlet_be_suppress_cpu_cores", "CPU best-effort pods may use", ("type",), samples)
     for name, meaning, pool in (
         ("koordlet_cpuset_share_pool_cpu_cores", "CPUs in the pool of latency-sensitive pods", tick.ls_pool),
         ("koordlet_cpuset_be_share_pool_cpu_cores", "CPUs in the pool of best-effort pods", tick.be_pool),
     ):
-        yield _gauge(name, meaning, tick, _size(pool))
+        yield single(name, meaning, _size(pool))
 
 
 def _own(tick: Tick) -> Iterator[Metric]:
-    budget = None if tick.be_budget is None else tick.be_budget / 1000
-    yield _gauge("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", tick, budget)
+    budget = None if tick.figures.be_budget is None else tick.figures.be_budget / 1000
+    yield single("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", budget)
     yield node.batch_terms(tick)
-    yield _gauge("koordlite_problems", "Inputs that are wrong or missing", tick, len(tick.problems))
-    yield _gauge("koordlite_unrestored_places", "Places of an earlier run not put back", tick, tick.unrestored)
+    yield single("koordlite_problems", "Inputs that are wrong or missing", len(tick.problems))
+    yield single("koordlite_unrestored_places", "Places of an earlier run not put back", tick.unrestored)
     yield CounterMetricFamily("koordlite_faults", "Faults of the agent itself, survived", value=tick.faults.total)
-    yield _labelled("koordlite_input_age_seconds", "Age of an input", "input", dict(tick.ages))
+    yield gauge("koordlite_input_age_seconds", "Age of an input", ("input",), _items(tick.snapshot.ages))
     yield from _watches(tick)
-    modes = GaugeMetricFamily("koordlite_mode_info", "Mode of a strategy", labels=("strategy", "mode"))
-    for strategy, mode in tick.modes.items():
-        modes.add_metric([strategy, mode], 1)
-    yield modes
+    yield gauge("koordlite_mode_info", "Mode of a strategy", ("strategy", "mode"), ((m, 1) for m in tick.modes.items()))
     yield from _between_ticks(tick)
     yield from nri(tick)
     yield from pause(tick)
-    yield _labelled("koordlite_status_info", "Status of the agent", "status", {tick.status: 1.0})
+    yield gauge("koordlite_status_info", "Status of the agent", ("status",), [([tick.status], 1)])
 
 
 def _watches(tick: Tick) -> Iterator[Metric]:
@@ -153,19 +150,17 @@ def _watches(tick: Tick) -> Iterator[Metric]:
         ("koordlite_watch_relists", "Lists repeated from the API server", "relists"),
         ("koordlite_watch_requests", "Lists and watches asked for", "requests"),
     ):
-        family = CounterMetricFamily(name, meaning, labels=("watch",))
-        for watch in tick.watches:
-            family.add_metric([watch.name], getattr(watch, field))
-        if tick.watches:
-            yield family
+        if tick.snapshot.watches:
+            samples = (([watch.name], getattr(watch, field)) for watch in tick.snapshot.watches)
+            yield counter(name, meaning, ("watch",), samples)
 
 
 def _between_ticks(tick: Tick) -> Iterator[Metric]:
     reaction = tick.reaction
-    yield _labelled("koordlite_reaction_info", "What wakes the agent between ticks", "way", {reaction.way: 1.0})
-    yield _gauge("koordlite_reaction_hertz", "Samples a second between ticks", tick, reaction.hertz)
+    yield gauge("koordlite_reaction_info", "What wakes the agent between ticks", ("way",), [([reaction.way], 1)])
+    yield single("koordlite_reaction_hertz", "Samples a second between ticks", reaction.hertz)
     beginning = reaction.beginning
-    yield _gauge("koordlite_new_group_watches", "Groups that report containers", tick, beginning.watched)
+    yield single("koordlite_new_group_watches", "Groups that report containers", beginning.watched)
     for name, meaning, count in (
         ("koordlite_reaction_cpu_seconds", "CPU time of the samples between ticks", reaction.cost_seconds),
         ("koordlite_reaction_samples", "Samples between ticks", reaction.samples),
@@ -180,47 +175,28 @@ def _between_ticks(tick: Tick) -> Iterator[Metric]:
 def nri(tick: Tick) -> Iterator[Metric]:
     """Answers to a runtime that asks before it creates containers."""
     state = tick.nri
-    yield _gauge("koordlite_nri_connected", "1 while a runtime asks by NRI", tick, float(bool(state.runtime)))
-    answers = CounterMetricFamily(
-        "koordlite_nri_answers", "Calls by NRI that were answered", labels=("method", "outcome")
-    )
-    for kind, count in state.answers.items():
-        answers.add_metric(kind, count)
-    results = CounterMetricFamily("koordlite_nri_results", "What became of questions by NRI", labels=("result",))
-    for result, count in state.results.items():
-        results.add_metric([result], count)
+    yield single("koordlite_nri_connected", "1 while a runtime asks by NRI", float(bool(state.runtime)))
+    calls = state.answers.items()
+    yield counter("koordlite_nri_answers", "Calls by NRI that were answered", ("method", "outcome"), calls)
+    meaning = "What became of questions by NRI"
+    yield counter("koordlite_nri_results", meaning, ("result",), _items(state.results))
     latency = HistogramMetricFamily("koordlite_nri_answer_seconds", "Time to an answer by NRI", labels=("method",))
     bounds = [*map(str, REQUEST_BUCKETS_SECONDS), "+Inf"]
     for method, times in state.latency.items():
         latency.add_metric([method], list(zip(bounds, times.counts, strict=True)), times.seconds)
-    yield from (answers, results, latency)
+    yield latency
 
 
 def pause(tick: Tick) -> Iterator[GaugeMetricFamily]:
     """State and end of a pause; who asked is a label."""
-    paused = GaugeMetricFamily("koordlite_paused", "1 while nothing is written because of a pause", labels=("by",))
-    end = GaugeMetricFamily("koordlite_pause_end_seconds", "When the pause ends, seconds since the epoch", labels=())
-    if tick.pause is None:
-        paused.add_metric([""], 0)
-    else:
-        paused.add_metric([tick.pause.by], 1)
-        end.add_metric([], tick.pause.until)
-    yield paused
-    yield end
+    by = [([tick.pause.by], 1)] if tick.pause else [([""], 0)]
+    yield gauge("koordlite_paused", "1 while nothing is written because of a pause", ("by",), by)
+    end = tick.pause.until if tick.pause else None
+    yield single("koordlite_pause_end_seconds", "When the pause ends, seconds since the epoch", end)
 
 
-def _gauge(name: str, meaning: str, tick: Tick, value: float | None) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, meaning, labels=("node",))
-    if value is not None:
-        family.add_metric([tick.node], value)
-    return family
-
-
-def _labelled(name: str, meaning: str, label: str, values: dict[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, meaning, labels=(label,))
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+def _items(values: Mapping[str, float]) -> Iterator[Sample]:
+    return (([name], value) for name, value in values.items())
 
 
 def _size(pool: str) -> float | None:

@@ -41,9 +41,9 @@ class EventMetrics(Collector):
         """Count what happened in `tick`."""
         with self._lock:
             self._node = tick.node or self._node
-            snapshot = tick.picture
-            self._cpu[bool(snapshot and snapshot.topology.cpus)] += 1
-            self._numa[bool(snapshot and snapshot.topology.nodes)] += 1
+            snapshot = tick.snapshot
+            self._cpu[bool(snapshot.topology.cpus)] += 1
+            self._numa[bool(snapshot.topology.nodes)] += 1
             for step in tick.applied:
                 if step.ok and step.place.kind is eviction.PLACE:
                     namespace, name, _ = step.place.parts
@@ -76,16 +76,16 @@ class EventMetrics(Collector):
         if not node:
             return
         for what, counts in counts_by_part.items():
-            samples = [([node, _READ[good]], float(count)) for good, count in counts.items()]
+            samples = [([_READ[good]], float(count)) for good, count in counts.items()]
             name = f"koordlet_collect_node_{what}_info_status"
-            yield koordinator_counter(name, "Times the machine was read", ("node", "status"), samples)
-        total = [([node, _EVICTED], float(evictions))] if evictions else []
-        yield koordinator_counter("koordlet_pod_eviction", "Pods evicted", ("node", "reason"), total)
-        labels = ("node", "pod_namespace", "pod_name", "reason")
-        each = [([node, *pod, _EVICTED], 1.0) for pod in pods]
+            yield koordinator_counter(name, "Times the machine was read", ("status",), samples)
+        total = [([_EVICTED], float(evictions))] if evictions else []
+        yield koordinator_counter("koordlet_pod_eviction", "Pods evicted", ("reason",), total)
+        labels = ("pod_namespace", "pod_name", "reason")
+        each = [([*pod, _EVICTED], 1.0) for pod in pods]
         yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted recently", labels, each)
-        given = [([node, group, _READ[good]], float(count)) for (group, good), (count, _) in cookies]
-        meaning, of = "Containers that were given a cookie of core scheduling", ("node", "core_sched_group", "status")
+        given = [([group, _READ[good]], float(count)) for (group, good), (count, _) in cookies]
+        meaning, of = "Containers that were given a cookie of core scheduling", ("core_sched_group", "status")
         yield koordinator_counter("koordlet_core_sched_cookie_manage_status", meaning, of, given)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 Sample = tuple[Sequence[str], float]
@@ -17,6 +17,19 @@ Sample = tuple[Sequence[str], float]
 def gauge(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> GaugeMetricFamily:
     """A gauge with these samples; none is a family without series."""
     family = GaugeMetricFamily(name, meaning, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def single(name: str, meaning: str, value: float | None) -> GaugeMetricFamily:
+    """A gauge of the node as a whole; without series where the value is not known."""
+    return gauge(name, meaning, (), [] if value is None else [((), value)])
+
+
+def counter(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> CounterMetricFamily:
+    """A counter with these samples; none is a family without series."""
+    family = CounterMetricFamily(name, meaning, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
     return family

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from koordlite.report import present
-from koordlite.report.metrics.families import Sample, gauge
+from koordlite.report.metrics.families import Sample, counter, gauge
 from koordlite.report.present import OwnedUse
 from koordlite.report.tick import Tick
 
-_STALLED = ("node", "subject", "resource", "degree")
+_STALLED = ("subject", "resource", "degree")
 _WINDOWS = (("10", "avg10"), ("60", "avg60"), ("300", "avg300"))
 
 
 def families(tick: Tick) -> Iterator[Metric]:
     """All families; no series for what the kernel does not report."""
-    node = tick.node
     # Each line of a pressure file; the kernel has no `full` of CPU for the machine.
     stalls = [
-        ([node, subject, resource, degree], stall)
+        ([subject, resource, degree], stall)
         for subject, resources in tick.pressure.items()
         for resource, each in resources.items()
         for degree, stall in (("some", each.some), ("full", each.full))
@@ -35,38 +34,32 @@ def families(tick: Tick) -> Iterator[Metric]:
         ([*labels, seconds], getattr(stall, field) / 100) for labels, stall in stalls for seconds, field in _WINDOWS
     )
     yield gauge("koordlite_pressure_ratio", meaning, (*_STALLED, "seconds"), shares)
-    waited = CounterMetricFamily(
-        "koordlite_pressure_seconds", "Time that work has waited for a resource", labels=_STALLED
-    )
-    for labels, stall in stalls:
-        waited.add_metric(labels, stall.total_us / 1e6)
-    yield waited
+    waited = ((labels, stall.total_us / 1e6) for labels, stall in stalls)
+    yield counter("koordlite_pressure_seconds", "Time that work has waited for a resource", _STALLED, waited)
     memory = (
-        ([node, subject, str(zone)], used)
-        for subject, by_zone in tick.numa_memory.items()
-        for zone, used in by_zone.items()
+        ([subject, str(zone)], used) for subject, by_zone in tick.numa_memory.items() for zone, used in by_zone.items()
     )
-    names = ("node", "subject", "numa_node")
+    names = ("subject", "numa_node")
     yield gauge("koordlite_numa_memory_used_bytes", "Memory in use on a NUMA node", names, memory)
     # Over the averaging time of the ConfigMap (`metricAggregateDurationSeconds`).
     for name, what, amounts in (
-        ("cpu_cores", "CPU", {percent: use.cpu / 1000 for percent, use in tick.node_percentiles.items()}),
-        ("memory_bytes", "Memory", {percent: use.memory for percent, use in tick.node_percentiles.items()}),
+        ("cpu_cores", "CPU", {percent: use.cpu / 1000 for percent, use in tick.snapshot.node_percentiles.items()}),
+        ("memory_bytes", "Memory", {percent: use.memory for percent, use in tick.snapshot.node_percentiles.items()}),
     ):
         meaning = f"{what} use that this percentage of samples does not exceed"
-        samples = (([node, str(percent)], amount) for percent, amount in amounts.items())
-        yield gauge(f"koordlite_node_used_{name}_percentile", meaning, ("node", "percent"), samples)
+        samples = (([str(percent)], amount) for percent, amount in amounts.items())
+        yield gauge(f"koordlite_node_used_{name}_percentile", meaning, ("percent",), samples)
 
 
-_CLASS = ("node", "cache_id", "qos")
-_POD = ("node", "cache_id", "pod_namespace", "pod_name")
+_CLASS = ("cache_id", "qos")
+_POD = ("cache_id", "pod_namespace", "pod_name")
 
 
-def cache_use(node: str, rows: Iterable[OwnedUse]) -> Iterator[GaugeMetricFamily]:
+def cache_use(rows: Iterable[OwnedUse]) -> Iterator[GaugeMetricFamily]:
     """Four gauges: two of classes, two of pods. A value the hardware could not give has no series."""
     listed = tuple(rows)
-    classes = [(row, [node, str(row.cache), row.qos]) for row in listed if not row.pod]
-    pods = [(row, [node, str(row.cache), row.namespace, row.pod]) for row in listed if row.pod]
+    classes = [(row, [str(row.cache), row.qos]) for row in listed if not row.pod]
+    pods = [(row, [str(row.cache), row.namespace, row.pod]) for row in listed if row.pod]
     for occupancy, bandwidth, whose, labels, owned in (
         ("koordlet_resctrl_llc_occupancy", "koordlet_resctrl_memory_bandwidth", "a class", _CLASS, classes),
         (

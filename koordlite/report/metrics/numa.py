@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import prometheus_client
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from koordlite.model.cpuset import CPUSet, union
@@ -18,7 +18,7 @@ from koordlite.model.picture.usage import NumaCounters
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import NUMANode, Topology
-from koordlite.report.metrics.families import Sample, gauge
+from koordlite.report.metrics.families import Sample, counter, gauge
 from koordlite.strategies.shared import placements
 
 _NODE = ("node", "numa_node")
@@ -89,10 +89,7 @@ def _machine(node: str, topology: Topology, counters: Sequence[NumaCounters]) ->
         ("numa_node_cpu_used_seconds", "CPU time used on a NUMA node since boot", "used_seconds"),
         ("numa_node_cpu_idle_seconds", "CPU time not used on a NUMA node since boot", "idle_seconds"),
     ):
-        counter = CounterMetricFamily(name, meaning, labels=_NODE)
-        for labels, value in _read_out(node, counters, field):
-            counter.add_metric(labels, value)
-        yield counter
+        yield counter(name, meaning, _NODE, _read_out(node, counters, field))
     for name, meaning, field in (
         ("numa_node_memory_total_bytes", "Memory of a NUMA node", "memory_total"),
         ("numa_node_memory_used_bytes", "Memory in use on a NUMA node, without page cache", "memory_used"),

@@ -19,65 +19,63 @@ from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
-from koordlite.report.metrics.families import Sample, gauge
+from koordlite.report.metrics.families import Sample, gauge, single
 from koordlite.report.tick import Tick
 
-_SUMMARY = ("node", "resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
-_CONTAINER = ("node", "container_id", "container_name", "pod_uid", "pod_name", "pod_namespace")
+_SUMMARY = ("resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
+_CONTAINER = ("container_id", "container_name", "pod_uid", "pod_name", "pod_namespace")
 _CPI = (*_CONTAINER, "cpi_field")
 _STALL = ("psi_resource_type", "psi_precision", "psi_degree", "cpu_full_supported")
-_POD = ("node", "pod_uid", "pod_name", "pod_namespace")
+_POD = ("pod_uid", "pod_name", "pod_namespace")
 _OBJECTIVE = (*_POD, "query")
 _POD_PSI = (*_POD, *_STALL)
 _CONTAINER_PSI = (*_CONTAINER, *_STALL)
-_BURST = ("node", "pod_namespace", "pod_name", "container_id", "container_name")
-_OOM = ("node", "pod_name", "pod_namespace", "pod_uid", "container_name")
+_BURST = ("pod_namespace", "pod_name", "container_id", "container_name")
+_OOM = ("pod_name", "pod_namespace", "pod_uid", "container_name")
 _COOKIE = (*_OOM, "container_id", "core_sched_group", "core_sched_cookie")
 _EXTENDED = (keys.BATCH_CPU, keys.BATCH_MEMORY, keys.MID_CPU, keys.MID_MEMORY)
 _PSI_WORDS = {"cpu": "cpu", "memory": "mem", "io": "io"}
 _MEANS = ("avg10", "avg60", "avg300")
 
 
-def families(snapshot: Snapshot, node: str, *, longer_psi: bool = False) -> Iterator[Metric]:
+def families(snapshot: Snapshot, *, longer_psi: bool = False) -> Iterator[Metric]:
     """All families; no series for what the kernel does not report or nothing asks for. `longer_psi`: also the means
     over 60 and 300 s."""
-    yield _summary(snapshot, node, "requests", lambda container: container.requests)
-    yield _summary(snapshot, node, "limits", lambda container: container.limits)
+    yield _summary(snapshot, "requests", lambda container: container.requests)
+    yield _summary(snapshot, "limits", lambda container: container.limits)
     means = _MEANS if longer_psi else _MEANS[:1]
     meaning = "Percent of the last 10, 60 or 300 s that the pod waited"
-    yield gauge("koordlet_pod_psi", meaning, _POD_PSI, _pods_waiting(snapshot, node, means))
+    yield gauge("koordlet_pod_psi", meaning, _POD_PSI, _pods_waiting(snapshot, means))
     meaning = "Percent of the last 10, 60 or 300 s that the container waited"
-    yield gauge("koordlet_container_psi", meaning, _CONTAINER_PSI, _containers_waiting(snapshot, node, means))
+    yield gauge("koordlet_container_psi", meaning, _CONTAINER_PSI, _containers_waiting(snapshot, means))
     meaning = "Part of the time a pod's threads want a CPU that they wait for one, throttling by its own limit left out"
-    waits = ((_owner(pod, node), wait.share) for pod in snapshot.pods if (wait := snapshot.cpu_waits.get(pod.uid)))
+    waits = ((_owner(pod), wait.share) for pod in snapshot.pods if (wait := snapshot.cpu_waits.get(pod.uid)))
     yield gauge("koordlite_cpu_contention_ratio", meaning, _POD, waits)
     meaning = (
         "Value that a pod's objective limits, as part of it (suppress.koordlite.io/objective); above 1 it is missed"
     )
     ratios = (
-        ([*_owner(pod, node), goal.query], goal.value / goal.most)
+        ([*_owner(pod), goal.query], goal.value / goal.most)
         for pod in snapshot.pods
         if (goal := snapshot.objectives.get(pod.uid)) and goal.is_current(snapshot.time)
         if goal.value is not None and goal.most > 0
     )
     yield gauge("koordlite_objective_ratio", meaning, _OBJECTIVE, ratios)
     meaning = "Cycles and instructions of a container in a window of some seconds"
-    yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(snapshot, node))
+    yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(snapshot))
     for name, field in (("burst", "cpu.burst"), ("quota", "cpu.quota")):
         meaning = f"CPU {name} in µs that the agent gave a container"
-        yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(snapshot, node, field))
+        yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(snapshot, field))
     meaning = "Place of a container's processes in the queue of the OOM killer"
-    yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, _oom_scores(snapshot, node))
+    yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, _oom_scores(snapshot))
     meaning = "1 for each cookie of core scheduling that we gave processes of a container"
-    yield gauge("koordlet_container_core_sched_cookie", meaning, _COOKIE, _cookies(snapshot, node))
+    yield gauge("koordlet_container_core_sched_cookie", meaning, _COOKIE, _cookies(snapshot))
 
 
-def _summary(
-    snapshot: Snapshot, node: str, which: str, amounts: Callable[[ContainerInfo], Mapping[str, Quantity]]
-) -> Metric:
+def _summary(snapshot: Snapshot, which: str, amounts: Callable[[ContainerInfo], Mapping[str, Quantity]]) -> Metric:
     """batch-cpu and mid-cpu count in millicores, memory in bytes: integers both, and so is the label."""
     samples = (
-        ([node, resource, "integer", pod.uid, pod.name, pod.namespace, container.id, container.name], amount.value)
+        ([resource, "integer", pod.uid, pod.name, pod.namespace, container.id, container.name], amount.value)
         for pod in snapshot.pods
         for container in pod.containers
         for resource, amount in amounts(container).items()
@@ -87,19 +85,19 @@ def _summary(
     return gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, samples)
 
 
-def _pods_waiting(snapshot: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
+def _pods_waiting(snapshot: Snapshot, means: Sequence[str]) -> Iterator[Sample]:
     for pod in snapshot.pods:
         found = snapshot.pressure.get(snapshot.places[pod.uid].group, {}) if pod.uid in snapshot.places else {}
-        yield from _waiting(_owner(pod, node), found, means)
+        yield from _waiting(_owner(pod), found, means)
 
 
-def _owner(pod: Pod, node: str) -> list[str]:
-    return [node, pod.uid, pod.name, pod.namespace]
+def _owner(pod: Pod) -> list[str]:
+    return [pod.uid, pod.name, pod.namespace]
 
 
-def _containers_waiting(snapshot: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
+def _containers_waiting(snapshot: Snapshot, means: Sequence[str]) -> Iterator[Sample]:
     for pod, container, group in _placed(snapshot):
-        owner = [node, container.id, container.name, pod.uid, pod.name, pod.namespace]
+        owner = [container.id, container.name, pod.uid, pod.name, pod.namespace]
         yield from _waiting(owner, snapshot.pressure.get(group, {}), means)
 
 
@@ -111,11 +109,11 @@ def _waiting(owner: Sequence[str], found: Mapping[str, Pressure], means: Sequenc
                 yield [*owner, _PSI_WORDS[resource], mean, degree, full], getattr(stall, mean)
 
 
-def _hardware_counts(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+def _hardware_counts(snapshot: Snapshot) -> Iterator[Sample]:
     for pod, container, group in _placed(snapshot):
         counts = snapshot.hardware_counts.get(group)
         if counts is not None:
-            owner = [node, container.id, container.name, pod.uid, pod.name, pod.namespace]
+            owner = [container.id, container.name, pod.uid, pod.name, pod.namespace]
             yield [*owner, "cycles"], counts.cycles
             yield [*owner, "instructions"], counts.instructions
 
@@ -126,7 +124,7 @@ def _degrees(pressure: Pressure) -> Iterator[tuple[str, Stall]]:
         yield "full", pressure.full
 
 
-def _scaled(snapshot: Snapshot, node: str, field: str) -> Iterator[Sample]:
+def _scaled(snapshot: Snapshot, field: str) -> Iterator[Sample]:
     """Containers of which the file holds a value of ours."""
     for pod, container, group in _placed(snapshot):
         cgroup = snapshot.cgroups.get(group)
@@ -134,18 +132,18 @@ def _scaled(snapshot: Snapshot, node: str, field: str) -> Iterator[Sample]:
             continue
         value = cgroup.quota_us if field == "cpu.quota" else cgroup.values.get(field)
         if value is not None:
-            yield [node, pod.namespace, pod.name, container.id, container.name], value
+            yield [pod.namespace, pod.name, container.id, container.name], value
 
 
-def _oom_scores(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+def _oom_scores(snapshot: Snapshot) -> Iterator[Sample]:
     for pod, container, group in _placed(snapshot):
         processes = snapshot.oom_scores.get(group, ())
         if processes:
             first = min(processes, key=lambda process: process.pid)
-            yield [node, pod.name, pod.namespace, pod.uid, container.name], first.oom_score_adj
+            yield [pod.name, pod.namespace, pod.uid, container.name], first.oom_score_adj
 
 
-def _cookies(snapshot: Snapshot, node: str) -> Iterator[Sample]:
+def _cookies(snapshot: Snapshot) -> Iterator[Sample]:
     if snapshot.core_sched.missing:
         return
     places = (place for place in snapshot.found if place.kind is core_cookie.COOKIE)
@@ -154,7 +152,7 @@ def _cookies(snapshot: Snapshot, node: str) -> Iterator[Sample]:
         for cookie in sorted(
             {task.cookie for task in snapshot.core_sched.tasks.get(group, ()) if task.cookie in groups}
         ):
-            owner = [node, pod.name, pod.namespace, pod.uid, container.name, container.id]
+            owner = [pod.name, pod.namespace, pod.uid, container.name, container.id]
             yield [*owner, groups[cookie], str(cookie)], 1
 
 
@@ -164,14 +162,13 @@ def _placed(snapshot: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:
         yield from ((pod, c, groups[c.name]) for c in pod.containers if c.name in groups)
 
 
-_NODE = ("node",)
 _PLACED = frozenset({"NUMAAffinity", "NUMAAffinityDeclared", "NUMAAffinityNamed", "NUMAAffinityFading"})
 """Reasons of pods that are on one NUMA node."""
 
 
 def talks(tick: Tick) -> Iterator[Metric]:
     """Result and cost of the last count, and the pods placed by NUMA node."""
-    counted = tick.picture.affinity.connections if tick.picture else None
+    counted = tick.snapshot.affinity.connections
     connections, pairs, uncounted, seconds = (
         (sum(counted.totals.values()), len(counted.talks), len(counted.uncounted), counted.cost_seconds)
         if counted
@@ -183,12 +180,7 @@ def talks(tick: Tick) -> Iterator[Metric]:
         ("uncounted_pods", "Pods whose connections are not known", uncounted),
         ("count_seconds", "Time that the last count of connections took", seconds),
     ):
-        samples: list[Sample] = [] if value is None else [([tick.node], value)]
-        yield gauge(f"koordlite_affinity_{name}", meaning, _NODE, samples)
-    yield gauge("koordlite_affinity_pods", "Pods kept on a NUMA node", ("node", "numa_node"), _kept(tick))
-
-
-def _kept(tick: Tick) -> Iterator[Sample]:
+        yield single(f"koordlite_affinity_{name}", meaning, value)
     placed = collections.Counter(str(d.evidence["numa_node"]) for d in tick.decisions if d.reason in _PLACED)
-    for node, count in sorted(placed.items()):
-        yield [tick.node, node], count
+    kept = (([node], count) for node, count in sorted(placed.items()))
+    yield gauge("koordlite_affinity_pods", "Pods kept on a NUMA node", ("numa_node",), kept)

@@ -23,6 +23,7 @@ from koordlite.model.errors import UNREADABLE
 from koordlite.report import units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.log_levels import ALL, LEVELS, Level, LevelTable
+from koordlite.report.present import Figures
 from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
 
@@ -94,17 +95,17 @@ class Minutes:
 
 def minute_line(ticks: Sequence[Tick], news: int) -> str:
     """Status, CPU, limit, allocatable, decisions, writes of these ticks; two numbers where one varied."""
-    last = ticks[-1]
+    last, figures = ticks[-1], ticks[-1].figures
 
-    def between(get: Callable[[Tick], int | None]) -> str:
-        known = [value for value in map(get, ticks) if value is not None]
+    def between(get: Callable[[Figures], int | None]) -> str:
+        known = [value for tick in ticks if (value := get(tick.figures)) is not None]
         return units.cores_between(min(known, default=None), max(known, default=None))
 
     refused = sum(not step.ok for tick in ticks for step in tick.applied)
     writes = sum(len(tick.applied) for tick in ticks) - refused
-    would = "" if last.would_limit is None else f" (would be limited to {between(lambda t: t.would_limit)})"
-    offer = between(lambda t: t.batch_cpu) if last.batch_cpu is not None else "nothing"
-    if last.would_batch_cpu is not None:
+    would = "" if figures.would_limit is None else f" (would be limited to {between(lambda t: t.would_limit)})"
+    offer = between(lambda t: t.batch_cpu) if figures.batch_cpu is not None else "nothing"
+    if figures.would_batch_cpu is not None:
         offer += f" (would be offered {between(lambda t: t.would_batch_cpu)})"
     return (
         f"{last.status}  CPU node {between(lambda t: t.node_cpu)}"

@@ -42,7 +42,7 @@ class LiveView:
         self._events.extend(news)
         if self._screen:
             self._screen.show(self._title, tick, tuple(self._earlier), tuple(self._events))
-            self._earlier.append(Figures.of(tick))
+            self._earlier.append(tick.figures)
             return
         for event in news:
             self._write(text.event(event))

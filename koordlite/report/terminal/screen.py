@@ -60,7 +60,7 @@ def render(
     trouble, table = list(_trouble(tick)), list(_pods(busiest, width, height))
     left = height - 1 - len(trouble) - sum(part.row_count + 1 if isinstance(part, Table) else 1 for part in table)
     state = [*_cpu_map(tick), *_programmed(tick)]
-    drawn: Sequence[Figures] = (*earlier, tick)
+    drawn: Sequence[Figures] = (*earlier, tick.figures)
     if not view.threshold(tick):
         drawn = [dataclasses.replace(each, threshold_milli=None) for each in drawn]
     body = _wide if width >= _WIDE else _narrow

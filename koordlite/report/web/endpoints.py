@@ -147,7 +147,7 @@ def _json(document: dict[str, Any]) -> Answer:
 def _state(request: Request, tick: Tick, past: Remembered) -> Answer:
     shown = run_report.state(tick)
     if request.query.get("picture") == "true":
-        shown["picture"] = run_report.picture(tick.picture)
+        shown["picture"] = run_report.picture(tick.snapshot)
     return _json(shown)
 
 

@@ -93,16 +93,3 @@ def _taken_back(snapshot: Snapshot, resources: Sequence[str], reason: str, evide
         if held:
             changes = tuple(ZoneResourceChange(zone.name, resource, None) for resource in held)
             yield Decision(f"zone/{zone.name}", "release", reason, evidence, changes)
-
-
-SENTENCES = {
-    SETTLING: (
-        "[{published!}, ]published by an earlier run at least {atLeastSeconds} ago, stays until use has been measured"
-        " for the whole window, {windowLeftSeconds} from now[; by the use so far it would be {result!}]"
-    ),
-    "ColocationDisabled": "colocation is switched off in the ConfigMap, so nothing is offered to BE",
-    "DegradedNoMetrics": (
-        "no usage data for {ageSeconds}, longer than {degradeTimeMinutes} minutes; the offer is withdrawn"
-    ),
-}
-"""By reason, for the strategies that share this; see `strategies.sentences`."""

@@ -76,7 +76,7 @@ class Bench:
     def served(self, tick: Tick) -> None:
         """Every other pod is, services have their floor, and best effort a limit."""
         assert self.calm.keys() <= self.said(tick).keys(), self.calm.keys() - self.said(tick).keys()
-        own = {pod.name: len(pod.resource_status.cpuset) for pod in tick.picture.pods} if tick.picture else {}
+        own = {pod.name: len(pod.resource_status.cpuset) for pod in tick.snapshot.pods}
         assert own.pop("db", 1) == 1
         assert sum(own.values()) + 1 <= self.node.cpus // 2
         assert any(d.subject == "besteffort" and d.outcome for d in tick.decisions)

@@ -6,11 +6,11 @@ import json
 
 import msgspec
 import pytest
+from reported import tick_of
 
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.report.explain import allocatable, subject
-from koordlite.report.tick import Tick
 
 GIB = 2**30
 CPU = Decision(
@@ -93,7 +93,7 @@ def test_without_zones_that_is_said() -> None:
 
 
 def test_explain_has_it_as_text_and_as_json() -> None:
-    tick = Tick(time=1.0, node="n", decisions=(CPU, MEMORY))
+    tick = tick_of(time=1.0, node="n", decisions=(CPU, MEMORY))
     assert subject.explain("allocatable", tick).startswith("node, batch")
     found = json.loads(subject.explain("allocatable", tick, output="json"))
     assert (found["kind"], found["node"]) == ("koordlite-allocatable", "n")
@@ -103,7 +103,7 @@ def test_explain_has_it_as_text_and_as_json() -> None:
 
 def test_without_such_decisions_it_says_that_there_are_none() -> None:
     with pytest.raises(ValueError, match="nothing was decided about 'allocatable'"):
-        subject.explain("allocatable", Tick(time=1.0, node="n"))
+        subject.explain("allocatable", tick_of(time=1.0, node="n"))
 
 
 def test_an_offer_of_an_earlier_run_is_said_beside_the_terms() -> None:

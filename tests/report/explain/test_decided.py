@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from reported import tick_with
 
 from koordlite.report.explain import decided
 from koordlite.report.explain.subject import explain
@@ -42,7 +41,7 @@ def test_explain_of_something_unknown_lists_what_there_is(ticks: tuple[Tick, ...
 @pytest.mark.parametrize("subject", ["besteffort", "cpuSuppress", "suppress"])
 def test_a_strategy_that_is_off_is_an_answer(ticks: tuple[Tick, ...], subject: str) -> None:
     kept = tuple(d for d in ticks[-1].decisions if d.strategy != "cpuSuppress" and d.subject != "besteffort")
-    tick = dataclasses.replace(ticks[-1], decisions=kept, modes={**ticks[-1].modes, "cpuSuppress": "off"})
+    tick = tick_with(ticks[-1], decisions=kept, modes={**ticks[-1].modes, "cpuSuppress": "off"})
     shown = explain(subject, tick)
     assert shown.startswith(f"{subject}: nothing is decided, the strategy cpuSuppress is off")
     assert '"off": "nothing is decided' in explain(subject, tick, output="json")
@@ -50,5 +49,5 @@ def test_a_strategy_that_is_off_is_an_answer(ticks: tuple[Tick, ...], subject: s
 
 def test_allocatable_with_both_strategies_off_is_an_answer(ticks: tuple[Tick, ...]) -> None:
     modes = {**ticks[-1].modes, "beAllocatable": "off", "midAllocatable": "off"}
-    tick = dataclasses.replace(ticks[-1], decisions=(), modes=modes)
+    tick = tick_with(ticks[-1], decisions=(), modes=modes)
     assert "the strategy beAllocatable is off" in explain("allocatable", tick)

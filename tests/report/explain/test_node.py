@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from reported import tick_of
 
 from koordlite.model.decision import Decision
 from koordlite.report.explain.subject import explain
@@ -34,7 +35,7 @@ def test_the_node_is_told_by_question_with_what_to_ask_next(ticks: tuple[Tick, .
 
 
 def test_the_node_without_a_past_and_without_decisions_is_still_told() -> None:
-    said = explain("node", Tick(time=0.0, status="degraded", because="no metrics"))
+    said = explain("node", tick_of(time=0.0, status="degraded", because="no metrics"))
     assert said.startswith("node not seen yet: degraded (no metrics)")
     assert "disputed" not in said
 
@@ -52,7 +53,7 @@ def test_a_cpu_is_told_with_its_owner(ticks: tuple[Tick, ...], past: Remembered,
 
 
 def test_when_best_effort_got_or_lost_a_cpu(ticks: tuple[Tick, ...], past: Remembered) -> None:
-    end = [tick.be_limit or 0 for tick in ticks][-1] // 1000
+    end = [tick.figures.be_limit or 0 for tick in ticks][-1] // 1000
     edge = 9 + end
     said = explain(f"cpu {edge}", ticks[-1], past)
     assert "last change: best-effort pods lost it at 2026-09-21 14:17:16 UTC: besteffort: shrink" in said
@@ -66,7 +67,7 @@ def test_a_cpu_that_never_moved_has_no_last_change(ticks: tuple[Tick, ...], past
 def test_decisions_that_name_a_cpu_in_a_list_are_found_and_odd_text_is_not_taken_for_one() -> None:
     named = Decision("pod/a/b", "set", "PinnedCPUs", {"cpuset": "2-3", "qos": "LSR"})
     odd = Decision("pools", "set", "SharedPools", {"ls_pool": "none known", "be_pool": ""})
-    tick = Tick(time=0.0, cpus=(_cell(3),), decisions=(named, odd))
+    tick = tick_of(time=0.0, cpus=(_cell(3),), decisions=(named, odd))
     said = explain("cpu 3", tick)
     assert "pod/a/b: set, PinnedCPUs" in said
     assert "SharedPools" not in said

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from reported import tick_of
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation, SystemQoS
@@ -23,7 +24,6 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.report.explain import numa
 from koordlite.report.explain.subject import explain
-from koordlite.report.tick import Tick
 from koordlite.resctrl.values import Resctrl
 
 GROUP = "kubepods/podp"
@@ -38,7 +38,7 @@ def pod(cpu: str = "2", *, kube: KubeQoS = KubeQoS.GUARANTEED, **more: Any) -> P
 
 def checks(snapshot: Snapshot, **modes: str) -> dict[str, list[tuple[str, str]]]:
     """Verdict and sentence by what was looked at."""
-    tick = Tick(time=0.0, node="n", modes=modes, picture=snapshot)
+    tick = tick_of(time=0.0, node="n", modes=modes, snapshot=snapshot)
     found: dict[str, list[tuple[str, str]]] = {}
     for check in numa.document("ns/p", tick)["checks"]:
         found.setdefault(check["about"], []).append((check["verdict"], check["sentence"]))
@@ -151,7 +151,7 @@ def test_a_pod_that_failed_is_told_from_one_that_runs(seen: Snapshot) -> None:
 
 
 def test_the_question_is_one_of_explain(seen: Snapshot) -> None:
-    tick = Tick(time=0.0, node="n", picture=seen)
+    tick = tick_of(time=0.0, node="n", snapshot=seen)
     assert explain("numa ns/p", tick).startswith("pod ns/p on n\n")
     assert json.loads(explain("numa p", tick, output="json"))["pod"] == "ns/p"
     with pytest.raises(ValueError, match="no pod 'q' on this node; its pods: ns/p"):

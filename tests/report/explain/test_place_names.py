@@ -29,10 +29,9 @@ def tick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def groups(tick: Tick) -> dict[str, str]:
     """Groups of the best-effort class, of the pod and of its container."""
-    assert tick.picture
-    place = tick.picture.places[UID]
+    place = tick.snapshot.places[UID]
     (container,) = place.containers.values()
-    return {"class": tick.picture.layout.besteffort, "pod": place.group, "container": container}
+    return {"class": tick.snapshot.layout.besteffort, "pod": place.group, "container": container}
 
 
 def found(path: str, tick: Tick) -> list[str]:

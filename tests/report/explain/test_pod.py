@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from reported import tick_of
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.decision import Decision
 from koordlite.report.explain import pod
 from koordlite.report.explain.subject import explain
 from koordlite.report.history import DecisionEvent, Remembered
-from koordlite.report.tick import Tick
 
 GONE = Decision(
     "pod/ns/crunch",
@@ -29,7 +29,7 @@ RULE = Decision(
 )
 OTHER = Decision("pod/ns/crunch-2", "hold", "EnoughReleased", {"feature": "BEMemoryEvict", "rank": 2, "candidates": 3})
 HELD = Decision("besteffort", "hold", "Disabled")
-TICK = Tick(time=1.0, node="n", decisions=(RULE, GONE, OTHER, HELD))
+TICK = tick_of(time=1.0, node="n", decisions=(RULE, GONE, OTHER, HELD))
 
 
 def test_a_pod_is_told_why_it_goes_its_rank_and_what_made_it_necessary() -> None:
@@ -51,7 +51,7 @@ def test_a_pod_nobody_decided_about_is_said_to_be_one() -> None:
 
 def test_earlier_decisions_about_the_pod_are_told() -> None:
     news = [DecisionEvent(5.0, 0.0, GONE), DecisionEvent(6.0, 0.0, OTHER)]
-    page = explain("pod crunch", Tick(time=9.0), Remembered(news))
+    page = explain("pod crunch", tick_of(time=9.0), Remembered(news))
     assert "earlier:\n  0:05  pod/ns/crunch: evict" in page
     assert "0:06" not in page
 

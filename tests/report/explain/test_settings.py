@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from reported import tick_of
 
 from koordlite.model import keys
 from koordlite.model.slo import config
@@ -41,7 +42,7 @@ def tick() -> Tick:
         previous=PREVIOUS,
         node_owner="node/n1",
     )
-    return Tick(time=0.0, node="n1", slo=held)
+    return tick_of(time=0.0, node="n1", slo=held)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def tick() -> Tick:
     ],
 )
 def test_a_setting_with_its_origin(tick: Tick, name: str, value: Any, origin: str) -> None:
-    (line,) = settings.lines(tick.slo, name)
+    (line,) = settings.lines(tick.snapshot.slo, name)
     assert (line.value, line.origin) == (value, origin)
 
 

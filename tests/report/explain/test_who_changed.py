@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from reported import tick_of
 
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.picture.usage import Usage, Use
@@ -14,7 +15,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import who_changed
 from koordlite.report.explain.subject import explain
 from koordlite.report.history import History, Past
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN
 
 NAMES = ("a", "b", "c", "d", "e", "job")
 
@@ -65,7 +66,7 @@ def test_events_name_whose_use_moved_the_budget(
     run = History({}, {})
     pictures = using(picture, **then), using(picture, **now)
     for second, (seen, decision) in enumerate(zip(pictures, decisions, strict=True)):
-        news = run.add(Tick(time=float(second), picture=seen, decisions=(decision,)))
+        news = run.add(tick_of(time=float(second), snapshot=seen, decisions=(decision,)))
     assert (news[0].because if news else "") == said
     assert run.decisions[0].because == "", "there is nothing to compare the first with"
 
@@ -73,7 +74,7 @@ def test_events_name_whose_use_moved_the_budget(
 def test_explain_lists_it_when_asked(picture: Snapshot) -> None:
     run, past = History({}, {}), Past()
     for second, (milli, used) in enumerate(((9000, 0), (4000, 5000), (4000, 5000))):
-        tick = Tick(time=60.0 * second, picture=using(picture, a=used), decisions=(limit(milli),))
+        tick = tick_of(time=60.0 * second, snapshot=using(picture, a=used), decisions=(limit(milli),))
         past.add(tick, run.add(tick))
     moved = "  1:00  the limit of BE fell 9.0 → 4.0 because ns/a used 5.0 cores more\n"
     remembered = past.remembered()
@@ -81,4 +82,4 @@ def test_explain_lists_it_when_asked(picture: Snapshot) -> None:
     assert moved in explain("node", tick, remembered, who=True), "of the node: every budget"
     assert "whose use" not in explain("besteffort", tick, remembered)
     assert '"because": "the limit of BE fell' in explain("besteffort", tick, remembered, who=True, output="json")
-    assert who_changed.mark(limit(1), None) is None
+    assert who_changed.mark(limit(1), UNSEEN) is None

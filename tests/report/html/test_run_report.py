@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from reported import tick_of, tick_with
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.decision import Decision
@@ -38,11 +39,11 @@ def test_page_shows_what_the_summary_says(history: History, read_html: Read) -> 
 
 def test_hostile_names_stay_text(ticks: tuple[Tick, ...], read_html: Read) -> None:
     run = History({EVIL: {EVIL: EVIL}}, {EVIL: EVIL})
-    tick = dataclasses.replace(
+    tick = tick_with(
         ticks[0],
         node=EVIL,
         because=EVIL,
-        be_cpuset=EVIL,
+        ls_pool=EVIL,
         schemata={EVIL: EVIL},
         decisions=(Decision(EVIL, "refuse", EVIL, {EVIL: EVIL}, (), EVIL),),
         applied=(AppliedStep(CgroupChange(EVIL, "cpu.quota", 1).place, EVIL, ok=False, error=EVIL),),
@@ -64,7 +65,7 @@ def test_a_run_without_ticks_has_a_page_too(read_html: Read) -> None:
 def test_unknown_values_leave_gaps_not_zeros(read_html: Read) -> None:
     run = History({}, {})
     for second, used in enumerate([1000, None, 2000]):
-        run.add(Tick(time=float(second), node_cpu=used, capacity_milli=4000))
+        run.add(tick_of(time=float(second), node_cpu=used, capacity_milli=4000))
     found = read_html(run_report.document(run))
     paths = [value for tag, name, value in found.attributes if (tag, name) == ("path", "d")]
     assert "M0 225M1000 150" in paths
@@ -89,7 +90,7 @@ def test_decisions_are_grouped_by_subject_and_the_newest_listed(history: History
     for second in range(node_parts.OF_ONE + 5):
         reason = "BECPUBudget" if second % 2 else "NoMetrics"
         said = Decision("besteffort", "hold", reason, {"n": second}, (), "cpuSuppress")
-        run.add(Tick(time=float(second), node_cpu=1, capacity_milli=4000, decisions=(said,)))
+        run.add(tick_of(time=float(second), node_cpu=1, capacity_milli=4000, decisions=(said,)))
     made = node_parts.section(run)
     assert made.count('class="group"') == 1
     assert f"{node_parts.OF_ONE + 5} changes, the last at 0:34" in made
@@ -101,7 +102,7 @@ def test_decisions_are_grouped_by_subject_and_the_newest_listed(history: History
 def test_what_held_before_anything_was_measured_is_no_part_of_the_scale(read_html: Read) -> None:
     run = History({}, {})
     for second, (used, limit) in enumerate([(None, 32000), (1000, 4000), (2000, 6000)]):
-        run.add(Tick(time=float(second), node_cpu=used, be_limit=limit, capacity_milli=8000))
+        run.add(tick_of(time=float(second), node_cpu=used, be_limit=limit, capacity_milli=8000))
     assert [row.time for row in node_parts.measured(run.rows)] == [1.0, 2.0]
     assert "4.0 – 6.0" in read_html(run_report.document(run)).text
     assert node_parts.measured(run.rows[:1]) == run.rows[:1], "where nothing ever was, all is shown"

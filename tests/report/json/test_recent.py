@@ -14,7 +14,7 @@ def test_rows_and_decisions_are_those_that_are_remembered(ticks: tuple[Tick, ...
     for tick in ticks:
         past.add(tick, run.add(tick))
     document = jsons.loads(run_report.encode(run_report.recent(past.remembered())))
-    assert [row["beLimit"] for row in document["rows"]] == [tick.be_limit for tick in ticks]
+    assert [row["beLimit"] for row in document["rows"]] == [tick.figures.be_limit for tick in ticks]
     assert len(document["decisions"]) == min(run_report.MAX_EVENTS, len(run.decisions)) > 30
     last = document["decisions"][-1]
     assert (last["time"], last["reason"]) == (run.decisions[-1].time, run.decisions[-1].decision.reason)

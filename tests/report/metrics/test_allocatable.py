@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from reported import tick_of
+
 from koordlite.model.decision import Decision
 from koordlite.report.metrics import node
-from koordlite.report.tick import Tick
 
 CPU = {"result": 3400, "capacity": 32000, "margin": 8000, "system": 2000, "hp": 18600, "policy": "usage"}
 
 
 def _series(*decisions: Decision) -> dict[tuple[str, str], float]:
-    family = node.batch_terms(Tick(time=0.0, node="n", decisions=decisions))
+    family = node.batch_terms(tick_of(time=0.0, node="n", decisions=decisions))
     return {(each.labels["resource"], each.labels["term"]): each.value for each in family.samples}
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from reported import tick_of, tick_with
 
 from koordlite import changes
 from koordlite.model.status import AppliedStep, RequestHistogram
@@ -98,7 +97,7 @@ def test_counters_count_and_gauges_follow(metrics: Metrics, ticks: tuple[Tick, .
 
 def test_a_refusal_is_counted_as_one(metrics: Metrics) -> None:
     step = AppliedStep(changes.parse("resctrl/BE/L3"), "L3:0=0", ok=False, error="EINVAL", seconds=0.001)
-    metrics.observe_tick(Tick(time=0.0, node="node-a", applied=(step,)))
+    metrics.observe_tick(tick_of(time=0.0, node="node-a", applied=(step,)))
     found = scrape(metrics)
     assert found[key("koordlite_writes_total", kind="resctrl L3", result="refused")] == 1
     name = "koordlet_resource_update_duration_milliseconds_sum"
@@ -107,7 +106,7 @@ def test_a_refusal_is_counted_as_one(metrics: Metrics) -> None:
 
 def test_what_is_unknown_or_gone_has_no_series(metrics: Metrics, ticks: tuple[Tick, ...]) -> None:
     metrics.observe_tick(ticks[0])
-    gone = dataclasses.replace(ticks[1], node_cpu=None, be_limit=None, batch_cpu=None, modes={}, ls_pool="?")
+    gone = tick_with(ticks[1], node_cpu=None, be_limit=None, batch_cpu=None, modes={}, ls_pool="?")
     metrics.observe_tick(gone)
     names = {name for name, _ in scrape(metrics)}
     assert not names & {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from reported import tick_of
 
 from koordlite import changes
 from koordlite.model.picture.usage import Pressure, Stall, Use
@@ -13,7 +14,7 @@ from koordlite.report.metrics.collector import Metrics
 from koordlite.report.tick import Tick
 
 WAITING = Pressure(Stall(12.5, 3.0, 1.0, 2_500_000), None)
-TICK = Tick(
+TICK = tick_of(
     time=1.0,
     node="n",
     pressure={"node": {"cpu": WAITING}, "besteffort": {"memory": Pressure(WAITING.some, Stall(1.0, 0.0, 0.0, 7))}},
@@ -54,7 +55,7 @@ def test_a_kernel_that_does_not_say_full_has_no_series_of_it() -> None:
 
 def test_a_silent_kernel_has_no_series() -> None:
     named = ("koordlite_pressure", "koordlite_numa", "koordlite_node_used")
-    assert not [name for name in scrape(Tick(time=0.0, node="n")) if name.startswith(named)]
+    assert not [name for name in scrape(tick_of(time=0.0, node="n")) if name.startswith(named)]
 
 
 @pytest.mark.parametrize(
@@ -67,5 +68,5 @@ def test_a_silent_kernel_has_no_series() -> None:
 )
 def test_refusals_are_counted_by_kind_of_file_and_errno(error: str, word: str) -> None:
     step = AppliedStep(changes.parse("kubepods/besteffort/cpuset.cpus"), "0", ok=False, error=error)
-    found = scrape(Tick(time=0.0, applied=(step, step)))
+    found = scrape(tick_of(time=0.0, applied=(step, step)))
     assert found[f"koordlite_write_errors_total {word} cpuset.cpus"] == 2

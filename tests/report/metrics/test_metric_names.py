@@ -13,6 +13,7 @@ import pytest
 from emulated import Emulated
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from reported import tick_of, tick_with
 
 from koordlite import changes
 from koordlite.changes.core_cookie import CoreCookieChange
@@ -151,7 +152,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 def _with_all_that_happens(tick: Tick) -> Tick:
     """The tick with what takes a machine, settings or bad luck of its own: burst, OOM scores, waiting, an eviction."""
-    seen = tick.picture
+    seen = tick.snapshot
     assert seen is not None
     pod = next(pod for pod in seen.pods if pod.name == "crunch")
     place = seen.places[pod.uid]
@@ -182,7 +183,7 @@ def _with_all_that_happens(tick: Tick) -> Tick:
     joined = CoreCookieChange(group, "default")
     decided = Decision(f"pod/{pod.key}", "set", "CoreSchedGroup", changes=(joined,), strategy="coreSched")
     applied = (*tick.applied, written, evicted, AppliedStep(joined.place, "1 processes"))
-    return dataclasses.replace(tick, picture=picture, applied=applied, decisions=(*tick.decisions, decided))
+    return tick_with(tick, snapshot=picture, applied=applied, decisions=(*tick.decisions, decided))
 
 
 def scraped(registry: CollectorRegistry) -> dict[str, set[str]]:
@@ -222,9 +223,9 @@ def test_answers_of_kubelet_are_counted_by_code_and_time() -> None:
 def test_an_evicted_pods_own_series_goes_after_five_minutes(tmp_path: pathlib.Path) -> None:
     metrics = Metrics()
     step = AppliedStep(changes.parse("pod/ns/crunch/uid"), "evict")
-    metrics.observe_tick(Tick(time=0.0, node="n", applied=(step,)))
+    metrics.observe_tick(tick_of(time=0.0, node="n", applied=(step,)))
     assert "koordlet_pod_eviction_detail" in scraped(metrics.registry)
-    metrics.observe_tick(Tick(time=301.0, node="n"))
+    metrics.observe_tick(tick_of(time=301.0, node="n"))
     left = scraped(metrics.registry)
     assert "koordlet_pod_eviction_detail" not in left
     assert "koordlet_pod_eviction" in left
@@ -245,12 +246,12 @@ def test_what_the_system_uses_on_a_numa_node_is_divided_as_all_use_is(tmp_path: 
     node = Emulated("intel-2s-ht", tmp_path)
     node.pod("web", "LS", "1")
     tick = node.ticks(node.agent(None), 3)[-1]
-    seen = tick.picture
+    seen = tick.snapshot
     assert seen is not None
     uses = {0: NumaUse(node=Use(3000, 8), system_memory=5), 1: NumaUse(node=Use(1000, 4), system_memory=None)}
     average = msgspec.structs.replace(seen.average, node=Use(4000, 12), pods={}, host_apps={})
     metrics = Metrics()
-    metrics.observe_tick(dataclasses.replace(tick, picture=dataclasses.replace(seen, numa_use=uses, average=average)))
+    metrics.observe_tick(tick_with(tick, snapshot=dataclasses.replace(seen, numa_use=uses, average=average)))
     found = {
         (f.name.removeprefix("koordlet_node_metric_numa_"), s.labels["numa_node_id"], s.labels["resource"]): s.value
         for f in metrics.registry.collect()

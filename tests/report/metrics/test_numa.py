@@ -30,7 +30,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> NumaMetrics:
     found = NumaMetrics(lambda machine: numa.counters(node.sandbox.files, machine), _nothing, node="")
     found.other_names = True
     *_, tick = node.ticks(node.agent(None), 3)
-    found.picture = tick.picture
+    found.picture = tick.snapshot
     return found
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+from reported import tick_of
 
 from koordlite.model.decision import Decision, Verdict
 from koordlite.report.history import DecisionEvent
 from koordlite.report.log_levels import MOST_PODS
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
-from koordlite.report.tick import Tick
 from koordlite.report.web.endpoints import Endpoints
 
 STRATEGIES = ("cpuSuppress", "memoryEvict")
@@ -44,7 +44,7 @@ def lines(
 ) -> list[str]:
     caplog.clear()
     news = [DecisionEvent(0.0, 0.0, decision) for decision in decisions] if new else []
-    DecisionLog(levels).write(Tick(time=0.0, decisions=tuple(decisions)), news)
+    DecisionLog(levels).write(tick_of(time=0.0, decisions=tuple(decisions)), news)
     # The first tick brings a line about the node.
     records = [record for record in caplog.records if "CPU node" not in record.getMessage()]
     return [f"{record.levelname} {record.getMessage()}" for record in records]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 
 import pytest
+from reported import tick_of, tick_with
 from rich.console import Console
 
 from koordlite import changes
@@ -19,7 +19,8 @@ from koordlite.report.tick import Tick
 
 def frame(ticks: tuple[Tick, ...], run: History, *, width: int, height: int = 40) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, force_terminal=True)
-    console.print(screen.render("intel-2s-ht", ticks[-1], ticks[:-1], tuple(run.decisions), width=width, height=height))
+    earlier = [tick.figures for tick in ticks[:-1]]
+    console.print(screen.render("intel-2s-ht", ticks[-1], earlier, tuple(run.decisions), width=width, height=height))
     return console.export_text().splitlines()
 
 
@@ -49,7 +50,7 @@ def test_a_frame_is_not_taller_than_a_usual_terminal(
 
 
 def test_problems_and_refusals_are_in_the_frame(ticks: tuple[Tick, ...], history: History) -> None:
-    tick = dataclasses.replace(
+    tick = tick_with(
         ticks[40],
         applied=(AppliedStep(changes.parse("kubepods/besteffort/cpuset.cpus"), "4", ok=False, error="EBUSY"),),
     )
@@ -59,11 +60,11 @@ def test_problems_and_refusals_are_in_the_frame(ticks: tuple[Tick, ...], history
 
 
 def test_a_frame_of_an_agent_that_knows_nothing() -> None:
-    assert frame((Tick(time=0.0),), History({}, {}), width=80)
+    assert frame((tick_of(time=0.0),), History({}, {}), width=80)
 
 
 def test_markup_in_names_is_shown_not_obeyed(ticks: tuple[Tick, ...], history: History) -> None:
-    tick = dataclasses.replace(ticks[0], node="[red]evil[/]")
+    tick = tick_with(ticks[0], node="[red]evil[/]")
     assert "[red]evil[/]" in "\n".join(frame((tick,), history, width=80))
 
 
@@ -72,7 +73,7 @@ def test_without_a_terminal_there_is_a_line_a_minute_and_one_for_each_decision(t
     view = LiveView(stream, title="intel-2s-ht")
     for tick in ticks[:75]:
         for part in (0.0, 0.3, 0.6):
-            moved = dataclasses.replace(tick, time=tick.time + part)
+            moved = tick_with(tick, time=tick.time + part)
             view.update(moved, run.add(moved))
     view.close()
     lines = stream.getvalue().splitlines()
@@ -97,5 +98,5 @@ def test_no_pod_is_dropped_without_a_word() -> None:
     rows = [PodRow(name=f"lab/p{number}", qos="BE") for number in range(20)]
     for height, said in ((30, "20 pods: koordlite top lists them"), (50, "and 10 more: koordlite top")):
         console = Console(file=io.StringIO(), width=100, height=height)
-        console.print(screen.render("", Tick(time=0.0), (), (), rows, width=100, height=height))
+        console.print(screen.render("", tick_of(time=0.0), (), (), rows, width=100, height=height))
         assert said in console.file.getvalue()  # type: ignore[attr-defined]

@@ -169,7 +169,7 @@ class Rows(Collector):
         self.rows = rows
 
     def collect(self):  # type: ignore[no-untyped-def]
-        return cache_use("node-a", self.rows)
+        return cache_use(self.rows)
 
 
 def test_use_has_koordinators_names_and_labels_for_classes_and_ours_for_pods() -> None:
@@ -182,12 +182,12 @@ def test_use_has_koordinators_names_and_labels_for_classes_and_ours_for_pods() -
         )
     )
     value = registry.get_sample_value
-    of = {"node": "node-a", "cache_id": "0", "qos": "BE"}
+    of = {"cache_id": "0", "qos": "BE"}
     assert value("koordlet_resctrl_llc_occupancy", of) == 4096
     assert value("koordlet_resctrl_memory_bandwidth", {**of, "mb_type": "total"}) == 2000
     assert value("koordlet_resctrl_memory_bandwidth", {**of, "mb_type": "local"}) is None
     assert value("koordlet_resctrl_memory_bandwidth", {**of, "cache_id": "1", "mb_type": "local"}) == 500
     assert value("koordlet_resctrl_llc_occupancy", {**of, "qos": "LS"}) is None
-    pod = {"node": "node-a", "cache_id": "0", "pod_namespace": "shop", "pod_name": "web"}
+    pod = {"cache_id": "0", "pod_namespace": "shop", "pod_name": "web"}
     assert value("koordlite_resctrl_pod_llc_occupancy_bytes", pod) == 64
     assert value("koordlite_resctrl_pod_memory_bandwidth", {**pod, "mb_type": "local"}) == 2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 
 import msgspec
 import pytest
+from reported import tick_with
 from rich.console import Console
 
 from koordlite.model.picture.usage import Pressure, Stall
@@ -18,10 +18,10 @@ STALL = Stall(12.0, 0.0, 0.0, 0)
 
 
 def drawn(ticks: tuple[Tick, ...], width: int, height: int, *, color: bool = False) -> list[str]:
-    last = dataclasses.replace(ticks[-1], pressure={"besteffort": {"cpu": Pressure(STALL, None)}})
+    last = tick_with(ticks[-1], pressure={"besteffort": {"cpu": Pressure(STALL, None)}})
     events = [DecisionEvent(tick.time, tick.wall, decision) for tick in ticks for decision in tick.decisions]
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=color, no_color=not color)
-    console.print(screen.render("", last, ticks[:-1], events, width=width, height=height))
+    console.print(screen.render("", last, [tick.figures for tick in ticks[:-1]], events, width=width, height=height))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -39,7 +39,7 @@ def test_a_frame_of_a_large_machine_fits_a_small_terminal(ticks: tuple[Tick, ...
     many = ",".join(f"{cpu}-{cpu + 4}" for cpu in range(0, 256, 8))
     caches = " ".join(f"{part}:{';'.join(f'{cache}=fff' for cache in range(16))}" for part in ("L3", "MB"))
     groups = {name: f"{caches}{name}" for name in ("BE", "LS")}
-    big = dataclasses.replace(ticks[-1], cpus=cells, be_cpuset=many, ls_pool=many, be_pool=many, schemata=groups)
+    big = tick_with(ticks[-1], cpus=cells, be_cpuset=many, ls_pool=many, be_pool=many, schemata=groups)
     lines = drawn((*ticks[:-1], big), 80, 24)
     assert len(lines) <= 24
     assert max(len(line.rstrip()) for line in lines) <= 80

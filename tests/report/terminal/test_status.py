@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from reported import tick_of, tick_with
 
 from koordlite.model.decision import Decision
 from koordlite.model.status import Pause
@@ -14,7 +13,7 @@ from koordlite.report.tick import Tick
 IDLE = Decision("node", "hold", "BurstOff", strategy="cpuBurst")
 SHRINK = Decision("besteffort", "shrink", "Disabled", strategy="cpuSuppress")
 HOLD = Decision("besteffort", "hold", "Disabled", strategy="cpuSuppress")
-TICK = Tick(
+TICK = tick_of(
     time=0.0,
     node="n",
     status="enforcing",
@@ -43,13 +42,13 @@ def test_it_stays_within_the_width(ticks: tuple[Tick, ...], width: int) -> None:
 def test_many_idle_strategies_are_counted_where_their_names_would_fill_the_screen() -> None:
     names = [f"strategyNumber{number}" for number in range(12)]
     idle = tuple(Decision("node", "hold", "BurstOff", strategy=name) for name in names)
-    tick = Tick(time=0.0, modes=dict.fromkeys(names, "observe"), decisions=idle)
+    tick = tick_of(time=0.0, modes=dict.fromkeys(names, "observe"), decisions=idle)
     assert "12 strategies, see koordlite explain NAME" in status.screen(tick, width=80)
     assert "strategyNumber11" in status.screen(tick, width=400)
 
 
 def test_equal_groups_of_resctrl_share_a_line() -> None:
-    tick = Tick(time=0.0, schemata={"(root)": "L3:0=f", "LS": "L3:0=f", "BE": "L3:0=1"})
+    tick = tick_of(time=0.0, schemata={"(root)": "L3:0=f", "LS": "L3:0=f", "BE": "L3:0=1"})
     lines = [line.split() for line in status.screen(tick).splitlines() if "resctrl" in line]
     assert lines == [["resctrl", "(root),", "LS", "L3:0=f"], ["resctrl", "BE", "L3:0=1"]]
 
@@ -61,5 +60,5 @@ def test_colours_only_when_asked_for() -> None:
 
 def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
     pause = Pause(until=7200.0, because="upgrade of the kernel")
-    shown = status.screen(dataclasses.replace(TICK, status="paused", pause=pause))
+    shown = status.screen(tick_with(TICK, status="paused", pause=pause))
     assert "upgrade of the kernel" in " ".join(shown.split())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from reported import tick_of, tick_with
 
 from koordlite import changes
 from koordlite.model.status import AppliedStep, ForeignWrite
@@ -19,13 +19,13 @@ def test_status_shows_use_limit_pools_and_every_strategy_within_the_width(ticks:
 
 
 def test_status_of_an_agent_that_sees_nothing_says_so() -> None:
-    shown = status.screen(Tick(time=0.0, status="degraded", because="no metrics since 40 s"))
+    shown = status.screen(tick_of(time=0.0, status="degraded", because="no metrics since 40 s"))
     assert shown.startswith("node not seen yet: degraded (no metrics since 40 s)")
     assert "–" in shown
 
 
 def test_status_names_problems_refusals_and_other_writers(ticks: tuple[Tick, ...]) -> None:
-    tick = dataclasses.replace(
+    tick = tick_with(
         ticks[40],
         applied=(
             AppliedStep(changes.parse("kubepods/besteffort/cpu.quota"), "2000", ok=False, error="EINVAL: below 1 ms"),
