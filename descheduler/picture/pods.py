@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model import cpuset, times
-from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
@@ -93,11 +93,9 @@ class PodView(msgspec.Struct, frozen=True):
 
     @property
     def pinned(self) -> CPUSet:
-        """CPUs that are this pod's alone, by promise or in fact."""
-        if not self.containers:
-            return EMPTY
-        exclusive = [c for c in self.containers if c.exclusive]
-        return cpuset.union([c.promised_cpus for c in exclusive] + [c.cpuset for c in exclusive])
+        """CPUs that are this pod's alone: those it was promised, wherever it runs, since kubelet and schedulers give
+        out the others; where no CPUs were named, those it has."""
+        return cpuset.union(c.promised_cpus or c.cpuset for c in self.containers if c.exclusive)
 
 
 def anti_affinity_terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
