@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from koordlite.model import printable
@@ -131,6 +131,14 @@ def in_form(args: argparse.Namespace, carry_out: Callable[[], int]) -> int:
 def print_json(kind: str, **parts: object) -> None:
     """Print a document of this kind, as `printable.document`."""
     print(printable.document({"version": 1, "kind": kind, **parts}))
+
+
+def print_answer(output: str, kind: str, document: Mapping[str, object], lines: Iterable[str]) -> None:
+    """Print an answer: for programs (`-o json`) the document of this kind, else its lines."""
+    if output == "json":
+        print_json(kind, **document)
+    else:
+        print_long(f"{line}\n" for line in lines)
 
 
 def print_long(pieces: Iterable[str], *, colors: bool = False) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import pathlib
 import secrets
 import signal
@@ -288,9 +287,7 @@ def _served(
 
     with contextlib.ExitStack() as stack:
         for server in [_server(args, address, port, endpoints, api) for address, port in places]:
-            stack.callback(server.close)
-            server.start()
-            LOG.info("listening on %s", server.url)
+            stack.enter_context(server.serving(LOG))
         yield tell
 
 
@@ -343,11 +340,7 @@ def _certificate(args: argparse.Namespace) -> Certificate | SelfSigned | None:
 @contextlib.contextmanager
 def _events(pictures: PictureSource) -> Iterator[Tell]:
     assert pictures.api is not None
-    clock = RealClock()
-    instance = os.environ.get("POD_NAME") or socket.gethostname()
-    publisher = Events(
-        pictures.api, controller=events.CONTROLLER, instance=instance, monotonic=clock.monotonic, wall=clock.wall
-    )
+    publisher = Events.of_process(pictures.api, events.CONTROLLER)
     publisher.start()
 
     def tell(result: CycleResult) -> None:

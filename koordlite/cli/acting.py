@@ -88,30 +88,22 @@ def _until(holds: Callable[[], bool], seconds: float | None) -> bool:
 def restore(target: Target, *, dry_run: bool, output: str) -> int:
     """Let the agent on an emulated node put everything back; 1 when something stays."""
     entries = _entries(target.folder)
-    if output == "json" and (dry_run or not entries):
+    if dry_run or not entries:
+        lines = [*(str(entry.place) for entry in entries), f"{len(entries)} places would be restored"]
+        lines = lines if entries else ["nothing to restore: no file holds a value of ours"]
         places = [{"place": str(entry.place), "found": entry.describe()} for entry in entries]
-        commandline.print_json("koordlite-restore-list", places=places)
-        return 0
-    if not entries:
-        print("nothing to restore: no file holds a value of ours")
-        return 0
-    if dry_run:
-        for entry in entries:
-            print(printable.lines(f"{entry.place}"))
-        print(printable.lines(f"{len(entries)} places would be restored"))
+        commandline.print_answer(output, "koordlite-restore-list", {"places": places}, lines)
         return 0
     until = time.time() + PAUSE_SECONDS
     pause_file.write(target.folder, Pause(until=until, because="koordlite restore", release=True))
     _until(lambda: not _entries(target.folder), PATIENCE_SECONDS)
     left = {entry.place for entry in _entries(target.folder)}
-    if output == "json":
-        steps = [{"place": str(entry.place), "ok": entry.place not in left} for entry in entries]
-        commandline.print_json("koordlite-restore", steps=steps, left=len(left), pausedUntil=until)
-        return 1 if left else 0
-    for entry in entries:
-        print(printable.lines(f"{entry.place}: {'NOT restored' if entry.place in left else 'restored'}"))
-    print(printable.lines(f"{len(entries) - len(left)} of {len(entries)} places restored"))
-    print(printable.lines(f"the agent is paused until {units.moment(until)}; `koordlite resume` lets it write again"))
+    steps = [{"place": str(entry.place), "ok": entry.place not in left} for entry in entries]
+    lines = [f"{entry.place}: {'NOT restored' if entry.place in left else 'restored'}" for entry in entries]
+    lines.append(f"{len(entries) - len(left)} of {len(entries)} places restored")
+    lines.append(f"the agent is paused until {units.moment(until)}; `koordlite resume` lets it write again")
+    document = {"steps": steps, "left": len(left), "pausedUntil": until}
+    commandline.print_answer(output, "koordlite-restore", document, lines)
     return 1 if left else 0
 
 

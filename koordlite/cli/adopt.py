@@ -39,10 +39,12 @@ def adopt(args: argparse.Namespace) -> int:
         found = adoption.recognise(
             observed(args, machine, settings), settings.strategies, with_node=settings.publish.node_resources == "agent"
         )
-        if args.output == "json":
-            _print_json(found)
-        else:
-            print(printable.lines(listed(found)), end="")
+        traces = [
+            {"place": str(t.place), "present": t.present, "before": t.before, "strategy": t.strategy}
+            for t in found.traces
+        ]
+        others = [{"place": str(place), "present": now, "kubelet": kubelet} for place, now, kubelet in found.others]
+        commandline.print_answer(args.output, "koordlite-adopt", {"traces": traces, "others": others}, listed(found))
         if not args.dry_run:
             _seed(machine, settings, found)
     return 0
@@ -59,16 +61,14 @@ def observed(args: argparse.Namespace, machine: Machine, settings: Settings) -> 
     """Two looks a second apart, since usage is a rate, with all that any strategy reads."""
     machines.need_node(args, machine.cluster)
     agent = Agent(machine.host, machine.cluster, config.with_modes(settings, "observe"))
-    agent.tick()
-    machine.host.clock.wait(1.0)
-    tick = agent.tick()
+    tick = machines.two_ticks(agent, machine.host)
     if agent.snapshot is None or agent.snapshot.node is None:
         do = "name the cluster with --kubeconfig or --cluster: what is koordlet's follows from pods and settings"
         raise InputError(tick.problems or Problem("Node", "object", "", tick.because or "there is none", do))
     return agent.snapshot
 
 
-def listed(found: Found) -> str:
+def listed(found: Found) -> list[str]:
     """The list for people."""
     lines = [f"{t.place}: {t.present} → {_before(t)}  ({t.strategy})" for t in found.traces]
     lines.append(
@@ -77,15 +77,7 @@ def listed(found: Found) -> str:
     if found.others:
         lines += ["", "neither kubelet nor koordlet's rules give these values; they are not touched:"]
         lines += [f"{place}: {present}, kubelet would have {expected}" for place, present, expected in found.others]
-    return "\n".join(lines) + "\n"
-
-
-def _print_json(found: Found) -> None:
-    traces = [
-        {"place": str(t.place), "present": t.present, "before": t.before, "strategy": t.strategy} for t in found.traces
-    ]
-    others = [{"place": str(place), "present": now, "kubelet": expected} for place, now, expected in found.others]
-    commandline.print_json("koordlite-adopt", traces=traces, others=others)
+    return lines
 
 
 def _before(trace: adoption.Trace) -> str:

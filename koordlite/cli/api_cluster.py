@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import socket
 import threading
 from collections.abc import Mapping
 
@@ -36,23 +35,15 @@ def open_cluster(
     name, settings = node_name(chosen, os.environ), overridden(chosen.cluster, args)
     named = settings.kubeconfig or None, settings.context or None
     api = access.connect(*named, user_agent=USER_AGENT, answer_bytes=access.NODE_ANSWER_BYTES)
-    clock = RealClock(stop)
-    events = Events(
-        api,
-        controller="koordlite.io/agent",
-        instance=os.environ.get("POD_NAME") or socket.gethostname(),
-        monotonic=clock.monotonic,
-        wall=clock.wall,
-    )
     cluster = KubeCluster(
         api,
         settings,
         node_name=name,
         files=files,
         topology=topology,
-        clock=clock,
+        clock=RealClock(stop),
         user_agent=USER_AGENT,
-        events=events if chosen.publish.events else None,
+        events=Events.of_process(api, "koordlite.io/agent") if chosen.publish.events else None,
         reports=_reports(api, name, chosen.publish),
         published=config.published(chosen),
         pod_resources=settings.kubelet != "off" and isinstance(files, RealFiles),

@@ -34,7 +34,10 @@ def capture(args: argparse.Namespace) -> int:
         watching = captures.Watching(machine.host.files)
         host = bundle.bind(watching, machine.host.clock, kubepods=settings.agent.kubepods)
         host = msgspec.structs.replace(host, cookies=machine.host.cookies)
-        moment = _two_ticks(Agent(host, machine.cluster, settings), host)
+        agent = Agent(host, machine.cluster, settings)
+        tick, moment = machines.two_ticks(agent, host), agent.judged
+        if moment is None:
+            raise KoordliteError(tick.because)
         mask = _mask(moment) if args.mask else None
         captures.write(folder, watching, machine.cluster.view(), mask.value if mask else None)
         path = folder / captures.MOMENT
@@ -45,15 +48,6 @@ def capture(args: argparse.Namespace) -> int:
             store.write(path, head, [moment])
     print(printable.lines(f"{folder}: {len(watching.items)} files, one moment{', masked' if mask else ''}"))
     return 0
-
-
-def _two_ticks(agent: Agent, host: bundle.Host) -> RoundRecord:
-    agent.tick()
-    host.clock.wait(1.0)
-    tick = agent.tick()
-    if agent.judged is None:
-        raise KoordliteError(tick.because)
-    return agent.judged
 
 
 def _mask(moment: RoundRecord) -> Mask:

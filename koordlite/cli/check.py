@@ -36,16 +36,13 @@ def check_config(args: argparse.Namespace) -> int:
         taken, wrong = profile.takers(pathlib.Path(args.cluster))
         problems += wrong
     warnings += _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ()
-    if args.output == "json":
-        commandline.print_json("koordlite-check-config", problems=problems, warnings=warnings, profiles=taken)
-        return 1 if problems else 0
-    for problem in problems:
-        print(printable.lines(str(problem)))
-    for warning in warnings:
-        print(printable.lines(f"warning: {warning}"))
-    for line in taken:
-        print(printable.lines(line))
-    print(printable.lines("1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems"))
+    count = "1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems"
+    commandline.print_answer(
+        args.output,
+        "koordlite-check-config",
+        {"problems": problems, "warnings": warnings, "profiles": taken},
+        (*map(str, problems), *(f"warning: {warning}" for warning in warnings), *taken, count),
+    )
     return 1 if problems else 0
 
 
@@ -53,14 +50,11 @@ def check_node(args: argparse.Namespace) -> int:
     """Print what the machine offers. 1 when the agent could not work here."""
     settings = machines.settings(args)
     found = list(findings(args, settings))
-    if args.output == "json":
-        commandline.print_json("koordlite-check-node", findings=found)
-    else:
-        width = max(len(finding.what) for finding in found)
-        for finding in found:
-            print(printable.lines(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}"))
-            if finding.do:
-                print(printable.lines(f"{'':<5}{'':<{width}}  → {finding.do}"))
+    width, lines = max(len(finding.what) for finding in found), list[str]()
+    for finding in found:
+        lines.append(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}")
+        lines += [f"{'':<5}{'':<{width}}  → {finding.do}"] if finding.do else []
+    commandline.print_answer(args.output, "koordlite-check-node", {"findings": found}, lines)
     return 1 if any(finding.answer == "NO" for finding in found) else 0
 
 

@@ -28,7 +28,6 @@ from koordlite.numa.crane.scheduling import CraneVerdict
 
 T = TypeVar("T")
 _GONE = ("Succeeded", "Failed")
-_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -51,11 +50,9 @@ def assign(args: argparse.Namespace) -> int:
         api = access.connect(args.kubeconfig or None, args.context or None, user_agent="koordlite-crane")
         scene = of_api(api, namespace, name)
     found, pod = judge(scene), from_wire(scene.pod)
-    if args.output == "json":
-        node, present = scene.pod.spec.node_name, pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
-        commandline.print_json("koordlite-crane", pod=pod.key, node=node, present=present, verdict=found)
-    else:
-        print(printable.lines("\n".join(lines(pod, scene.pod.spec.node_name, found))))
+    node, present = scene.pod.spec.node_name, pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
+    document = {"pod": pod.key, "node": node, "present": present, "verdict": found}
+    commandline.print_answer(args.output, "koordlite-crane", document, lines(pod, node, found))
     if keys.CRANE_TOPOLOGY_RESULT in pod.annotations:
         return 0
     if not found.annotation:
@@ -133,17 +130,14 @@ def _topology(api: Api, node: str) -> TopologyObject | None:
 
 def of_folder(folder: Path, namespace: str, name: str) -> Scene:
     """The scene as a folder of manifests has it. InputError when the pod is not there, or not bound."""
-    if not folder.is_dir():
-        raise InputError(Problem(str(folder), "$", "", "there is no such folder", "name a folder of manifests"))
     pods: list[objects.PodObject] = []
     topologies: dict[str, TopologyObject] = {}
-    for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
-        for place, content in manifest_files.contents(path):
-            if content["kind"] == "Pod":
-                pods.append(_converted(content, objects.PodObject, place))
-            elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
-                topology = _converted(content, TopologyObject, place)
-                topologies[topology.metadata.name] = topology
+    for place, content in manifest_files.contents_of_folder(folder):
+        if content["kind"] == "Pod":
+            pods.append(_converted(content, objects.PodObject, place))
+        elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
+            topology = _converted(content, TopologyObject, place)
+            topologies[topology.metadata.name] = topology
     found = [each for each in pods if (each.metadata.namespace, each.metadata.name) == (namespace, name)]
     if not found:
         do = "check the name"

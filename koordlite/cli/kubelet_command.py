@@ -15,7 +15,6 @@ from koordlite.clock import RealClock
 from koordlite.host import sysfs
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet import configz
-from koordlite.model import printable
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.picture.kubelet import Kubelet
@@ -41,10 +40,8 @@ def kubelet(args: argparse.Namespace) -> int:
         finally:
             if isinstance(cluster, KubeCluster):
                 cluster.stop()
-    if args.output == "json":
-        commandline.print_json("koordlite-kubelet-plan", plan=planned)
-    else:
-        print(printable.lines(kubelet_plan.text(planned)), end="")
+    text = kubelet_plan.text(planned).removesuffix("\n")
+    commandline.print_answer(args.output, "koordlite-kubelet-plan", {"plan": planned}, [text])
     return 1 if any(effect.outcome == "refused" for effect in planned.change.effects) else 0
 
 

@@ -31,6 +31,7 @@ from koordlite.ports import Clock, Cluster, Files
 from koordlite.report import log_format, units
 
 if TYPE_CHECKING:
+    from koordlite.agent import Agent as Rounds
     from koordlite.lab import Sandbox
 import contextlib
 
@@ -275,13 +276,17 @@ def taken(args: argparse.Namespace) -> Iterator[tuple[Machine, Tick]]:
     chosen = config.with_modes(settings(args), "observe")
     named = machine(args, chosen)
     with contextlib.closing(named):
-        agent = Rounds(named.host, named.cluster, chosen)
-        agent.tick()
-        named.host.clock.wait(1.0)
-        tick = agent.tick()
+        tick = two_ticks(Rounds(named.host, named.cluster, chosen), named.host)
         if not tick.node:
             raise InputError(tick.problems or _no_node(args))
         yield named, tick
+
+
+def two_ticks(agent: Rounds, host: Host) -> Tick:
+    """The second of two ticks a second apart, since usage is a rate."""
+    agent.tick()
+    host.clock.wait(1.0)
+    return agent.tick()
 
 
 def _no_node(args: argparse.Namespace) -> Problem:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from koordlite.cli import scheduler_serving as serving
 from koordlite.clock import ended_by_signals
+from koordlite.http import local_token
 from koordlite.model.errors import InputError, Problem
 from koordlite.threads import Worker
 
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     cluster = Cluster(settings, monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic)
     with contextlib.ExitStack() as stack:
-        token = stack.enter_context(serving.local_token(args.state_dir))
+        token = stack.enter_context(local_token.kept(args.state_dir))
         not_ready = lambda: _not_ready(watches.age(), args.max_age)  # noqa: E731
         stack.enter_context(served(args, api, cluster, not_ready, token, levels=levels))
         watches.start()
@@ -111,14 +112,12 @@ def served(
     )
     guard = RestGuard(exposed=exposed, local_token=token, review=by_cluster(api, args.token_audience))
     server = Server(address, port, service.answer, change=service.put, guard=guard, certificate=certificate)
-    server.start()
-    LOG.info("NUMA page on %s/numa", server.url)
     stop = threading.Event()
     views = Worker("numa views", lambda: service.keep_ready(stop, views.beat))
-    views.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        views.join(_JOIN_SECONDS)
-        server.close()
+    with server.serving(LOG, "NUMA page on %s/numa"):
+        views.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            views.join(_JOIN_SECONDS)

@@ -120,14 +120,11 @@ def served(
     metrics.other_names = settings.other_names
     loop = Loop(period_seconds)
     server = _server(settings.listen, router(loop, metrics, history, night))
-    server.start()
 
     def sample() -> None:
         _sample(history, lambda: numa.counters(files, topology()), stop, sampler.beat)
 
     sampler = Worker("NUMA history", sample)
-    sampler.start()
-    LOG.info("NUMA exporter: listening on %s", server.url)
 
     def listen(tick: Tick, news: News) -> None:
         loop.turned()
@@ -136,12 +133,13 @@ def served(
         if night is not None:
             night.add(tick)
 
-    try:
-        yield listen
-    finally:
-        stop.set()
-        sampler.join(_JOIN_SECONDS)
-        server.close()
+    with server.serving(LOG, "NUMA exporter: listening on %s"):
+        sampler.start()
+        try:
+            yield listen
+        finally:
+            stop.set()
+            sampler.join(_JOIN_SECONDS)
 
 
 def _sample(

@@ -23,7 +23,6 @@ from koordlite.model.pod.qos import DEFAULT_PRIORITY
 from koordlite.model.wire import objects
 
 _WORKLOADS = ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet")
-_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Manifests(msgspec.Struct, frozen=True):
@@ -88,7 +87,7 @@ def takers(folder: pathlib.Path) -> tuple[list[str], list[Problem]]:
     """(one line for each pod of the folder that a profile of the folder takes, what is wrong with the profiles)."""
     if not folder.is_dir():
         return [], []
-    found = read(path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES and path.is_file())
+    found = read(path for path in sorted(folder.iterdir()) if path.suffix in manifest_files.SUFFIXES and path.is_file())
     lines = []
     for _, pod in found.pods if found.profiles else ():
         meta = msgspec.convert(pod.get("metadata") or {}, objects.ObjectMeta)

@@ -11,7 +11,6 @@ from koordlite import commandline, config
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.host import bundle
-from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import resctrl_protocol
@@ -33,10 +32,8 @@ def resctrl(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace, width: int) -> int:
     """Needs no cluster: it reads the file system only."""
     found = whole(bundle.resctrl(machines.files(args)))
-    if args.output == "json":
-        commandline.print_json("koordlite-resctrl", machine=resctrl_map.document(found))
-    else:
-        print(printable.lines(resctrl_map.text(found, width=width)), end="")
+    text = resctrl_map.text(found, width=width).removesuffix("\n")
+    commandline.print_answer(args.output, "koordlite-resctrl", {"machine": resctrl_map.document(found)}, [text])
     return 1 if found.absent else 0
 
 
@@ -62,13 +59,11 @@ def _plan(args: argparse.Namespace, width: int) -> int:
     overlaps = list(resctrl_plan.overlaps(snapshot.resctrl, decisions))
     refused = bool(overlaps or resctrl_plan.refused(decisions))
     after = snapshot.resctrl if snapshot.resctrl.absent else resctrl_plan.planned(snapshot.resctrl, decisions)
-    if args.output == "json":
-        document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}
-        commandline.print_json("koordlite-resctrl-plan", overlaps=overlaps, **document)
-        return 1 if refused else 0
-    print(printable.lines(resctrl_plan.text(decisions, overlaps, width=width)))
     labels = {resctrl_protocol.pod_group(pod.uid): f"pod {pod.key}" for pod in snapshot.pods}
-    print(printable.lines(resctrl_map.text(after, width=width, labels=labels)), end="")
+    document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}
+    plan = resctrl_plan.text(decisions, overlaps, width=width)
+    machine = resctrl_map.text(after, width=width, labels=labels).removesuffix("\n")
+    commandline.print_answer(args.output, "koordlite-resctrl-plan", {"overlaps": overlaps, **document}, [plan, machine])
     return 1 if refused else 0
 
 

@@ -25,21 +25,15 @@ def reservation(args: argparse.Namespace) -> int:
     world = _read(connect(args.kubeconfig, args.context, user_agent="koordlite"))
     if args.action == "list":
         listed = report.all_of(world, time.time())
-        if args.output == "json":
-            commandline.print_json("Reservations", reservations=listed)
-        elif args.output == "name":
-            _print(f"reservation.scheduling.koordinator.sh/{each['name']}" for each in listed)
-        else:
-            _print(report.table(listed, wide=args.output == "wide"))
+        names = (f"reservation.scheduling.koordinator.sh/{each['name']}" for each in listed)
+        lines = names if args.output == "name" else report.table(listed, wide=args.output == "wide")
+        commandline.print_answer(args.output, "Reservations", {"reservations": listed}, lines)
         return 0
     found = report.one_of(world, args.name, PlaceholderSettings(), time.time())
     if found is None:
         names = ", ".join(sorted(world.reservations)[:8]) or "none"
         raise KoordliteError(f"there is no Reservation {args.name}; there are {names}")
-    if args.output == "json":
-        commandline.print_json("Reservation", reservation=found)
-    else:
-        _print(report.details(found))
+    commandline.print_answer(args.output, "Reservation", {"reservation": found}, report.details(found))
     return 0
 
 
@@ -73,8 +67,3 @@ def _each(api: Api, path: str, shape: type[Any], put: Callable[[Any], object]) -
             put(decoder.decode(item))
         except msgspec.DecodeError as error:
             print(printable.lines(f"an object of {path} cannot be read and is left out: {error}"))
-
-
-def _print(lines: Any) -> None:
-    for line in lines:
-        print(printable.lines(line))

@@ -44,6 +44,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
     """The controller at work, beside whatever else this process does; it writes while it holds the lease. `cluster`:
     what an extender in this process knows of NUMA nodes; without it the controller keeps its own."""
     from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
+    from koordlite.kube.publish.events import Events
     from koordlite.reservation.controller import Controller
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.judgement.nodes import JudgeSettings
@@ -60,7 +61,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
         retry_seconds=0.5,
     )
     candidate = Candidate(api, lease, monotonic=time.monotonic, wall=time.time)
-    events = serving.events(api, "koordlite.io/reservation-controller")
+    events = Events.of_process(api, "koordlite.io/reservation-controller")
     judge = ReservationJudge(cluster or Cluster(JudgeSettings(), monotonic=time.monotonic), is_fed=cluster is not None)
     controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell, judge=judge)
     election = Election(candidate, gained=controller.gained, lost=controller.lost)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from koordlite.cli import numa_api, reservation_controller
-from koordlite.cli.scheduler_serving import events as events_of
-from koordlite.cli.scheduler_serving import health, listen_address, local_token, settled, start_log
+from koordlite.cli.scheduler_serving import health, listen_address, settled, start_log
 from koordlite.clock import ended_by_signals
+from koordlite.http import local_token
 from koordlite.model.errors import InputError, Problem, reason
 from koordlite.threads import Worker
 
@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.replicas > 1:
         return _run_front(args)
     from koordlite.kube.client.access import connect
+    from koordlite.kube.publish.events import Events
     from koordlite.reservation.controller import ReservationMetrics
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
@@ -66,16 +67,14 @@ def run(args: argparse.Namespace) -> int:
     )
     binder = ApiBinder(api)
     extender = Extender(cluster, wall=time.time, binder=binder, age=watches.age, loads=loads)
-    events = events_of(api, "koordlite.io/scheduler-extender")
+    events = Events.of_process(api, "koordlite.io/scheduler-extender")
     promises = Promises(extender, binder, follows_resizes=args.follow_resizes, tell=events.tell)
     warmth = Warmth(extender)
     with contextlib.ExitStack() as stack:
         service = Service(extender, levels, watches=lambda: _states(watches), promises=promises)
-        token = stack.enter_context(local_token(args.state_dir))
+        token = stack.enter_context(local_token.kept(args.state_dir))
         server = _server(address, port, service, guard(token), certificate)
-        server.start()
-        stack.callback(server.close)
-        LOG.info("listening on %s", server.url)
+        stack.enter_context(server.serving(LOG))
         if front is not None:
             front.say(server.port)
         stack.enter_context(health(args, api, service.probes))
@@ -111,13 +110,11 @@ def _run_front(args: argparse.Namespace) -> int:
         load_aware(args.load_aware)
     front = Front([_behind(args, number) for number in range(args.replicas)])
     with contextlib.ExitStack() as stack:
-        token = stack.enter_context(local_token(args.state_dir))
+        token = stack.enter_context(local_token.kept(args.state_dir))
         server = _server(address, port, front, guard(token), certificate)
         front.start()
         stack.callback(front.stop)
-        server.start()
-        stack.callback(server.close)
-        LOG.info("listening on %s", server.url)
+        stack.enter_context(server.serving(LOG))
         stack.enter_context(health(args, api, front.probes))
         stop.wait()
     return 0

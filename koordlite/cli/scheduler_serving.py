@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +15,6 @@ from koordlite.model.errors import InputError, Problem
 if TYPE_CHECKING:
     from koordlite.http.server import Ask
     from koordlite.kube.client.access import Api
-    from koordlite.kube.publish.events import Events
     from koordlite.report.log_levels import LogLevels
     from koordlite.scheduler.watches import Watches
 
@@ -32,14 +29,6 @@ def settled(watches: Watches, stop: threading.Event) -> None:
         stop.wait(0.05)
     settle_memory()
     LOG.info("ready")
-
-
-def events(api: Api, program: str) -> Events:
-    """Events of a program, told apart by its pod, or its host."""
-    from koordlite.kube.publish.events import Events
-
-    instance = os.environ.get("POD_NAME", socket.gethostname())
-    return Events(api, controller=program, instance=instance, monotonic=time.monotonic, wall=time.time)
 
 
 def listen_address(text: str, option: str) -> tuple[str, int]:
@@ -64,12 +53,8 @@ def health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
     address, port = listen_address(args.health_listen, "--health-listen")
     guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
     server = Server(address, port, answer, guard=guard)
-    server.start()
-    LOG.info("health on %s", server.url)
-    try:
+    with server.serving(LOG, "health on %s"):
         yield
-    finally:
-        server.close()
 
 
 def start_log(
@@ -82,16 +67,3 @@ def start_log(
     levels = LogLevels(now=time.monotonic, default=args.log_level, flows=flows)
     log_format.start(args.log_format, logging.INFO, levels)
     return levels
-
-
-@contextlib.contextmanager
-def local_token(folder: str) -> Iterator[str]:
-    """A token for changes by people on this machine; none without a folder."""
-    from koordlite.http import local_token as file
-
-    token = file.make(folder) if folder else ""
-    try:
-        yield token
-    finally:
-        if token:
-            file.forget(folder, token)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from koordlite.cli.asking import URL_VARIABLE
 from koordlite.cli.machine import Machine
 from koordlite.config import Http, Settings
+from koordlite.http import local_token
 from koordlite.http.answers import JSON, TEXT, Answer, Request, plain
 from koordlite.kube.cluster import KubeCluster
 from koordlite.model.errors import ConfigError
@@ -83,7 +84,7 @@ def _server(
         folders=folders,
     )
     endpoints.add("/explain/numa-memory", _numa_memory(machine))
-    with _token(folder) as token:
+    with local_token.kept(folder, required=False) as token:
         http = settings.http
         listen = functools.partial(
             Server,
@@ -109,12 +110,8 @@ def _server(
             metrics.observe_tick(tick)
             endpoints.publish(tick, past.remembered())
 
-        server.start()
-        LOG.info("listening on %s", server.url)
-        try:
+        with server.serving(LOG):
             yield publish
-        finally:
-            server.close()
 
 
 def _numa_memory(machine: Machine) -> Page:
@@ -161,23 +158,6 @@ def _metrics(remote: KubeCluster | None, settings: Settings) -> Metrics:
     if remote:
         metrics.registry.register(KubeletMetrics(remote.kubelet_times.all))
     return metrics
-
-
-@contextlib.contextmanager
-def _token(folder: str) -> Iterator[str]:
-    """A fresh token in `folder`, or nothing where it cannot be kept: then no one on this machine can change levels."""
-    from koordlite.http import local_token
-
-    token = ""
-    try:
-        token = local_token.make(folder) if folder else ""
-    except OSError as error:
-        LOG.info("there is no token for changes over HTTP: %s", error)
-    try:
-        yield token
-    finally:
-        if token:
-            local_token.forget(folder, token)
 
 
 def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:

@@ -71,32 +71,20 @@ def undo(args: argparse.Namespace) -> int:
         steps = restore(host, held, cluster, exclusive=exclusive)
     tried = {step.place for step in steps}
     left = sum(entry.place not in tried for entry in held.entries if not entry.dies_with_boot)
-    if args.output == "json":
-        commandline.print_json("koordlite-restore", steps=steps, left=left)
-        return 0 if all(step.ok for step in steps) and not left and not damaged else 1
-    for step in steps:
-        print(
-            printable.lines(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
-        )
-    print(printable.lines(f"{sum(step.ok for step in steps)} of {len(steps)} places restored"))
+    lines = [f"{s.place}: {s.value}" if s.ok else f"{s.place}: NOT restored: {s.error}" for s in steps]
+    lines.append(f"{sum(step.ok for step in steps)} of {len(steps)} places restored")
     if left:
-        print(
-            printable.lines(
-                f"{left} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster"
-            )
-        )
+        lines.append(f"{left} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster")
+    commandline.print_answer(args.output, "koordlite-restore", {"steps": steps, "left": left}, lines)
     return 0 if all(step.ok for step in steps) and not left and not damaged else 1
 
 
 def _of_ended(target: acting.Target, left: int, output: str) -> int:
     """Say what the journal of an emulated node that has ended leaves to do: values of its Node, if any."""
-    if output == "json":
-        commandline.print_json("koordlite-restore-list", places=[], left=left)
-        return 1 if left else 0
-    why = f"{target.folder} is the journal of an emulated node: this machine has nothing to restore"
-    print(printable.lines(why))
+    lines = [f"{target.folder} is the journal of an emulated node: this machine has nothing to restore"]
     if left:
-        print(printable.lines(f"{left} values of its Node are left: name its cluster, with --cluster or --kubeconfig"))
+        lines.append(f"{left} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
+    commandline.print_answer(output, "koordlite-restore-list", {"places": [], "left": left}, lines)
     return 1 if left else 0
 
 
@@ -109,11 +97,10 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:
     """Steps that restore would take."""
-    if args.output == "json":
-        places = [{"place": place, "present": present, "found": found} for place, present, found in listed]
-        commandline.print_json("koordlite-restore-list", places=places)
-    else:
-        print(printable.lines(text.undo(listed)), end="")
+    places = [{"place": place, "present": present, "found": found} for place, present, found in listed]
+    commandline.print_answer(
+        args.output, "koordlite-restore-list", {"places": places}, (text.undo(listed).removesuffix("\n"),)
+    )
 
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:

@@ -23,7 +23,7 @@ from koordlite.host import procfs
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import journal, lock
 from koordlite.kube.watch import sources
-from koordlite.model import keys, printable
+from koordlite.model import keys
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import crane, metrics, numatopology, objects, pod_affinity
 from koordlite.ports import ClusterView
@@ -83,15 +83,11 @@ def verify(args: argparse.Namespace) -> int:
     settings = machines.settings(args)
     api = _api(args, settings)
     rest = [*_on_machine(settings), *(_in_cluster(api) if api else ()), *_in_groups(args, settings)]
-    if args.output == "json":
-        commandline.print_json(
-            "koordlite-verify", left=[each._asdict() for each in rest], cluster=api.url if api else ""
-        )
-        return 1 if rest else 0
-    for each in rest:
-        print(printable.lines(f"{each.where}: {each.what}; {each.do}"))
     looked = f"this machine and {api.url}" if api else "this machine"
-    print(printable.lines(f"{len(rest)} left" if rest else f"nothing left on {looked}"))
+    lines = [f"{each.where}: {each.what}; {each.do}" for each in rest]
+    lines.append(f"{len(rest)} left" if rest else f"nothing left on {looked}")
+    document = {"left": [each._asdict() for each in rest], "cluster": api.url if api else ""}
+    commandline.print_answer(args.output, "koordlite-verify", document, lines)
     return 1 if rest else 0
 
 

@@ -5,10 +5,12 @@ Imports next to nothing: every command that asks an agent loads it.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import pathlib
 import secrets
+from collections.abc import Iterator
 
 NAME = "http-token"
 """File in the agent's folder."""
@@ -41,6 +43,26 @@ def forget(folder: str, token: str) -> None:
             pathlib.Path(folder, NAME).unlink()
     except (OSError, UnicodeDecodeError):
         return  # It is gone, or not ours: either way there is nothing to remove.
+
+
+@contextlib.contextmanager
+def kept(folder: str, *, required: bool = True) -> Iterator[str]:
+    """A fresh token in `folder` while the block runs; empty without a folder. OSError when it cannot be written; where
+    it is not `required` there is none then, and no one on this machine can change levels."""
+    token = ""
+    try:
+        token = make(folder) if folder else ""
+    except OSError as error:
+        if required:
+            raise
+        import logging  # Commands that only ask need none.
+
+        logging.getLogger(__name__).info("there is no token for changes over HTTP: %s", error)
+    try:
+        yield token
+    finally:
+        if token:
+            forget(folder, token)
 
 
 def is_loopback(address: str) -> bool:

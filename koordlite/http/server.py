@@ -11,7 +11,7 @@ import ssl
 import sys
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -75,6 +75,16 @@ class Server:
     def start(self) -> None:
         """Serve in a thread of its own."""
         self._thread.start()
+
+    @contextlib.contextmanager
+    def serving(self, log: logging.Logger, words: str = "listening on %s") -> Iterator[None]:
+        """Serve while the block runs; `log` says where, in these words."""
+        self.start()
+        log.info(words, self.url)
+        try:
+            yield
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Stop serving and free the port."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from koordlite.lab import proc_tree, sys_tree
 from koordlite.lab.cgroups import v1, v2
@@ -126,10 +126,6 @@ class Sandbox:
     def stats(self, uid: str) -> Stats:
         """Demand and use of the pod; KeyError for a pod that was never started."""
         return workloads.total(self.kubelet.running[uid].workloads)
-
-    def usage_truth(self) -> Mapping[str, Stats]:
-        """Demand and use of every workload, by `namespace/pod/container`; `system` is outside Kubernetes."""
-        return {each.name: workloads.total([each]) for each in self.workloads}
 
     def fail(self, path: str, code: int, times: int = 1) -> None:
         """Let the next `times` accesses of `path` fail with errno `code`."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import cyaml
 from jsonschema import Draft202012Validator
+from oneobject import OneObject
 
-from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.kube.publish.node_reports import crane_topology, topology
 from koordlite.model import keys
@@ -42,49 +41,17 @@ def seen(*, label: str = "", reserved: str = "0", taken: str = "", enforced: boo
     )
 
 
-class Server:
-    """One object, as an API server keeps it."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, Any] | None = None
-        self.asked: list[str] = []
-
-    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
-        self.asked.append(method)
-        assert path.startswith("/apis/topology.crane.io/v1alpha1/noderesourcetopologies")
-        if method == "GET":
-            if self.held is None:
-                raise ApiError(404, "NotFound", "not found", named="n1")
-            return SimpleNamespace(body=json.dumps(self.held).encode())
-        body = json.loads(json.dumps(body))
-        self.held = _merged(self.held or {}, body)
-        self.held["metadata"]["resourceVersion"] = str(len(self.asked))
-        return SimpleNamespace(body=b"{}")
-
-
-def _merged(into: Any, patch: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(patch, dict):
-        return patch
-    kept = dict(into) if isinstance(into, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            kept.pop(key, None)
-        else:
-            kept[key] = _merged(kept.get(key), value)
-    return kept
-
-
-def write(server: Server, picture: Any, **more: Any) -> None:
+def write(server: OneObject, picture: Any, **more: Any) -> None:
     kind = crane_topology(**more)
     BackgroundReport(server, "n1", kind).write(kind.wanted(picture), NODE)  # type: ignore[arg-type]
 
 
 def test_the_node_as_cranes_scheduler_reads_it() -> None:
-    server = Server()
+    server = OneObject()
     write(server, seen(taken="2"))
     assert server.held is not None
     assert server.held["metadata"]["ownerReferences"][0]["uid"] == "u-n1"
+    assert server.paths[-1] == "/apis/topology.crane.io/v1alpha1/noderesourcetopologies"
     assert {key: server.held[key] for key in server.held if key != "metadata"} == {
         "apiVersion": "topology.crane.io/v1alpha1",
         "kind": "NodeResourceTopology",
@@ -115,7 +82,7 @@ def test_the_node_as_cranes_scheduler_reads_it() -> None:
 def test_it_is_what_the_shipped_kind_allows() -> None:
     crd = cyaml.safe_load((ROOT / "manifests/crds/crane/noderesourcetopologies.yaml").read_text())
     (version,) = crd["spec"]["versions"]
-    server = Server()
+    server = OneObject()
     write(server, seen(), parts=True)
     Draft202012Validator(version["schema"]["openAPIV3Schema"]).validate(server.held)
     assert server.held is not None
@@ -126,7 +93,7 @@ def test_it_is_what_the_shipped_kind_allows() -> None:
 
 
 def test_what_stands_is_not_written_and_what_others_wrote_stays() -> None:
-    server = Server()
+    server = OneObject()
     write(server, seen())
     assert server.held is not None
     server.held["attributes"]["theirs"] = "1"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from oneobject import OneObject
 
 from descheduler.snapshot import assemble
 from descheduler.snapshot.files import Objects
@@ -42,26 +43,8 @@ PINNED = PodCPUs("u1", CPUSet([2, 3]), {"b": CPUSet([3]), "a": CPUSet([2])})
 POD = Pod(namespace="ns", name="p", uid="u1")
 
 
-class Server:
-    """One object, as an API server keeps it."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, Any] | None = None
-        self.asked: list[str] = []
-
-    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
-        self.asked.append(method)
-        if method == "GET":
-            if self.held is None:
-                raise ApiError(404, "NotFound", "not found", named="n1")
-            return SimpleNamespace(body=json.dumps(self.held).encode())
-        body = json.loads(json.dumps(body))
-        self.held = {**body, "metadata": {**body["metadata"], "resourceVersion": str(len(self.asked))}}
-        return SimpleNamespace(body=b"{}")
-
-
 def test_the_node_as_volcano_reads_it() -> None:
-    server = Server()
+    server = OneObject()
     BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.numatopology_spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
     assert server.held is not None
     assert server.held["metadata"]["ownerReferences"][0]["uid"] == "u-n1"
@@ -97,7 +80,7 @@ def test_a_pod_that_has_ended_gives_its_cpus_back() -> None:
 
 
 def test_nothing_is_written_when_nothing_changed_and_what_changed_replaces() -> None:
-    server = Server()
+    server = OneObject()
     report = BackgroundReport(server, "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
     report.write(writer.numatopology_spec(seen()), NODE)
     report.write(writer.numatopology_spec(seen()), NODE)
@@ -108,7 +91,7 @@ def test_nothing_is_written_when_nothing_changed_and_what_changed_replaces() -> 
 
 
 def test_it_is_looked_at_once_a_second_at_most_and_once_a_minute() -> None:
-    server = Server()
+    server = OneObject()
     report = BackgroundReport(server, "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
     for moment, pods in ((0.0, ()), (0.5, (PINNED,)), (1.0, (PINNED,)), (30.0, (PINNED,)), (61.0, (PINNED,))):
         report.observe(seen(*pods), monotonic=moment, wall=0.0, node=lambda: NODE)
@@ -129,7 +112,7 @@ def test_a_refusal_is_a_problem() -> None:
 
 
 def test_what_is_written_reads_back_as_a_node_resource_topology() -> None:
-    server = Server()
+    server = OneObject()
     BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.numatopology_spec(seen(PINNED, pods=(POD,))), NODE)  # type: ignore[arg-type]
     read = nrt.to_nrt(msgspec.convert(server.held, NumatopologyObject))
     notes = read.metadata.annotations or {}
@@ -142,7 +125,7 @@ def test_what_is_written_reads_back_as_a_node_resource_topology() -> None:
 def test_the_descheduler_takes_it_for_a_node_without_another() -> None:
     found = Objects()
     found.by_kind["Node"][("", "n1")] = NODE
-    server = Server()
+    server = OneObject()
     BackgroundReport(server, "n1", NUMATOPOLOGY).write(writer.numatopology_spec(seen()), NODE)  # type: ignore[arg-type]
     found.by_kind[numatopology.KIND][("", "n1")] = msgspec.convert(server.held, NumatopologyObject)
     view = assemble.view(found, "2026-01-01T00:00:00Z")

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from oneobject import OneObject
 
-from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish import node_reports
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.model.cpuset import CPUSet
@@ -134,31 +134,13 @@ def spec_schema(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_the_object_is_made_once_and_replaced_when_it_differs() -> None:
-    asked: list[tuple[str, str]] = []
-    held: dict[str, Any] = {}
-
-    class Server:
-        def request(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
-            asked.append((method, path))
-            if method == "GET" and not held:
-                raise ApiError(404, "NotFound", "not found", named="n1")
-            if body:
-                held.update(json.loads(json.dumps(body)))
-            return SimpleNamespace(body=json.dumps(held).encode())
-
-    report = BackgroundReport(Server(), "n1", node_reports.POD_AFFINITY)  # type: ignore[arg-type]
-    first = snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": "2"})
-    report.write(node_reports.pod_affinity_spec(first), NODE)
-    report.write(node_reports.pod_affinity_spec(first), NODE)
-    later = snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": "1"})
-    report.write(node_reports.pod_affinity_spec(later), NODE)
+    server = OneObject()
+    report = BackgroundReport(server, "n1", node_reports.POD_AFFINITY)  # type: ignore[arg-type]
+    for cpus in ("2", "2", "1"):
+        picture = snapshot(Talk("a", "b", 4), cpus={"a": "0", "b": cpus})
+        report.write(node_reports.pod_affinity_spec(picture), NODE)
     path = "/apis/numa.koordlite.io/v1alpha1/podaffinities"
-    assert asked == [
-        ("GET", f"{path}/n1"),
-        ("POST", path),
-        ("GET", f"{path}/n1"),
-        ("GET", f"{path}/n1"),
-        ("PUT", f"{path}/n1"),
-    ]
-    kept = msgspec.convert(held, PodAffinityObject)
-    assert (kept.spec.apart, held["metadata"]["ownerReferences"][0]["uid"]) == (0, "u-n1")
+    assert server.asked == ["GET", "POST", "GET", "GET", "PUT"]
+    assert server.paths == [f"{path}/n1", path, *[f"{path}/n1"] * 3]
+    kept = msgspec.convert(server.held, PodAffinityObject)
+    assert (kept.spec.apart, (kept.metadata.owner_references or ())[0].uid) == (0, "u-n1")

@@ -44,6 +44,7 @@ SHAPES: Mapping[str, type[Object]] = {
 }
 OPENEULER = ("Oenuma", "Whitelist")
 """Kinds that other groups may have too."""
+SUFFIXES = (".yaml", ".yml", ".json")
 KEEP = "fix it; the last good objects of this file stay"
 _PATH = re.compile(r" - at `\$(.*)`\Z")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
@@ -96,6 +97,14 @@ def contents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield _place(path, document.node), document.content
     if problems:
         raise InputError(problems)
+
+
+def contents_of_folder(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The same of every file of a folder; InputError too where there is none."""
+    if not folder.is_dir():
+        raise InputError(Problem(str(folder), "$", "", "there is no such folder", "name a folder of manifests"))
+    for path in sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES):
+        yield from contents(path)
 
 
 def stable_uid(namespace: str, name: str) -> str:

@@ -30,7 +30,6 @@ CONFIG_NAME = "slo-controller-config"
 LOOK_SECONDS = 1.0
 """How often the folder is looked at, at most."""
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 _KUBELET_FILES = ("cpu_manager_state",)
 
 T = TypeVar("T")
@@ -226,7 +225,7 @@ def _manifests(folder: Path) -> list[str]:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = (name for name in names if name.endswith(_SUFFIXES) or name in _KUBELET_FILES)
+    found = (name for name in names if name.endswith(manifest_files.SUFFIXES) or name in _KUBELET_FILES)
     return sorted(name for name in found if not name.startswith("."))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
+import socket
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Literal
@@ -169,6 +172,12 @@ class Events:
         self._error = ""
         self._written = 0
         self._overflow = 0
+
+    @classmethod
+    def of_process(cls, api: Api, controller: str) -> Events:
+        """Events of this process, told apart by its pod, or its host."""
+        instance = os.environ.get("POD_NAME") or socket.gethostname()
+        return cls(api, controller=controller, instance=instance, monotonic=time.monotonic, wall=time.time)
 
     def tell(self, event: Event) -> None:
         """Have it written, or counted on an earlier one."""

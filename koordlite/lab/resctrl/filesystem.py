@@ -94,13 +94,6 @@ class EmulatedResctrl:
         rmids = self._state.rmids.hardware(cache_id, group.rmid) if self._state.rmids else [0]
         return rmids[min(part, len(rmids) - 1)]
 
-    def break_counter(self, name: str, cache_id: int, event: str, code: int) -> None:
-        """Let a control group's event read Unavailable (EINVAL) or Error (EIO); KeyError for an unknown group."""
-        group = self._state.controls[name]
-        if self._state.rmids:
-            for rmid in self._state.rmids.hardware(cache_id, group.rmid):
-                self._state.rmids.counters.break_((cache_id, rmid, event), code)
-
     def proc_text(self, tid: int) -> str:
         """The content of /proc/TID/cpu_resctrl_groups."""
         if not self.mounted:

@@ -94,14 +94,6 @@ def test_what_cannot_be_read_is_left_out_of_the_sum_without_a_sign(node: Sandbox
     assert shown(node, "g/") == str(10 * 65536)
 
 
-def test_a_group_can_be_made_unreadable_by_its_name(node: Sandbox) -> None:
-    assert node.resctrl is not None
-    node.resctrl.break_counter("g", 1, TOTAL, errno.EINVAL)
-    assert [shown(node, "g/", TOTAL, cache) for cache in (0, 1)] == ["0", "0"], "its monitor group can still be read"
-    node.files.rmdir(f"{POINT}/g/mon_groups/m")
-    assert [shown(node, "g/", TOTAL, cache) for cache in (0, 1)] == ["0", "Unavailable"]
-
-
 def put(sandbox: Sandbox, uid: str, group: str) -> None:
     for workload in sandbox.kubelet.running[uid].workloads:
         for tid in workload.process.tids:
