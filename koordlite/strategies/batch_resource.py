@@ -30,6 +30,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import group_files
 
 NAME = "batchResource"
 NEW_CONTAINERS = "theirs"
@@ -304,15 +305,8 @@ def _memory_notes(snapshot: Snapshot, pod: Pod, part: _Part, config: Config) -> 
 
 def _released(snapshot: Snapshot, wanted: set[tuple[str, str]]) -> Decision:
     """Give back what no pod asks for any more; an idle group takes its shares later."""
-    changes = tuple(
-        CgroupChange(group, field, found.value, gives_back=True)
-        for place, found in snapshot.found.items()
-        if found.strategy == NAME
-        for group, name in ((place.part("cgroup"), place.part("field")),)
-        for field in _FIELDS
-        if field == name and (group, field) not in wanted and group in snapshot.cgroups
-        if field != "cpu.shares" or not _idle(snapshot, group)
-    )
+    found = (c for c in group_files.given_back(snapshot, NAME, _FIELDS) if (c.group, c.field) not in wanted)
+    changes = tuple(c for c in found if c.field != "cpu.shares" or not _idle(snapshot, c.group))
     if changes:
         return Decision("node", "release", "BatchResourcesReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "BatchResourcesOn" if wanted else "BatchResourcesOff")

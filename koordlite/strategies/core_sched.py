@@ -54,19 +54,13 @@ class Config(StrategySettings):
 
 def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
     """Cookies, and what idle groups are made of, while the policy is on."""
-    return ("core_sched", *_IDLE_FIELDS) if _is_on(slo) else ()
-
-
-def _is_on(slo: SLO) -> bool:
-    qos = slo.resource_qos
-    enabled = any(each.cpu_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class))
-    return enabled and qos.policies.cpu_policy == "coreSched"
+    return ("core_sched", *_IDLE_FIELDS) if class_cpu_qos.is_on(slo, NAME) else ()
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each pod whose class has CPU QoS under this policy or that has something of ours, and one more
     for the node."""
-    on, missing = _is_on(snapshot.slo), snapshot.core_sched.missing
+    on, missing = class_cpu_qos.is_on(snapshot.slo, NAME), snapshot.core_sched.missing
     placed = [pod for pod in snapshot.pods if pod.uid in snapshot.places]
     asked = {pod.uid: _Asked.of(snapshot, pod, config) for pod in placed if on and pod.active}
     groups = {each.group for each in asked.values() if each.group}

@@ -29,6 +29,7 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO, CPUBurst
 from koordlite.model.snapshot import Snapshot, recalled
+from koordlite.strategies.shared import group_files
 
 NAME = "cpuBurst"
 WINDOW_SECONDS = 5
@@ -127,7 +128,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     state, evidence = _node(snapshot)
     ledger = Ledger(recalled(snapshot, NAME, BurstMemory).tokens, snapshot.time)
     # Only kernels with group identity take a burst above the quota.
-    anolis = _has(snapshot, "cpu.bvt_warp_ns")
+    anolis = group_files.has(snapshot, "cpu.bvt_warp_ns")
     for pod in _sharing(snapshot):
         asked = _asked(snapshot, pod, config)
         if asked.settings.policy != "none":
@@ -135,7 +136,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
             yield _with_asked(_burst(snapshot, pod, terms, ledger), asked)
         else:
             yield from _not_bursting(snapshot, pod, asked)
-    if not _has(snapshot, "cpu.burst"):
+    if not group_files.has(snapshot, "cpu.burst"):
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
     memory = BurstMemory(tokens=ledger.tokens)
     yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=memory)
@@ -370,7 +371,3 @@ def _ratio(snapshot: Snapshot, pod: Pod) -> float:
     """Worth of a CPU of this node, for pods that share CPUs. Source: Koordinator `isPodCPUShare`."""
     shares = pod.raw_qos is QoSClass.LS or (pod.raw_qos is QoSClass.NONE and not pod.resource_status.cpuset)
     return (snapshot.notes.cpu_normalization or 1.0) if shares else 1.0
-
-
-def _has(snapshot: Snapshot, field: CgroupField) -> bool:
-    return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values

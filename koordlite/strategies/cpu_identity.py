@@ -28,10 +28,11 @@ from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import CPUQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies.shared import class_cpu_qos
+from koordlite.strategies.shared import class_cpu_qos, group_files
 
 NAME = "cpuIdentity"
 NEW_CONTAINERS = "theirs"
+POLICY = "groupIdentity"
 IDENTITY: CgroupField = "cpu.bvt_warp_ns"
 IDLE: CgroupField = "cpu.idle"
 _SYSTEM = "system/"
@@ -45,20 +46,14 @@ class Config(StrategySettings):
 
 def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
     """Files to read: those that are written and what goes with them, while a class has CPU QoS."""
-    return (*_WRITTEN, f"{_SYSTEM}{GROUP_IDENTITY}") if _is_on(slo) else ()
-
-
-def _is_on(slo: SLO) -> bool:
-    qos = slo.resource_qos
-    enabled = any(each.cpu_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class))
-    return enabled and qos.policies.cpu_policy == "groupIdentity"
+    return (*_WRITTEN, f"{_SYSTEM}{GROUP_IDENTITY}") if class_cpu_qos.is_on(slo, POLICY) else ()
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each QoS group, pod and host application whose class has CPU QoS, one for the kernel's switch,
     one for what is given back."""
     wanted: set[str] = set()
-    for subject, group, settings, said in _subjects(snapshot) if _is_on(snapshot.slo) else ():
+    for subject, group, settings, said in _subjects(snapshot) if class_cpu_qos.is_on(snapshot.slo, POLICY) else ():
         if settings.enable or said:
             yield _with_annotation(_decided(snapshot, subject, group, settings), said)
         if settings.enable and _wanted(snapshot, settings) != (IDLE, 0):
@@ -75,7 +70,7 @@ def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
     """Whom a class concerns: name, group and settings, and what is to be said about an annotation. The QoS groups only
     where the kernel has identities."""
     qos, layout = snapshot.slo.resource_qos, snapshot.layout
-    if _has(snapshot, IDENTITY):
+    if group_files.has(snapshot, IDENTITY):
         yield layout.burstable, layout.burstable, qos.ls_class.cpu_qos, {}
         yield layout.besteffort, layout.besteffort, qos.be_class.cpu_qos, {}
     for pod in snapshot.pods:
@@ -114,12 +109,12 @@ def _switched_on(snapshot: Snapshot) -> Iterator[Decision]:
     found = snapshot.found.get(place)
     ours = found is not None and found.strategy == NAME
     subject, named = f"{_SYSTEM}{GROUP_IDENTITY}", snapshot.slo.system.sched_group_identity_enabled
-    if _is_on(snapshot.slo) and present is not None and named is None:
+    if class_cpu_qos.is_on(snapshot.slo, POLICY) and present is not None and named is None:
         changes = () if present == "1" else (SystemFileChange(GROUP_IDENTITY, "1"),)
         yield Decision(subject, "set" if changes else "hold", "IdentitySwitch", {"value": 1}, changes)
-    elif _is_on(snapshot.slo) and present == "0":
+    elif class_cpu_qos.is_on(snapshot.slo, POLICY) and present == "0":
         yield Decision(subject, "hold", "IdentitySwitchedOff", {"value": str(named)})
-    elif ours and found is not None and named is None and not _is_on(snapshot.slo):
+    elif ours and found is not None and named is None and not class_cpu_qos.is_on(snapshot.slo, POLICY):
         change = SystemFileChange(GROUP_IDENTITY, str(found.value), gives_back=True)
         yield Decision(subject, "release", "IdentitySwitch", {"value": str(found.value)}, (change,))
 
@@ -140,24 +135,14 @@ def _decided(snapshot: Snapshot, subject: str, group: str, settings: CPUQOS) -> 
 
 
 def _wanted(snapshot: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
-    if _has(snapshot, IDENTITY):
+    if group_files.has(snapshot, IDENTITY):
         return IDENTITY, settings.group_identity
     return IDLE, int(settings.group_identity < 0 or settings.sched_idle == 1)
 
 
 def _released(snapshot: Snapshot, wanted: Set[str]) -> Decision:
     """Groups whose class has no CPU QoS any more get back what was found, those that were idle also their shares."""
-    changes = tuple(
-        CgroupChange(group, field, found.value, gives_back=True)
-        for place, found in snapshot.found.items()
-        for group, name in ((place.part("cgroup"), place.part("field")),)
-        for field in _WRITTEN
-        if field == name and found.strategy == NAME and group not in wanted and group in snapshot.cgroups
-    )
+    changes = tuple(c for c in group_files.given_back(snapshot, NAME, _WRITTEN) if c.group not in wanted)
     if changes:
         return Decision("node", "release", "CPUIdentityReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "CPUIdentityOn" if wanted else "CPUIdentityOff", {"groups": len(wanted)})
-
-
-def _has(snapshot: Snapshot, field: CgroupField) -> bool:
-    return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values

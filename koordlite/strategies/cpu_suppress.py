@@ -29,7 +29,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
-from koordlite.strategies.shared import usable_cpus
+from koordlite.strategies.shared import group_files
 
 UNLIMITED = -1
 MOST_OWED_SECONDS = 0.5
@@ -390,7 +390,7 @@ def _limit(
 
 def _by_cpuset(snapshot: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
     present = _held(snapshot, config)
-    cpus = usable_cpus.pod_cpus(snapshot)
+    cpus = group_files.pod_cpus(snapshot)
     target = cpu_select.be_cpuset(
         count=suppress.cpu_target(
             budget_milli=budget.limit_milli,
@@ -444,7 +444,7 @@ def _owned(snapshot: Snapshot) -> CPUSet:
 def _be_cpus(snapshot: Snapshot) -> CPUSet:
     """CPUs of best effort when nothing limits it."""
     return cpu_select.be_full_set(
-        cpus=usable_cpus.pod_cpus(snapshot),
+        cpus=group_files.pod_cpus(snapshot),
         reserved=snapshot.reserved.cpus,
         system_exclusive=snapshot.system_qos.exclusive_cpus,
         lse=_owned(snapshot),
@@ -457,7 +457,7 @@ def _above_containers(snapshot: Snapshot) -> CPUSet:
     Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that where a
     group above has fewer CPUs, and the container does not start; so these groups keep what kubelet's top group has.
     """
-    return usable_cpus.pod_cpuset(snapshot) if snapshot.layout.version == 1 else _be_cpus(snapshot)
+    return group_files.pod_cpuset(snapshot) if snapshot.layout.version == 1 else _be_cpus(snapshot)
 
 
 def _set_changes(snapshot: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:

@@ -28,7 +28,7 @@ from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.numa.koordinator import assignments
-from koordlite.strategies.shared import affinity, usable_cpus
+from koordlite.strategies.shared import affinity, group_files
 
 UNLIMITED = -1
 NAME = "cpusetPools"
@@ -104,10 +104,10 @@ def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pool
     quotas = tuple(_quotas(snapshot, config, pod, place, status))
     if wanted is None:
         return _left_alone(snapshot, pod, place, quotas, _disputed(status))
-    usable = wanted & usable_cpus.pod_cpuset(snapshot)
+    usable = wanted & group_files.pod_cpuset(snapshot)
     evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_disputed(status)}
     if status.cpuset:
-        missing = {"absent": wanted - usable_cpus.pod_cpuset(snapshot), "on_reserved": on_reserved}
+        missing = {"absent": wanted - group_files.pod_cpuset(snapshot), "on_reserved": on_reserved}
         evidence |= {name: str(cpus) for name, cpus in missing.items() if cpus}
     if not usable:
         return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)

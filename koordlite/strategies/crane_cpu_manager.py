@@ -26,7 +26,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies.shared import usable_cpus
+from koordlite.strategies.shared import group_files
 
 NAME = "craneCPUManager"
 SET: CgroupField = "cpuset.cpus"
@@ -81,7 +81,7 @@ _WHY_NOT = {"static": "KubeletPlacesCPUs", "unknown": "KubeletPolicyUnknown"}
 
 def _promised(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, promise: CranePromise) -> Decision:
     kept_off = snapshot.crane.reserved if pod.uid in snapshot.crane.excluding else cpuset.EMPTY
-    usable = usable_cpus.pod_cpuset(snapshot) - kept_off
+    usable = group_files.pod_cpuset(snapshot) - kept_off
     sets = {name: cpus & usable for name, cpus in promise.containers.items()}
     evidence: dict[str, int | float | str] = {
         "policy": promise.policy,
@@ -134,7 +134,7 @@ def _kept_off(snapshot: Snapshot, pod: Pod, place: PodGroups, wanted: CPUSet) ->
     """
     above = snapshot.cgroups.get(place.group)
     allowed = (above.effective if above else None) or wanted
-    whole = wanted == usable_cpus.pod_cpuset(snapshot)
+    whole = wanted == group_files.pod_cpuset(snapshot)
     for group in (*place.containers.values(), *place.sandboxes):
         found = _found(snapshot, group, SET)
         if whole and found is not None and (not found or allowed <= found):
@@ -153,7 +153,7 @@ def _found(snapshot: Snapshot, group: str, field: CgroupField) -> CPUSet | None:
 
 def _shared(snapshot: Snapshot, pod: Pod) -> CPUSet:
     """CPUs of a container that has none of its own."""
-    shared = snapshot.crane.default & usable_cpus.pod_cpuset(snapshot)
+    shared = snapshot.crane.default & group_files.pod_cpuset(snapshot)
     return shared - snapshot.crane.reserved if pod.uid in snapshot.crane.excluding else shared
 
 
@@ -174,7 +174,7 @@ def _beside_exclusive(snapshot: Snapshot, group: str) -> CPUSet:
     """CPUs that a group has, or had before this strategy wrote, without exclusive CPUs."""
     cgroup, found = snapshot.cgroups.get(group), _found(snapshot, group, SET)
     held = found if found is not None else cgroup.effective if cgroup else None
-    return (held or usable_cpus.pod_cpuset(snapshot)) - snapshot.crane.exclusive
+    return (held or group_files.pod_cpuset(snapshot)) - snapshot.crane.exclusive
 
 
 def _sets(snapshot: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:

@@ -24,6 +24,7 @@ from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import MemoryQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import group_files
 
 NAME = "memoryQos"
 NEW_CONTAINERS = "theirs"
@@ -282,13 +283,8 @@ def _missing(snapshot: Snapshot, group: str, wanted: Values) -> set[str]:
 
 def _released(snapshot: Snapshot, wanted: Mapping[str, Values]) -> Decision:
     """Give back what nobody asks for any more."""
-    changes = tuple(
-        CgroupChange(group, field, found.value, gives_back=True)
-        for place, found in snapshot.found.items()
-        for group, name in ((place.part("cgroup"), place.part("field")),)
-        for field in FIELDS
-        if field == name and found.strategy == NAME and group in snapshot.cgroups and field not in wanted.get(group, {})
-    )
+    found = group_files.given_back(snapshot, NAME, FIELDS)
+    changes = tuple(change for change in found if change.field not in wanted.get(change.group, {}))
     if changes:
         return Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "MemoryQOSOn" if wanted else "MemoryQOSOff", {"groups": len(wanted)})

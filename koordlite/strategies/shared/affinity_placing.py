@@ -14,7 +14,7 @@ from koordlite.formulas.topology.affinity import Member, Outcome, Room, Tie
 from koordlite.model import cpuset, keys
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot, recalled
-from koordlite.strategies.shared import affinity, affinity_files, usable_cpus
+from koordlite.strategies.shared import affinity, affinity_files, group_files
 from koordlite.strategies.shared.affinity import AffinityMemory, Config
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
@@ -57,7 +57,7 @@ class Placing:
         wanted = snapshot.affinity.numa_nodes
         self.named = {uid: wanted[p.key] for uid, p in self.pods.items() if p.key in wanted and uid not in self.fixed}
         """NUMA node by uid, of pods that Oenuma names."""
-        usable = usable_cpus.pod_cpuset(snapshot)
+        usable = group_files.pod_cpuset(snapshot)
         self.pools = {pool.node: pool.cpuset & usable for pool in affinity.ls_pools(snapshot)}
         self.alone: dict[str, int] = {}
         """In how many counts in a row a placed pod had no partner on its NUMA node."""

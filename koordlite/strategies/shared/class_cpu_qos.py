@@ -10,6 +10,13 @@ from koordlite.model.slo.qos import CPUQOS
 from koordlite.model.slo.settings import SLO
 
 
+def is_on(slo: SLO, policy: str) -> bool:
+    """Tell whether a class has CPU QoS, carried out by this `cpuPolicy`."""
+    qos = slo.resource_qos
+    enabled = any(each.cpu_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class))
+    return enabled and qos.policies.cpu_policy == policy
+
+
 def by_label(slo: SLO) -> Mapping[QoSClass, CPUQOS]:
     """LSE has no settings of its own and takes those of LSR."""
     qos = slo.resource_qos
