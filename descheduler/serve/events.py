@@ -6,9 +6,6 @@ The words are upstream's, so that people's searches find them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
-
-import msgspec
 
 from descheduler.evictors.eviction_api import REQUESTED_BY
 from descheduler.filters import limits
@@ -26,49 +23,28 @@ def events(result: CycleResult) -> Iterator[Event]:
         return
     by_uid = {outcome.pod.uid: outcome for outcome in result.plan.evict}
     failure_events = result.setup.failure_events
-    for attempt in result.attempts:
-        outcome = by_uid[attempt.uid]
-        found = of_attempt(outcome, attempt, failure_events=failure_events)
-        if found:
-            yield _event(outcome, found)
+    told = [of_attempt(by_uid[attempt.uid], attempt, failure_events=failure_events) for attempt in result.attempts]
     if failure_events:
-        for outcome in result.plan.kept:
-            found = of_limit(outcome, result.setup.limits)
-            if found:
-                yield _event(outcome, found)
-
-
-def _event(outcome: Outcome, found: EvictionEvent) -> Event:
-    pod = outcome.pod
-    about = Regarding(kind="Pod", namespace=pod.pod.namespace, name=pod.pod.name, uid=pod.object.metadata.uid)
-    return Event(regarding=about, reason=found.reason, note=found.note, action=found.action, type=found.type)
+        told += [of_limit(outcome, result.setup.limits) for outcome in result.plan.kept]
+    yield from (event for event in told if event is not None)
 
 
 ACTION = "Descheduled"
 
 
-class EvictionEvent(msgspec.Struct, frozen=True):
-    """An event that regards one pod."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    note: str
-    action: str = ACTION
-
-
-def of_attempt(outcome: Outcome, attempt: Attempt, *, failure_events: bool) -> EvictionEvent | None:
+def of_attempt(outcome: Outcome, attempt: Attempt, *, failure_events: bool) -> Event | None:
     """The event for what became of an eviction; None when there is nothing to tell, as in a dry run.
 
     Source: upstream `EvictPod`: the reason is the plugin, failures are reported only where the policy asks for it.
     """
     if attempt.goes:
-        return EvictionEvent("Normal", outcome.main.plugin or "NotSet", _note(outcome.pod.node))
+        return _event(outcome, outcome.main.plugin or "NotSet")
     if attempt.result in ("WouldEvict", "Deferred", "NotTried") or not failure_events:
         return None
-    return _failure(outcome.pod.node, attempt.text)
+    return _failure(outcome, attempt.text)
 
 
-def of_limit(outcome: Outcome, most: limits.Limits) -> EvictionEvent | None:
+def of_limit(outcome: Outcome, most: limits.Limits) -> Event | None:
     """The event for a pod kept only by a limit; None when something else did."""
     words = {
         limits.TOTAL: f"total eviction limit exceeded ({most.total})",
@@ -76,12 +52,19 @@ def of_limit(outcome: Outcome, most: limits.Limits) -> EvictionEvent | None:
         limits.PER_NAMESPACE: f"namespace eviction limit exceeded ({most.per_namespace})",
     }
     reason = outcome.reasons[0].reason if outcome.reasons else ""
-    return _failure(outcome.pod.node, words[reason]) if reason in words else None
+    return _failure(outcome, words[reason]) if reason in words else None
 
 
-def _failure(node: str, cause: str) -> EvictionEvent:
-    return EvictionEvent("Warning", "EvictionFailed", f"{_note(node)} failed: {cause}")
+def _failure(outcome: Outcome, cause: str) -> Event:
+    return _event(outcome, "EvictionFailed", failure=f" failed: {cause}")
 
 
-def _note(node: str) -> str:
-    return f"pod eviction from {node} node by {REQUESTED_BY}"
+def _event(outcome: Outcome, reason: str, *, failure: str = "") -> Event:
+    pod = outcome.pod
+    return Event(
+        regarding=Regarding(kind="Pod", namespace=pod.pod.namespace, name=pod.pod.name, uid=pod.object.metadata.uid),
+        reason=reason,
+        note=f"pod eviction from {pod.node} node by {REQUESTED_BY}{failure}",
+        action=ACTION,
+        type="Warning" if failure else "Normal",
+    )

@@ -16,6 +16,7 @@ from descheduler.framework import Finding, PodView, Refusal, View
 from descheduler.plan import EvictionPlan, Outcome, Profile
 from descheduler.serve import events
 from koordlite.kube.client.answers import Answer, ApiError
+from koordlite.kube.publish.events import Event
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
 
@@ -81,7 +82,7 @@ class _Server:
         return Answer(201, {}, b"{}")
 
 
-def _result(error: Any, told: events.EvictionEvent | None, count: int) -> Any:
+def _result(error: Any, told: Event | None, count: int) -> Any:
     listed = [{"type": told.type, "reason": told.reason, "note": told.note}] if told else []
     return {"error": error, "events": listed, "count": (count, count)}
 

@@ -211,7 +211,9 @@ def test_events_tell_successes_and_on_request_failures(plan: EvictionPlan) -> No
     done, _ = run(plan, Server())
     failed, _ = run(plan, Server(p=[ApiError(500, "InternalError", "out of luck")]))
     told = events.of_attempt(plan.evict[0], done, failure_events=False)
-    assert told == events.EvictionEvent("Normal", "P", "pod eviction from a node by sigs.k8s.io/descheduler")
+    assert told is not None
+    assert (told.type, told.reason, told.note) == ("Normal", "P", "pod eviction from a node by sigs.k8s.io/descheduler")
+    assert (told.action, told.regarding.name) == ("Descheduled", plan.evict[0].pod.pod.name)
     assert events.of_attempt(plan.evict[0], failed, failure_events=False) is None
     loud = events.of_attempt(plan.evict[0], failed, failure_events=True)
     assert loud is not None
