@@ -13,15 +13,15 @@ from koordlite.report import present, units, view
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
+from koordlite.report.html.run_report import MAX_POINTS, thinned
 from koordlite.report.sentence import sentence
 
-MAX_POINTS = 720
 MAX_TURNS = 200
 
 
 def comparison(found: Comparison, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
     """The page of a comparison."""
-    points = _thinned(found.points)
+    points = thinned(found.points, MAX_POINTS)
     return page.page(
         title,
         _tiles(found),
@@ -130,26 +130,17 @@ def _apart(point: Point, sign: int) -> int | None:
 
 
 def _sides(found: Comparison) -> Markup:
-    rows = [
-        ("BE used", *(text.used(side) for side in _both(found))),
-        ("of its budget by the formula", *(text.of_budget(side) for side in _both(found))),
-        ("BE was allowed", *(text.seconds(side.be_cpu_seconds_allowed) for side in _both(found))),
-        ("limit of BE, cores", *(text.limits(side) for side in _both(found))),
-        ("node above the threshold", *(text.above(side) for side in _both(found))),
-        (f"{present.WELL} ({present.WHY})", *(text.well_above(side) for side in _both(found))),
-        ("writes", *(_kinds(side) for side in _both(found))),
-        ("evictions", *(", ".join(side.evictions) or "none" for side in _both(found))),
-    ]
+    explained = {present.WELL: f"{present.WELL} ({present.WHY})"}
+    rows = [(explained.get(name, name), show(found.recorded), show(found.other)) for name, show in text.FACTS]
+    rows.append(("writes", _kinds(found.recorded), _kinds(found.other)))
+    mine, theirs = (", ".join(side.evictions) or "none" for side in (found.recorded, found.other))
+    rows.append(("evictions", mine, theirs))
     reasons = dict.fromkeys((*found.recorded.reasons, *found.other.reasons))
     counts = [(reason, found.recorded.reasons.get(reason, 0), found.other.reasons.get(reason, 0)) for reason in reasons]
     differing = [row for row in counts if row[1] != row[2]]
     table = page.table(("reason", "rounds, recorded#", "changed#"), differing, empty="the same reasons as often")
     numbers = page.table(("", "recorded", "changed"), rows, stacked=True)
     return page.section("Both in numbers", numbers, el("h3", "Reasons"), table)
-
-
-def _both(found: Comparison) -> tuple[Side, Side]:
-    return found.recorded, found.other
 
 
 def _turns(found: Comparison) -> Markup:
@@ -184,8 +175,3 @@ def _kinds(side: Side) -> str:
 
 def _times(points: Sequence[Point]) -> list[float]:
     return [point.recorded.time - points[0].recorded.time for point in points]
-
-
-def _thinned(points: Sequence[Point]) -> list[Point]:
-    stride = -(-len(points) // MAX_POINTS) or 1
-    return list(points[::stride])

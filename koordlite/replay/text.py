@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
@@ -73,6 +73,17 @@ def limits(side: Side) -> str:
     return f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"
 
 
+FACTS: tuple[tuple[str, Callable[[Side], str]], ...] = (
+    ("BE used", used),
+    ("of its budget by the formula", of_budget),
+    ("BE was allowed", lambda side: seconds(side.be_cpu_seconds_allowed)),
+    ("limit of BE, cores", limits),
+    ("node above the threshold", above),
+    (present.WELL, well_above),
+)
+"""Names of a side's sums, and how each is shown."""
+
+
 def _from_to(low: float, high: float) -> str:
     return units.span(low) if high - low < 0.5 else f"{units.span(low)} to {units.span(high)}"
 
@@ -98,18 +109,11 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield f"{found.rounds} rounds, {units.span(found.seconds)}; use is as recorded, limits are as they would have been"
     yield ""
     yield f"{'':{_WIDTH}}{'recorded':>18}{'changed':>24}"
-    rows = (
-        ("BE used", *(used(side) for side in (recorded, other))),
-        ("  of its budget by the formula", *(of_budget(side) for side in (recorded, other))),
-        ("BE was allowed", *(seconds(side.be_cpu_seconds_allowed) for side in (recorded, other))),
-        ("limit of BE, cores", limits(recorded), limits(other)),
-        ("node above the threshold", above(recorded), above(other)),
-        (f"  {present.WELL}", well_above(recorded), well_above(other)),
-        ("writes", str(recorded.writes), str(other.writes)),
-        ("evictions", str(len(recorded.evictions)), str(len(other.evictions))),
-    )
-    for name, mine, theirs in rows:
-        yield f"{name:{_WIDTH}}{mine:>18}{theirs:>24}"
+    for name, show in FACTS:
+        words = f"  {name}" if show in (of_budget, well_above) else name
+        yield f"{words:{_WIDTH}}{show(recorded):>18}{show(other):>24}"
+    yield f"{'writes':{_WIDTH}}{recorded.writes:>18}{other.writes:>24}"
+    yield f"{'evictions':{_WIDTH}}{len(recorded.evictions):>18}{len(other.evictions):>24}"
     yield ""
     yield f"BE used {seconds(found.be_cpu_seconds_used)}; with the changed settings it would have"
     yield f"  lost   {seconds(found.be_cpu_seconds_lost)} that it was no longer allowed"

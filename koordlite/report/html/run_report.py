@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from koordlite.report import pods, present, units, view
 from koordlite.report.history import History
@@ -13,6 +14,7 @@ from koordlite.report.present import Figures
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
 
+T = TypeVar("T")
 MAX_POINTS = 720
 MAX_EVENTS = 200
 PODS_SHOWN = 8
@@ -40,7 +42,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
     )
 
 
-def thinned(rows: Sequence[Figures], limit: int) -> list[Figures]:
+def thinned(rows: Sequence[T], limit: int) -> list[T]:
     """At most about `limit` rows, evenly chosen, always with the last."""
     stride = -(-len(rows) // limit) or 1
     chosen = list(rows[::stride])
