@@ -217,7 +217,6 @@ def _chosen(names: Sequence[str], given: dict[str, Any]) -> tuple[tuple[Any, Any
     return tuple((plugin, given.get(plugin.name) or plugin.config()) for plugin in plugins_of(names))
 
 
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _POINTS: Mapping[str, str] = {"preEvictionFilter": "preevictionfilter", "preSort": "presort"}
 _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "PodLifeTime": {"maxPodLifetimeSeconds": "maxPodLifeTimeSeconds"},
@@ -237,19 +236,19 @@ class Aliases:
 
     def prepare(self, root: yaml.Node) -> None:
         """Rewrite the parsed document in place; what has another shape than expected is left for the reader."""
-        self._rename(_child(root, "clientConnection"), _CONNECTION, "$.clientConnection")
-        for i, profile in enumerate(_items(_child(root, "profiles"))):
+        self._rename(yaml_bounds.child(root, "clientConnection"), _CONNECTION, "$.clientConnection")
+        for i, profile in enumerate(_items(yaml_bounds.child(root, "profiles"))):
             path = f"$.profiles[{i}]"
-            self._rename(_child(profile, "plugins"), _POINTS, f"{path}.plugins")
-            for _, point in _pairs(_child(profile, "plugins")):
-                _flatten(_child(point, "enabled"))
-                _flatten(_child(point, "disabled"))
-            for j, entry in enumerate(_items(_child(profile, "pluginConfig"))):
+            self._rename(yaml_bounds.child(profile, "plugins"), _POINTS, f"{path}.plugins")
+            for _, point in _pairs(yaml_bounds.child(profile, "plugins")):
+                _flatten(yaml_bounds.child(point, "enabled"))
+                _flatten(yaml_bounds.child(point, "disabled"))
+            for j, entry in enumerate(_items(yaml_bounds.child(profile, "pluginConfig"))):
                 self._entry(entry, f"{path}.pluginConfig[{j}].args")
 
     def _entry(self, entry: yaml.Node, path: str) -> None:
-        name = _child(entry, "name")
-        args = _child(entry, "args")
+        name = yaml_bounds.child(entry, "name")
+        args = yaml_bounds.child(entry, "args")
         if not isinstance(name, yaml.ScalarNode) or not isinstance(args, yaml.MappingNode):
             return
         self._rename(args, _ARGUMENTS.get(name.value, {}), path)
@@ -259,8 +258,7 @@ class Aliases:
         for key, _ in _pairs(node):
             if key.value not in names:
                 continue
-            mark, right = key.start_mark, names[key.value]
-            where = f"{self._source}:{mark.line + 1}:{mark.column + 1}"
+            where, right = yaml_bounds.place(self._source, key), names[key.value]
             why = "upstream writes this key in another way and drops it like this"
             self.notices.append(Problem(where, f"{path}.{key.value}", "", why, f"taken as {right}; write it so"))
             key.value = right
@@ -269,10 +267,10 @@ class Aliases:
 def kind_of(text: str) -> tuple[str, str, str]:
     """(apiVersion, kind, line:column of the former) as far as the text has them; the reader tells what is wrong."""
     try:
-        root = yaml.compose(yaml_bounds.checked(text), Loader=_LOADER)
+        root = yaml.compose(yaml_bounds.checked(text), Loader=yaml_bounds.LOADER)
     except yaml.YAMLError:
         return "", "", ""
-    found = _child(root, "apiVersion"), _child(root, "kind")
+    found = yaml_bounds.child(root, "apiVersion"), yaml_bounds.child(root, "kind")
     version, kind = (node.value if isinstance(node, yaml.ScalarNode) else "" for node in found)
     mark = found[0].start_mark if found[0] else None
     return version, kind, f"{mark.line + 1}:{mark.column + 1}" if mark else ""
@@ -306,10 +304,6 @@ def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]
 
 def _items(node: yaml.Node | None) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _child(node: yaml.Node | None, name: str) -> yaml.Node | None:
-    return next((child for key, child in _pairs(node) if key.value == name), None)
 
 
 _WIDTH = 118

@@ -48,7 +48,6 @@ SHAPES: dict[str, type[Any]] = {
 }
 _DECODE = {kind: msgspec.json.Decoder(shape).decode for kind, shape in SHAPES.items()}
 _SUFFIXES = (".json", ".yaml", ".yml")
-_YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Objects(msgspec.Struct):
@@ -245,7 +244,7 @@ def _as_pod(text: bytes) -> _PodOrOther | None:
 def _from_yaml(path: pathlib.Path, data: bytes) -> Iterator[bytes]:
     try:
         text = data.decode()
-        documents = list(yaml.load_all(yaml_bounds.checked(text), Loader=_YAML))
+        documents = list(yaml.load_all(yaml_bounds.checked(text), Loader=yaml_bounds.LOADER))
     except UnicodeDecodeError as error:
         raise InputError(Problem(str(path), "YAML", "", str(error), "write it in UTF-8")) from error
     except yaml_bounds.UNREADABLE as error:

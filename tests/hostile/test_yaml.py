@@ -104,7 +104,7 @@ def test_json_that_is_too_deep_is_refused(tmp_path: Path) -> None:
 def test_the_depth_that_is_refused_is_one_that_no_object_has(make: Callable[[int], str]) -> None:
     for depth in (1, 20, yaml_bounds.DEPTH):
         assert yaml_bounds.checked(make(depth)) == make(depth)
-        yaml.compose(make(depth), Loader=yaml_bounds._Loader)
+        yaml.compose(make(depth), Loader=yaml_bounds.LOADER)
     with pytest.raises(yaml.MarkedYAMLError, match="nested deeper"):
         yaml_bounds.checked(make(yaml_bounds.DEPTH + 2))
 

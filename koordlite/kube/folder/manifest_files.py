@@ -50,7 +50,7 @@ _PATH = re.compile(r" - at `\$(.*)`\Z")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _Loader(yaml_bounds.LOADER):  # type: ignore[misc]
     """YAML as Kubernetes reads it: dates stay text."""
 
 
@@ -90,11 +90,13 @@ def contents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         document = documents.pop(0)
         kind = document.content.get("kind") if isinstance(document.content, dict) else None
         if not isinstance(kind, str):
-            problems.append(_problem(_place(path, document.node), "it does not say what it is", field="kind"))
+            problems.append(
+                _problem(yaml_bounds.place(path, document.node), "it does not say what it is", field="kind")
+            )
         elif kind.endswith("List"):
             documents[:0] = _items(document, kind)
         else:
-            yield _place(path, document.node), document.content
+            yield yaml_bounds.place(path, document.node), document.content
     if problems:
         raise InputError(problems)
 
@@ -134,7 +136,7 @@ def _documents(path: Path, raw: bytes) -> Iterator[Document]:
 
 
 def _objects(path: Path, document: Document, problems: list[Problem]) -> Iterator[Loaded]:
-    place = _place(path, document.node)
+    place = yaml_bounds.place(path, document.node)
     content = document.content
     if not isinstance(content, dict):
         problems.append(_problem(place, f"a manifest is a mapping, not {type(content).__name__}"))
@@ -155,11 +157,11 @@ def _objects(path: Path, document: Document, problems: list[Problem]) -> Iterato
 def _items(document: Document, kind: str) -> Iterator[Document]:
     """The items of a list. Those of a PodList carry no kind of their own."""
     items = document.content.get("items") or []
-    nodes = _child(document.node, "items")
+    nodes = yaml_bounds.child(document.node, "items")
     for number, item in enumerate(items if isinstance(items, list) else [items]):
         if isinstance(item, dict) and kind != "List":
             item.setdefault("kind", kind.removesuffix("List"))
-        yield Document(item, _child(nodes, str(number)))
+        yield Document(item, yaml_bounds.child(nodes, str(number)))
 
 
 def _object(path: Path, kind: str, document: Document, problems: list[Problem]) -> Loaded | None:
@@ -174,7 +176,7 @@ def _object(path: Path, kind: str, document: Document, problems: list[Problem]) 
     except msgspec.ValidationError as error:
         problems.append(_mismatch(path, kind, document, str(error)))
     except InputError as error:
-        place = _place(path, document.node)
+        place = yaml_bounds.place(path, document.node)
         problems.extend(dataclasses.replace(each, object=f"{place}: {each.object}") for each in error.problems)
     return None
 
@@ -196,13 +198,13 @@ def _mismatch(path: Path, kind: str, document: Document, message: str) -> Proble
     node, value = document.node, document.content
     for name, number, _ in _STEP.findall(found[1] if found else ""):
         key = name or number
-        node = _child(node, key) or node if key else node
+        node = yaml_bounds.child(node, key) or node if key else node
         value = _below(value, key)
     meta = document.content.get("metadata")
     named = f"{kind} {meta.get('name', '')}" if isinstance(meta, dict) else kind
     why = _PATH.sub("", message).replace("`", "")
     shown = "" if isinstance(value, dict | list) else str(value)
-    return Problem(f"{_place(path, node)}: {named}", field or "$", shown, why, KEEP)
+    return Problem(f"{yaml_bounds.place(path, node)}: {named}", field or "$", shown, why, KEEP)
 
 
 def _below(value: Any, key: str) -> Any:
@@ -211,20 +213,6 @@ def _below(value: Any, key: str) -> Any:
     if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
         return value[int(key)]
     return value
-
-
-def _child(node: yaml.Node | None, key: str) -> yaml.Node | None:
-    """The node of one value in a mapping or list."""
-    if isinstance(node, yaml.MappingNode):
-        return next((value for name, value in node.value if name.value == key), None)
-    if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
-        found: yaml.Node = node.value[int(key)]
-        return found
-    return None
-
-
-def _place(path: Path, node: yaml.Node | None) -> str:
-    return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}" if node else str(path)
 
 
 def _problem(place: str, why: str, *, field: str = "$") -> Problem:

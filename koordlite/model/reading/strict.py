@@ -16,16 +16,15 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import yaml
 
 from koordlite.model.errors import ConfigError, Problem
-from koordlite.model.reading import yaml_bounds
+from koordlite.model.reading import declared, yaml_bounds
 
 T = TypeVar("T")
-_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
 _WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -85,7 +84,7 @@ class _Reader:
 
     def compose(self, text: str) -> yaml.Node | None:
         try:
-            loader = _Loader(yaml_bounds.checked(text))
+            loader = yaml_bounds.LOADER(yaml_bounds.checked(text))
             self._construct = functools.partial(loader.construct_object, deep=True)
             return loader.get_single_node()
         except yaml_bounds.UNREADABLE as error:
@@ -110,9 +109,8 @@ class _Reader:
         return read(node, hint, path)
 
     def wrong(self, node: yaml.Node, path: str, why: str, do: str) -> None:
-        mark = node.start_mark
         shown = str(node.value) if isinstance(node, yaml.ScalarNode) else _kind(node)
-        self.problems.append(Problem(f"{self.source}:{mark.line + 1}:{mark.column + 1}", path, shown, why, do))
+        self.problems.append(Problem(yaml_bounds.place(self.source, node), path, shown, why, do))
 
     def _optional(self, node: yaml.Node, hint: Any, path: str) -> Any:
         inner = [a for a in typing.get_args(hint) if a is not type(None)]
@@ -125,7 +123,7 @@ class _Reader:
         # YAML 1.1 reads a bare `off` as false; the word is what the author meant.
         text = node.value if isinstance(node, yaml.ScalarNode) else None
         if text not in words:
-            close = _closest(str(text), map(str, words))
+            close = declared.closest(str(text), words)
             hint = f"did you mean {close}? " if close else ""
             self.wrong(node, path, "not one of the accepted words", f"{hint}write one of: {', '.join(map(str, words))}")
         return text
@@ -161,7 +159,7 @@ class _Reader:
 
     def _unknown(self, key: yaml.Node, known: Mapping[str, tuple[dataclasses.Field[Any], Any]], path: str) -> None:
         renamed = next((n for n, (field, _) in known.items() if field.metadata.get("formerly") == key.value), None)
-        close = _closest(str(key.value), known)
+        close = declared.closest(str(key.value), known)
         do = f"did you mean {close}?" if close else f"known here: {', '.join(known) or 'nothing'}"
         do = f"it has been renamed: write {renamed}" if renamed else do
         self.wrong(key, path, "unknown key", do)
@@ -253,10 +251,3 @@ def _kind(node: yaml.Node) -> str:
         if isinstance(node, yaml.SequenceNode)
         else "a value"
     )
-
-
-def _closest(text: str, words: Iterable[str]) -> str:
-    """The word that was probably meant; empty when none is near."""
-    import difflib  # For a mistake only.
-
-    return next(iter(difflib.get_close_matches(text, list(words), n=1)), "")

@@ -1,5 +1,5 @@
-"""Bounds of a YAML document: libyaml's composer goes down by recursion in C, where too deep a document ends the
-process, and an alias of an alias of an alias is a small file for a huge value."""
+"""Bounds of a YAML document, and the places of what is in it. libyaml's composer goes down by recursion in C, where too
+deep a document ends the process, and an alias of an alias of an alias is a small file for a huge value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ UNREADABLE = (
 )
 """What reading YAML can end in. PyYAML's constructors answer a tag that does not fit, such as `!!bool x`, with whatever
 error comes up."""
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""YAML's own types, by libyaml where it is there."""
 
 
 def checked(text: str) -> str:
@@ -37,10 +38,20 @@ def checked(text: str) -> str:
     return text
 
 
-def place(path: object, error: BaseException) -> str:
-    """FILE:LINE:COLUMN of a mistake; the file alone where it has no place."""
-    mark = getattr(error, "problem_mark", None)
+def place(path: object, found: BaseException | yaml.Node | None) -> str:
+    """FILE:LINE:COLUMN of a mistake or a node; the file alone where it has no place."""
+    mark = found.start_mark if isinstance(found, yaml.Node) else getattr(found, "problem_mark", None)
     return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+
+
+def child(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    """The node of one value in a mapping or list; of a key that stands twice the first."""
+    if isinstance(node, yaml.MappingNode):
+        return next((value for name, value in node.value if name.value == key), None)
+    if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
+        found: yaml.Node = node.value[int(key)]
+        return found
+    return None
 
 
 def why(error: BaseException) -> str:
@@ -67,7 +78,7 @@ def _scan(text: str) -> None:
     depth = values = 0
     open_anchors: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
             depth, values = depth + 1, values + 1
             open_anchors.append((event.anchor, values))
