@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from koordlite.model import printable
-from koordlite.report import units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.present import Figures
 from koordlite.report.terminal import text
@@ -46,9 +45,9 @@ class LiveView:
             return
         for event in news:
             self._write(text.event(event))
-        self._time = units.stamp(tick.time, tick.wall)
+        self._time = text.moment(tick.time, tick.wall)
         if minute := self._minutes.add(tick, len(news)):
-            self._write(f"{self._time:>7}  {minute}")
+            self._write(f"{self._time}  {minute}")
 
     def close(self) -> None:
         """Leave the last screen standing and give the terminal back. Lines that were lost stay lost: Python would
@@ -56,7 +55,7 @@ class LiveView:
         if self._screen:
             self._screen.close()
         elif rest := self._minutes.rest():
-            self._write(f"{self._time:>7}  {rest}")
+            self._write(f"{self._time}  {rest}")
         if self._lost and self._stream is sys.stdout:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, self._stream.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from koordlite.model import times
 from koordlite.report import paragraph, present, units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline
@@ -12,7 +13,12 @@ from koordlite.report.summary import Summary
 
 def event(news: DecisionEvent) -> str:
     """One line for a recent decision."""
-    return f"{units.stamp(news.time, news.wall):>7}  {headline(news.decision)}"
+    return f"{moment(news.time, news.wall)}  {headline(news.decision)}"
+
+
+def moment(time: float, wall: float) -> str:
+    """How a line begins, in the form of the log; by the clock of the run where no wall clock is known."""
+    return times.show(wall) if wall else f"{units.clock(time):>7}"
 
 
 def summary(numbers: Summary) -> str:

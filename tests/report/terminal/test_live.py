@@ -77,8 +77,8 @@ def test_without_a_terminal_there_is_a_line_a_minute_and_one_for_each_decision(t
             view.update(moved, run.add(moved))
     view.close()
     lines = stream.getvalue().splitlines()
-    minutes = [line[:14] for line in lines if "CPU node" in line]
-    assert minutes == ["09-21 14:13:20", "09-21 14:14:20", "09-21 14:14:34"]
+    minutes = [line.split()[0] for line in lines if "CPU node" in line]
+    assert minutes == ["2026-09-21T14:13:20Z", "2026-09-21T14:14:20Z", "2026-09-21T14:14:34Z"]
     assert len([line for line in lines if "BE may use" in line]) == run.decisions_seen - 1
     assert "\x1b" not in stream.getvalue()
 
