@@ -382,3 +382,16 @@ def test_the_report_in_a_folder_has_attributes_and_the_fingerprint_of_its_pods(
     assert attributes["topologyManagerScope"] == "container"
     assert attributes["nodeTopologyPodsFingerprintMethod"] == "with-exclusive-resources"
     assert attributes["nodeTopologyPodsFingerprint"] == fingerprint.sign([("ns", "alone")])
+
+
+def test_what_an_agent_keeps_is_not_searched_for_garbage_while_a_runtime_waits(manifests: Path) -> None:
+    code = """
+import gc, sys
+from koordlite import cli
+cli.main(sys.argv[1:])
+print(gc.get_freeze_count(), len(gc.get_objects()))
+"""
+    words = ("run", "--sandbox", "small", "--cluster", str(manifests), "--for", "20", "--no-http", "-q")
+    ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    frozen, searched = map(int, ended.stdout.split()[-2:])
+    assert frozen > 5 * searched
