@@ -24,7 +24,7 @@ LAST_SILENCE_SECONDS = 20.0
 ACCEPTED = "eviction accepted"
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class EvictionRefusal(msgspec.Struct, frozen=True):
     """Reasons why a pod may not go, and for how long it is left alone after so many refusals."""
 
     why: str
@@ -50,7 +50,7 @@ class Evictions:
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self._accepted: dict[str, float] = {}
-        self._refusals: dict[str, Refusal] = {}
+        self._refusals: dict[str, EvictionRefusal] = {}
         self._silence = _Silence()
 
     def recent(self, time: float, uids: Collection[str]) -> tuple[dict[str, float], dict[str, str]]:
@@ -114,7 +114,7 @@ class Evictions:
         """Twice as long after each refusal, and never shorter than the cluster asks for."""
         count = self._refusals[uid].count + 1 if uid in self._refusals else 1
         own = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_BACK_OFF_SECONDS)
-        self._refusals[uid] = Refusal(why, time + max(own, asked_seconds or 0.0), count)
+        self._refusals[uid] = EvictionRefusal(why, time + max(own, asked_seconds or 0.0), count)
 
 
 def _failed(pod: EvictPod, error: str, seconds: float = 0.0) -> AppliedStep:

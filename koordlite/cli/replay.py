@@ -52,7 +52,7 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def _print(
-    output: str, *, record: Record, check: verify.Check | None = None, compared: compare.Comparison | None = None
+    output: str, *, record: Record, check: verify.Verification | None = None, compared: compare.Comparison | None = None
 ) -> None:
     """Exactly one of `check` and `compared` is there."""
     title = f"koordlite replay of {record.path.name}"

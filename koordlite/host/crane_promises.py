@@ -23,14 +23,14 @@ _FIXED = ("exclusive", "immovable")
 _REMOVE = "remove both files: pods then get CPUs afresh, maybe others than they run on"
 
 
-class _Pod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _KeptPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: str
     zones: tuple[tuple[int, int], ...]
     containers: dict[str, str]
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pods: dict[str, _Pod]
+    pods: dict[str, _KeptPod]
 
 
 def read(folder: Path) -> tuple[Entries, tuple[Problem, ...]]:
@@ -59,9 +59,9 @@ def write(folder: Path, entries: Entries) -> None:
         state_folder.replace(folder / name, raw)
 
 
-def _pod(theirs: Mapping[str, Entry]) -> _Pod:
+def _pod(theirs: Mapping[str, Entry]) -> _KeptPod:
     first = next(iter(theirs.values()))
-    return _Pod(first.policy, first.zones, {name: str(entry.cpus) for name, entry in theirs.items()})
+    return _KeptPod(first.policy, first.zones, {name: str(entry.cpus) for name, entry in theirs.items()})
 
 
 def parse(raw: bytes) -> Entries:
@@ -77,7 +77,7 @@ def parse(raw: bytes) -> Entries:
     return entries
 
 
-def _entries(uid: str, pod: _Pod) -> dict[str, Entry]:
+def _entries(uid: str, pod: _KeptPod) -> dict[str, Entry]:
     if pod.policy not in (*_FIXED, "numa") or not pod.containers:
         raise ValueError(f"pod {uid} has policy {pod.policy!r} and {len(pod.containers)} containers")
     found = {name: Entry(pod.policy, pod.zones, CPUSet.parse(text)) for name, text in pod.containers.items()}

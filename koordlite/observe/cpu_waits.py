@@ -46,7 +46,7 @@ class _Point(msgspec.Struct, frozen=True):
     waited_ns: int
 
 
-class _Pod(msgspec.Struct):
+class _SampledPod(msgspec.Struct):
     """State of a pod."""
 
     place: PodGroups | None = None
@@ -63,7 +63,7 @@ class CPUWaitReader:
 
     def __init__(self, files: Files, cgroups: Cgroups) -> None:
         self._files, self._cgroups = files, cgroups
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[str, _SampledPod] = {}
 
     def read(self, now: float, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, CPUWait]:
         """The last window of each pod of `places`, by uid; `limits` are the limits of their groups. A pod that cannot
@@ -97,15 +97,15 @@ class CPUWaitReader:
                     counters |= self._counters(self._pods[uid], self._pods[uid].threads[:left])
         return counters
 
-    def _known(self, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, _Pod]:
+    def _known(self, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, _SampledPod]:
         """The pods at these places, with what is known of them so far."""
-        self._pods = {uid: self._pods.get(uid) or _Pod() for uid in places}
+        self._pods = {uid: self._pods.get(uid) or _SampledPod() for uid in places}
         for uid, pod in self._pods.items():
             pod.place = places[uid]
             pod.limited = tuple(g for g in pod.place.all if g in limits and (limits[g].quota_us or -1) > 0)
         return self._pods
 
-    def _sample(self, now: float, pod: _Pod, place: PodGroups) -> int:
+    def _sample(self, now: float, pod: _SampledPod, place: PodGroups) -> int:
         """Add a point to `pod`; how many files that took, about."""
         candidates = 0
         try:
@@ -126,7 +126,7 @@ class CPUWaitReader:
         pod.counters = counters
         return candidates + len(counters)
 
-    def _choose(self, now: float, pod: _Pod, place: PodGroups) -> int:
+    def _choose(self, now: float, pod: _SampledPod, place: PodGroups) -> int:
         groups = (*place.containers.values(),) or (place.group,)
         listed = itertools.islice((tid for group in groups for tid in self._cgroups.threads(group)), MOST_CANDIDATES)
         threads = sorted(set(listed) - {0})
@@ -140,7 +140,7 @@ class CPUWaitReader:
         times = {tid: found for tid in threads if (found := procfs.run_delay(self._files, tid))}
         return times if any(ran or waited for ran, waited in times.values()) else {}
 
-    def _counters(self, pod: _Pod, threads: Iterable[int]) -> Counters:
+    def _counters(self, pod: _SampledPod, threads: Iterable[int]) -> Counters:
         """By thread; by group where the kernel has pressure only, and empty where it has not even that."""
         times: Mapping[int, tuple[int, int]] | Mapping[str, tuple[int, int]] = self._times(threads)
         if not times and pod.place and self._cgroups.layout.version == 2:
@@ -159,7 +159,7 @@ def between(first: Counters, second: Counters) -> tuple[int, int]:
     return ran, waited
 
 
-def _window(pod: _Pod) -> CPUWait | None:
+def _window(pod: _SampledPod) -> CPUWait | None:
     if len(pod.points) < 2:
         return None
     first, last = pod.points[0], pod.points[-1]

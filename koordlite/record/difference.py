@@ -64,7 +64,7 @@ class _Written(msgspec.Struct):
     marks: list[bytes] = msgspec.field(default_factory=list)
 
 
-class Writer:
+class DifferenceWriter:
     """Gives each moment as its difference from the one before."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ def _mark(raw: bytes) -> bytes:
     return raw if len(raw) <= _MARK_BYTES else hashlib.blake2b(raw, digest_size=_MARK_BYTES).digest()
 
 
-class Reader:
+class DifferenceReader:
     """Gives the moments again. What did not change stays the same object."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Names and labels are pseudonyms."""
 
 
-class Writer:
+class PieceWriter:
     """Turns moments into the bytes of one piece."""
 
     def __init__(self, head: Head) -> None:
@@ -59,7 +59,7 @@ class Writer:
             _LEVEL, window_log=_WINDOW_LOG, hash_log=_HASH_LOG, chain_log=_CHAIN_LOG
         )
         self._compress = zstandard.ZstdCompressor(compression_params=terms).compressobj()
-        self._moments = difference.Writer()
+        self._moments = difference.DifferenceWriter()
         self.start = MARK + bytes([VERSION]) + self._frame(msgspec.msgpack.encode(head))
         """What the piece begins with."""
 
@@ -78,7 +78,7 @@ class Parser:
     def __init__(self) -> None:
         limit = zstandard.ZstdDecompressor(max_window_size=1 << _WIDEST_LOG)
         self._decompress = limit.decompressobj()
-        self._moments = difference.Reader()
+        self._moments = difference.DifferenceReader()
         self.head: Head | None = None
 
     def take(self, body: bytes) -> RoundRecord | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from koordlite.record.mask import Mask, Names
 from koordlite.record.reader import SUFFIX, pieces
 from koordlite.record.round_record import RecordError, RoundRecord
-from koordlite.record.segment import Head, Writer
+from koordlite.record.segment import Head, PieceWriter
 
 PIECES = 16
 """So many fill the bound, and the oldest of them goes at once. Each begins with a whole picture."""
@@ -30,7 +30,7 @@ class Recorder:
     def __init__(self, folder: Path, head: Head, *, max_bytes: int) -> None:
         """Makes the folder. RecordError when another process records there, OSError when it cannot be written."""
         self._folder, self._head, self._max_bytes = folder, head, max_bytes
-        self._writer: Writer | None = None
+        self._writer: PieceWriter | None = None
         self._file: int | None = None
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _lock(folder)
@@ -64,7 +64,7 @@ class Recorder:
         path = self._folder / f"{number:08d}{SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._sizes[path] = 0
-        writer = Writer(self._head)
+        writer = PieceWriter(self._head)
         try:
             self._append(writer.start)
         except OSError:
@@ -116,14 +116,14 @@ class OneFile:
     def __init__(self, path: Path, head: Head) -> None:
         """FileExistsError when there is one already."""
         self._head, self._file = head, path.open("xb", buffering=0)
-        self._writer: Writer | None = None
+        self._writer: PieceWriter | None = None
         self._size = 0
         self.count = 0
 
     def add(self, moment: RoundRecord) -> None:
         """Append `moment`; OSError when it cannot be written."""
         if self._writer is None or self._size >= MOST_BYTES:
-            self._writer, self._size = Writer(self._head), 0
+            self._writer, self._size = PieceWriter(self._head), 0
             self._write(self._writer.start)
         self._write(self._writer.frame(moment))
         self.count += 1

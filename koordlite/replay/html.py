@@ -8,7 +8,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay import text
 from koordlite.replay.compare import Comparison, Point, Side
-from koordlite.replay.verify import Check
+from koordlite.replay.verify import Verification
 from koordlite.report import present, units, view
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
@@ -35,7 +35,7 @@ def comparison(found: Comparison, problems: Iterable[Problem] = (), *, title: st
     )
 
 
-def check(found: Check, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
+def check(found: Verification, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
     """The page of a check."""
     lead = page.badge("as recorded", "good") if found.same else page.badge(f"{found.wrong} differ", "bad")
     rows = [

@@ -15,14 +15,14 @@ from collections.abc import Iterable
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison
-from koordlite.replay.verify import Check
+from koordlite.replay.verify import Verification
 from koordlite.report.json.run_report import Object, decided, fields
 from koordlite.report.present import Figures
 
 VERSION = 1
 
 
-def check(found: Check, problems: Iterable[Problem] = ()) -> Object:
+def check(found: Verification, problems: Iterable[Problem] = ()) -> Object:
     """A check as plain values."""
     mismatches = [
         {**fields(each), "recorded": _decision(each.recorded), "again": _decision(each.again)}

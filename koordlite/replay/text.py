@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison, Side
-from koordlite.replay.verify import Check
+from koordlite.replay.verify import Verification
 from koordlite.report import present, units
 from koordlite.report.sentence import sentence
 from koordlite.strategies import limiting
@@ -18,7 +18,7 @@ MOST_TURNS = 20
 _WIDTH = 34
 
 
-def check(found: Check, problems: Iterable[Problem] = ()) -> str:
+def check(found: Verification, problems: Iterable[Problem] = ()) -> str:
     """Tell whether the record can be judged again to the letter."""
     return _lines(_check(found), problems)
 
@@ -88,7 +88,7 @@ def _from_to(low: float, high: float) -> str:
     return units.span(low) if high - low < 0.5 else f"{units.span(low)} to {units.span(high)}"
 
 
-def _check(found: Check) -> Iterator[str]:
+def _check(found: Verification) -> Iterator[str]:
     if found.first is None or found.last is None:
         yield "the record is empty"
         return

@@ -70,7 +70,7 @@ class Mismatch(msgspec.Struct, frozen=True):
     """None: there is none."""
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """Result of judging a whole record again."""
 
     rounds: int
@@ -89,7 +89,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         return self.wrong == 0
 
 
-def check(moments: Iterable[RoundRecord], *, keep: int = 20) -> Check:
+def check(moments: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
     """Judge every moment with its own settings and compare; `keep` that many mismatches."""
     judge, found = Judge(), list[Mismatch]()
     rounds = decisions = wrong = 0
@@ -102,7 +102,9 @@ def check(moments: Iterable[RoundRecord], *, keep: int = 20) -> Check:
             wrong += 1
             if len(found) < keep:
                 found.append(mismatch)
-    return Check(rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(found), wrong=wrong)
+    return Verification(
+        rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(found), wrong=wrong
+    )
 
 
 def _mismatches(moment: RoundRecord, again: tuple[Decision, ...]) -> Iterator[Mismatch]:

@@ -50,7 +50,7 @@ FIGURES = {
 """Name → what it counts, in the order of reports."""
 
 
-class Check(msgspec.Struct, frozen=True):
+class ExpectationResult(msgspec.Struct, frozen=True):
     """An expectation and what was found."""
 
     words: str
@@ -97,7 +97,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     history: History
     workloads: tuple[Workload, ...]
     happenings: tuple[Happening, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[ExpectationResult, ...]
     figures: Figures
 
     @property
@@ -156,7 +156,7 @@ def _pod(workload: Workload) -> str:
     return f"{workload.pod:<24} {workload.qos:<6} {got}{ended}{killed}"
 
 
-def _check(check: Check) -> str:
+def _check(check: ExpectationResult) -> str:
     return f"{'holds' if check.ok else 'FAILS':<6} {check.words}: {check.found}"
 
 

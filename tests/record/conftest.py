@@ -9,7 +9,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite.record.round_record import RoundRecord
-from koordlite.record.segment import Head, Writer
+from koordlite.record.segment import Head, PieceWriter
 
 Written = Callable[[list[RoundRecord]], tuple[bytes, list[int]]]
 
@@ -48,7 +48,7 @@ def written(head: Head) -> Written:
     """The bytes of a piece, and where each of its moments ends."""
 
     def write(moments: list[RoundRecord]) -> tuple[bytes, list[int]]:
-        writer = Writer(head)
+        writer = PieceWriter(head)
         raw, ends = writer.start, []
         for moment in moments:
             raw += writer.frame(moment)

@@ -100,7 +100,7 @@ def test_every_field_has_a_way_to_be_written_and_read(cls: type) -> None:
 def test_moments_follow_from_those_before_them(
     moments: list[RoundRecord], chain: list[tuple[Decision, ...]], data: st.DataObject
 ) -> None:
-    writer, reader = difference.Writer(), difference.Reader()
+    writer, reader = difference.DifferenceWriter(), difference.DifferenceReader()
     keys = st.dictionaries(TEXT, st.sampled_from([1.0, 2.0]), max_size=4)
     for decisions in chain:
         seen = dataclasses.replace(moments[0].snapshot, evicted=data.draw(keys))
@@ -112,7 +112,7 @@ def test_moments_follow_from_those_before_them(
 
 
 def test_equal_numbers_of_another_kind_and_another_order_are_changes(moments: list[RoundRecord]) -> None:
-    writer, reader = difference.Writer(), difference.Reader()
+    writer, reader = difference.DifferenceWriter(), difference.DifferenceReader()
     for evidence in ({"a": 1, "b": 2}, {"a": 1.0, "b": 2}, {"b": 2, "a": 1.0}, {"b": 2, "a": True}):
         moment = msgspec.structs.replace(moments[0], decisions=(Decision("node", "hold", "X", evidence),))
         back = reader.moment(writer.frame(moment))
@@ -120,7 +120,7 @@ def test_equal_numbers_of_another_kind_and_another_order_are_changes(moments: li
 
 
 def test_a_moment_that_is_the_same_takes_one_byte(moments: list[RoundRecord]) -> None:
-    writer = difference.Writer()
+    writer = difference.DifferenceWriter()
     writer.frame(moments[0])
     assert writer.frame(moments[0]) == b"\x80"
     assert writer.frame(msgspec.structs.replace(moments[0], decisions=tuple(moments[0].decisions))) == b"\x80"
@@ -176,9 +176,9 @@ def test_a_field_of_a_moment_or_picture_that_is_gone_is_named(moments: list[Roun
         ("mood", "round_record.RoundRecord has no"),
     ):
         with pytest.raises(RecordError, match=owner):
-            difference.Reader().moment(codec.encode({name: [1]}))
+            difference.DifferenceReader().moment(codec.encode({name: [1]}))
     with pytest.raises(RecordError, match=r"snapshot.Snapshot in the record lacks"):
-        difference.Reader().moment(codec.encode({"wall": [1.0]}))
+        difference.DifferenceReader().moment(codec.encode({"wall": [1.0]}))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from koordlite.record import codec, segment
 from koordlite.record.reader import Record
 from koordlite.record.round_record import Damage, RecordError, RoundRecord
-from koordlite.record.segment import Head, Parser, Writer
+from koordlite.record.segment import Head, Parser, PieceWriter
 
 Written = Callable[[list[RoundRecord]], tuple[bytes, list[int]]]
 File = Callable[[bytes], Path]
@@ -59,7 +59,7 @@ def test_a_file_cut_off_inside_the_mark_is_no_record(
     moments: list[RoundRecord], file: File, cut: int, head: Head
 ) -> None:
     with pytest.raises(RecordError):
-        list(Record(file(Writer(head).start[:cut])).moments())
+        list(Record(file(PieceWriter(head).start[:cut])).moments())
 
 
 def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[RoundRecord], written: Written, file: File) -> None:
@@ -78,7 +78,7 @@ def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[RoundRecord],
 def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
     moments: list[RoundRecord], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    writer = Writer(Head(koordlite="1"))
+    writer = PieceWriter(Head(koordlite="1"))
     raw = bytearray(writer.start + b"".join(writer.frame(moment) for moment in moments[:4]))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(raw) - 1))
@@ -116,7 +116,7 @@ def test_a_frame_with_a_right_checksum_and_wrong_content_is_an_error_of_the_reco
         return
 
 
-class _Keeping(Writer):
+class _Keeping(PieceWriter):
     """Remembers what the last frame held."""
 
     content = b""
@@ -158,7 +158,7 @@ def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
 
 def test_a_piece_that_looks_back_as_far_as_formerly_is_read(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment, "_WINDOW_LOG", 21)
-    start = Writer(head).start
+    start = PieceWriter(head).start
     parser = Parser()
     for _, body in segment.bodies(start, segment.check_start(start, 0, "piece")):
         parser.take(body)
@@ -178,7 +178,7 @@ def test_a_frame_that_grows_beyond_all_bounds_is_damage(size: int, monkeypatch: 
 def test_a_piece_of_a_version_with_other_fields_is_refused_with_class_field_and_version(
     moments: list[RoundRecord], file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = Writer(Head(koordlite="7.8.9"))
+    writer = PieceWriter(Head(koordlite="7.8.9"))
     whole = codec.encode
     monkeypatch.setattr(
         codec, "encode", lambda value, dump=None: whole(value, dump).replace(b"samples", b"examples"[1:])

@@ -15,7 +15,7 @@ from koordlite.lab.cluster.scenario import Expectation
 from koordlite.lab.load import workloads
 from koordlite.lab.simulation.stage import Stage
 from koordlite.report import present, units
-from koordlite.report.simulation import Check, Figures, Workload
+from koordlite.report.simulation import ExpectationResult, Figures, Workload
 from koordlite.report.tick import Tick
 
 _US_PER_CORE_HOUR = 3600e6
@@ -152,16 +152,18 @@ _SUMS: Mapping[str, Callable[[Sample], int]] = {
 _MILLI_SECONDS_PER_CORE_HOUR = 3.6e6
 
 
-def check(expected: Expectation, samples: Sequence[Sample], *, text: str = "", not_put_back: int = 0) -> Check:
+def check(
+    expected: Expectation, samples: Sequence[Sample], *, text: str = "", not_put_back: int = 0
+) -> ExpectationResult:
     """The expectation and what was found; `text` is what it is about at the end of its time."""
     words = _words(expected)
     if expected.is_text:
-        return Check(words, repr(text), _bare(text) == _bare(expected.equals or ""))
+        return ExpectationResult(words, repr(text), _bare(text) == _bare(expected.equals or ""))
     found = float(not_put_back) if expected.measure == "notPutBack" else measure(expected, samples)
     if found is None:
-        return Check(words, "nothing was measured", False)
+        return ExpectationResult(words, "nothing was measured", False)
     high = expected.most is None or found <= expected.most
-    return Check(words, f"{found:.6g}", high and (expected.least is None or found >= expected.least))
+    return ExpectationResult(words, f"{found:.6g}", high and (expected.least is None or found >= expected.least))
 
 
 def _bare(text: str) -> str:

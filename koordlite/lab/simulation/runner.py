@@ -14,7 +14,7 @@ from koordlite.lab.simulation.measures import Recorder
 from koordlite.lab.simulation.reading import Play
 from koordlite.lab.simulation.stage import Stage
 from koordlite.report.history import History
-from koordlite.report.simulation import Check, Happening, Simulated
+from koordlite.report.simulation import ExpectationResult, Happening, Simulated
 
 _ALMOST_NOTHING = 1e-6
 
@@ -80,7 +80,7 @@ class _Run:
     def _note(self, now: float, words: Iterator[str]) -> None:
         self._happenings += [Happening(now, each) for each in words]
 
-    def _checks(self, not_put_back: int) -> Iterator[Check]:
+    def _checks(self, not_put_back: int) -> Iterator[ExpectationResult]:
         for number, expected in enumerate(self._play.scenario.expect):
             text = self._texts.get(number, "")
             yield measures.check(expected, self._recorder.samples, text=text, not_put_back=not_put_back)

@@ -65,7 +65,7 @@ FORMULAS = {
 NO_ZONES = "no NUMA zone is published for this node, so none is offered anything"
 
 
-class Row(msgspec.Struct, frozen=True):
+class TermRow(msgspec.Struct, frozen=True):
     """One term for CPU (millicores) and memory (bytes); None where it plays no part."""
 
     term: str
@@ -81,7 +81,7 @@ class Table(msgspec.Struct, frozen=True):
     title: str
     kind: str
     """`batch` or `mid`."""
-    rows: tuple[Row, ...]
+    rows: tuple[TermRow, ...]
     notes: tuple[str, ...] = ()
     """Text in place of numbers, or beside them."""
 
@@ -138,10 +138,10 @@ def _ending(evidence: Evidence, unit: str, prefix: str) -> Evidence:
     return {**amounts, **words}
 
 
-def _rows(names: Names, cpu: Evidence, memory: Evidence) -> Iterator[Row]:
+def _rows(names: Names, cpu: Evidence, memory: Evidence) -> Iterator[TermRow]:
     for term, (koordinator, article) in names.items():
         if term in cpu or term in memory:
-            yield Row(term, koordinator, article, cpu.get(term), memory.get(term))
+            yield TermRow(term, koordinator, article, cpu.get(term), memory.get(term))
 
 
 def _lines(table: Table) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _lines(table: Table) -> Iterator[str]:
     yield from (f"  {note}" for note in table.notes)
 
 
-def _columns(rows: Sequence[Row]) -> Iterator[str]:
+def _columns(rows: Sequence[TermRow]) -> Iterator[str]:
     head = ("term", "Koordinator's messages", "design document", "CPU (cores)", "memory")
     lines = [head, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
@@ -160,7 +160,7 @@ def _columns(rows: Sequence[Row]) -> Iterator[str]:
         yield f"  {names}  {cpu:>{widths[3]}}  {memory:>{widths[4]}}"
 
 
-def _cells(row: Row) -> tuple[str, str, str, str, str]:
+def _cells(row: TermRow) -> tuple[str, str, str, str, str]:
     words = row.term.replace("_", " ")
     return (
         words,

@@ -30,13 +30,13 @@ SUBJECT = "numa "
 """Prefix of such a question."""
 _ALIGNS = ("single-numa-node", "restricted", "best-effort")
 _NODES_WANTED = ("SingleNUMANode", "single-numa-node")
-Verdict = Literal["ok", "cause", "note"]
+Weight = Literal["ok", "cause", "note"]
 
 
-class Check(msgspec.Struct, frozen=True):
+class AlignmentCheck(msgspec.Struct, frozen=True):
     """One thing that was looked at. `cause`: it keeps the pod from being aligned."""
 
-    verdict: Verdict
+    verdict: Weight
     about: str
     sentence: str
 
@@ -58,7 +58,7 @@ def document(name: str, tick: Tick) -> dict[str, Any]:
     return {"pod": pod.key, "checks": [msgspec.structs.asdict(check) for check in found]}
 
 
-def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:
+def _checks(name: str, tick: Tick) -> tuple[Pod, list[AlignmentCheck]]:
     snapshot = tick.snapshot
     if snapshot is UNSEEN:
         raise ValueError("there is no picture of the node yet")
@@ -79,7 +79,7 @@ def _which(name: str, snapshot: Snapshot, found: Sequence[Pod]) -> str:
     return f"there is no pod {name!r} on this node; its pods: {file.pod_names(snapshot)}"
 
 
-def _asks(pod: Pod) -> Iterator[Check]:
+def _asks(pod: Pod) -> Iterator[AlignmentCheck]:
     """Requests of the pod, and whether kubelet would give it CPUs of its own."""
     words = {
         "Koordinator's numa-topology-spec": pod.numa_policy,
@@ -88,20 +88,20 @@ def _asks(pod: Pod) -> Iterator[Check]:
         "Crane's topology-awareness": "" if pod.crane.aware is None else str(pod.crane.aware).lower(),
     }
     asked = [f"{who} asks for {word}" for who, word in words.items() if word]
-    yield Check("note", "asks", "; ".join(asked) or "no annotation asks for NUMA alignment")
+    yield AlignmentCheck("note", "asks", "; ".join(asked) or "no annotation asks for NUMA alignment")
     if pod.kube_qos is not KubeQoS.GUARANTEED:
         if pod.crane.containers:
             why = f"it is {pod.kube_qos}, and asks for exclusive CPUs by container: the agent gives them, not kubelet"
-            yield Check("ok", "class", why)
+            yield AlignmentCheck("ok", "class", why)
             return
         why = f"it is {pod.kube_qos}: kubelet aligns CPUs and memory of Guaranteed pods only, requests equal to limits"
-        yield Check("note" if _by_scheduler(pod) else "cause", "class", why)
+        yield AlignmentCheck("note" if _by_scheduler(pod) else "cause", "class", why)
         return
     broken = [f"{each.name} {each.requests['cpu']}" for each in pod.containers if not _is_whole(each.requests)]
     if broken:
-        yield Check("cause", "class", f"Guaranteed, but not whole CPUs: {', '.join(broken)}; they share CPUs")
+        yield AlignmentCheck("cause", "class", f"Guaranteed, but not whole CPUs: {', '.join(broken)}; they share CPUs")
     else:
-        yield Check("ok", "class", "Guaranteed, with whole CPUs in every container")
+        yield AlignmentCheck("ok", "class", "Guaranteed, with whole CPUs in every container")
 
 
 def _is_whole(requests: Mapping[str, Quantity]) -> bool:
@@ -113,16 +113,16 @@ def _by_scheduler(pod: Pod) -> bool:
     return bool(pod.resource_status.cpuset or pod.resource_status.numa_nodes or pod.crane.nodes)
 
 
-def _plugin(pod: Pod) -> Iterator[Check]:
+def _plugin(pod: Pod) -> Iterator[AlignmentCheck]:
     """First cause, where a scheduler goes by the annotation: its plugin is off. The agent does not see that."""
     if pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "none") != "none":
         ask = "GET /rest/scheduling/v1/numaaware of koordlite numa-api says whether it is open"
-        yield Check(
+        yield AlignmentCheck(
             "note", "plugin", f"Volcano's scheduler reads this annotation only with its plugin numa-aware: {ask}"
         )
 
 
-def _policy(snapshot: Snapshot, pod: Pod, modes: Mapping[str, str]) -> Iterator[Check]:
+def _policy(snapshot: Snapshot, pod: Pod, modes: Mapping[str, str]) -> Iterator[AlignmentCheck]:
     """First cause: nothing on this node aligns."""
     kubelet = snapshot.kubelet
     manager, topology = kubelet.cpu_manager_policy or "unknown", kubelet.topology_manager_policy or "unknown"
@@ -130,37 +130,37 @@ def _policy(snapshot: Snapshot, pod: Pod, modes: Mapping[str, str]) -> Iterator[
     if _by_scheduler(pod):
         strategy = "craneCPUManager" if pod.crane.nodes and not pod.resource_status.cpuset else "cpusetPools"
         mode = modes.get(strategy, "off")
-        verdict: Verdict = "ok" if mode == "enforce" else "cause"
-        yield Check(
+        verdict: Weight = "ok" if mode == "enforce" else "cause"
+        yield AlignmentCheck(
             verdict,
             "policy",
             f"a scheduler assigned it CPUs; the strategy {strategy}, which applies them, is in mode {mode}",
         )
-        yield Check("note", "kubelet", said)
+        yield AlignmentCheck("note", "kubelet", said)
     elif manager == "static" and topology in _ALIGNS:
         loose = "; a pod that does not fit one node is admitted all the same" if topology == "best-effort" else ""
-        yield Check("ok", "policy", said + loose)
+        yield AlignmentCheck("ok", "policy", said + loose)
     else:
         do = "set cpuManagerPolicy: static and topologyManagerPolicy: single-numa-node in kubelet's configuration"
-        yield Check("cause", "policy", f"{said}: kubelet aligns nothing; {do}, or let a scheduler assign CPUs")
+        yield AlignmentCheck("cause", "policy", f"{said}: kubelet aligns nothing; {do}, or let a scheduler assign CPUs")
     if pod.resource_status.refused:
-        yield Check(
+        yield AlignmentCheck(
             "cause", "assignment", f"the CPUs {pod.resource_status.refused} are not given: {pod.resource_status.why}"
         )
 
 
-def _constraints(pod: Pod) -> Iterator[Check]:
+def _constraints(pod: Pod) -> Iterator[AlignmentCheck]:
     """Second cause: the pod's own rules left the scheduler this node."""
     if pod.constraints:
         why = f"its spec narrows the choice of nodes by {', '.join(pod.constraints)}"
-        yield Check("note", "placement", f"{why}: `koordlite scheduler explain {pod.key}` shows every node")
+        yield AlignmentCheck("note", "placement", f"{why}: `koordlite scheduler explain {pod.key}` shows every node")
     else:
-        yield Check(
+        yield AlignmentCheck(
             "ok", "placement", "no required affinity, node selector or spread constraint narrows the choice of nodes"
         )
 
 
-def _space(snapshot: Snapshot, pod: Pod) -> Iterator[Check]:
+def _space(snapshot: Snapshot, pod: Pod) -> Iterator[AlignmentCheck]:
     """Third cause: no NUMA node has what it asks for."""
     wanted = {name: amount for name, amount in pod.requests.items() if amount.nano and name in ("cpu", "memory")}
     if not wanted:
@@ -173,19 +173,19 @@ def _space(snapshot: Snapshot, pod: Pod) -> Iterator[Check]:
     )
     if fits:
         nodes = ", ".join(map(str, fits))
-        yield Check("ok", "space", f"it asks for {asked}; without it NUMA {nodes} would have that ({have})")
+        yield AlignmentCheck("ok", "space", f"it asks for {asked}; without it NUMA {nodes} would have that ({have})")
     else:
-        yield Check("cause", "space", f"it asks for {asked}; without it no single NUMA node has that ({have})")
+        yield AlignmentCheck("cause", "space", f"it asks for {asked}; without it no single NUMA node has that ({have})")
         yield _several(snapshot.slo.numa_policy)
 
 
-def _several(policies: NUMAPolicy) -> Check:
+def _several(policies: NUMAPolicy) -> AlignmentCheck:
     """The fate of a pod that needs more than one NUMA node."""
     if policies.distance:
-        return Check(
+        return AlignmentCheck(
             "note", "distance", "policy numadistance is open: the extender gives it the NUMA nodes nearest together"
         )
-    return Check("note", "distance", "policy numadistance is closed: it may get NUMA nodes that are far apart")
+    return AlignmentCheck("note", "distance", "policy numadistance is closed: it may get NUMA nodes that are far apart")
 
 
 def _left(zone: Mapping[str, Amounts], name: str) -> Quantity:
@@ -196,11 +196,11 @@ def _amount(name: str, amount: Quantity) -> str:
     return f"{units.cores(amount.milli)} CPU" if name == "cpu" else units.size(amount.value)
 
 
-def _stands(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
+def _stands(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[AlignmentCheck]:
     """CPUs and NUMA nodes it runs on."""
     if not pod.active:
         why = f"it is {pod.phase}; a pod that kubelet could not align is Failed with reason TopologyAffinityError"
-        yield Check("note", "runs", why)
+        yield AlignmentCheck("note", "runs", why)
         return
     groups = snapshot.places.get(pod.uid)
     for name, group in groups.containers.items() if groups else ():
@@ -214,14 +214,14 @@ def _stands(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) 
         memory = "; memory " + ", ".join(f"NUMA {at} {units.size(n)}" for at, n in used.used.items()) if used else ""
         promised = next((each for each in placed if each.container == name and each.source != "none"), None)
         by = f", promised by {promised.source}: {promised.promised_cpus or 'no CPUs'}" if promised else ", no promise"
-        yield Check("note", "runs", f"{name} may run on CPUs {cpus} (NUMA {nodes}{by}){memory}")
+        yield AlignmentCheck("note", "runs", f"{name} may run on CPUs {cpus} (NUMA {nodes}{by}){memory}")
 
 
-def _together(pod: Pod, tick: Tick) -> Iterator[Check]:
+def _together(pod: Pod, tick: Tick) -> Iterator[AlignmentCheck]:
     """The move onto the NUMA node of another pod, or why there was none."""
     for decision in tick.decisions:
         if decision.strategy == affinity.NAME and decision.subject == f"pod/{pod.key}":
-            yield Check("note", "together", sentence(decision))
+            yield AlignmentCheck("note", "together", sentence(decision))
 
 
 def _apart(snapshot: Snapshot, nodes: Sequence[int]) -> str:
@@ -231,12 +231,12 @@ def _apart(snapshot: Snapshot, nodes: Sequence[int]) -> str:
     return f", mean distance {score.distance(nodes, costs) / len(nodes) ** 2:.1f}"
 
 
-def _broken(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
+def _broken(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[AlignmentCheck]:
     """Promises that do not hold."""
     wrong = list(placements.of_pod(snapshot, pod, placed)) if pod.active and not pod.deleting else []
     for each in wrong:
         facts = ", ".join(f"{name} {value}" for name, value in each.evidence.items())
-        yield Check("cause", "violation", f"{each.container}: {each.reason} ({each.severity}): {facts}")
+        yield AlignmentCheck("cause", "violation", f"{each.container}: {each.reason} ({each.severity}): {facts}")
     asked = pod.numa_policy in _NODES_WANTED or pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "") in _NODES_WANTED
     if not wrong and pod.active and (placed or asked or pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)):
-        yield Check("ok", "promises", "every promise about its placement holds")
+        yield AlignmentCheck("ok", "promises", "every promise about its placement holds")

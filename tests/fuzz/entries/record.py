@@ -17,7 +17,7 @@ from emulated import Emulated
 from koordlite.record import segment
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RecordError
-from koordlite.record.segment import FRAME_HEAD_BYTES, MARK, Head, Writer
+from koordlite.record.segment import FRAME_HEAD_BYTES, MARK, Head, PieceWriter
 from koordlite.replay import compare, verify
 from koordlite.replay.what_if import Other
 from tests.fuzz import mutate
@@ -99,7 +99,7 @@ def _seed() -> bytes:
         made = Emulated("small", pathlib.Path(folder))
         made.pod("web", "LS", "3")
         made.pod("batch", "BE", "64")
-        writer = Writer(Head(koordlite="test", node="node-a"))
+        writer = PieceWriter(Head(koordlite="test", node="node-a"))
         found = bytearray(writer.start)
         with made.journal() as held:
             agent = made.agent(held)
