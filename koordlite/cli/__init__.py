@@ -219,7 +219,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "Serve NUMA nodes, and complete commands": (
         Command(
             "numa-api",
-            "NUMA nodes of the whole cluster: monitoring page and REST interface",
+            "NUMA nodes and the last night of the whole cluster: pages and REST interface",
             "numa_api:run",
             scheduler_options.numa_api,
             ("numa-api --kubeconfig FILE",),

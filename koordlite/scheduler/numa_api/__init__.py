@@ -1,5 +1,5 @@
-"""NUMA nodes of the whole cluster for people and programs: REST answers and the monitoring page.
+"""NUMA nodes and the last night of the whole cluster for people and programs: pages and REST answers.
 
-`view` is what is known of a node, worked out once for each version of its row; `documents` gives it to programs,
-`overview_page` and `node_page` to people; `service` puts both behind a listener.
+`view` is what is known of a node, worked out once for each version of its row; `rest` gives it to programs,
+`overview_page` and `node_page` to people. `nights_page` asks the agents; `service` puts all behind a listener.
 """
