@@ -16,6 +16,7 @@ from koordlite.formulas.cpu import host_place
 from koordlite.formulas.topology import other_writer
 from koordlite.host import kept_file, procfs, sysfs
 from koordlite.host.bundle import Host
+from koordlite.host.files import RealFiles
 from koordlite.kube.settings import ObjectiveSettings
 from koordlite.model import keys
 from koordlite.model.errors import Problem
@@ -47,7 +48,7 @@ from koordlite.observe import (
 )
 from koordlite.observe.cpu_waits import Counters, CPUWaitReader
 from koordlite.observe.inputs import ClusterPicture, Inputs
-from koordlite.observe.objectives import ObjectiveReader
+from koordlite.observe.objectives import ObjectiveReader, at_once
 from koordlite.observe.places import Places
 from koordlite.observe.prediction import Predictor
 from koordlite.observe.usage import Sampler, Spans, Subjects
@@ -114,7 +115,8 @@ class Observer:
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._cpu_waits, self._reacts = CPUWaitReader(host.files, host.cgroups), reacts
-        self._objectives = ObjectiveReader(objectives or ObjectiveSettings())
+        begin = None if isinstance(host.files, RealFiles) else at_once
+        self._objectives = ObjectiveReader(objectives or ObjectiveSettings(), begin)
         self._cookies = system.CoreCookieReader(host.cookies)
         self._irqs = system.IRQReader(host.files)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)

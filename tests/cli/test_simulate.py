@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tinyprometheus
 
 from koordlite import cli
 
@@ -118,3 +119,40 @@ def test_a_configuration_replaces_the_settings(ask: Any, tmp_path: Path) -> None
     (tmp_path / "off.yaml").write_text("strategies: {cpuSuppress: {mode: 'off'}}\n")
     said = ask("simulate", scenario(tmp_path), "--config", tmp_path / "off.yaml")
     assert said.code == 1
+
+
+GUIDED = """
+machine: small
+duration: 60s
+stepSeconds: 1
+pods:
+  - {name: web, cpu: "0.5", requests: {cpu: "1"}, annotations: {suppress.koordlite.io/objective: "p99"}}
+  - {name: crunch, qos: BE, cpu: greedy, count: 4}
+config:
+  resource-threshold-config:
+    clusterStrategy: {enable: true, cpuSuppressThresholdPercent: 65, cpuSuppressPolicy: %s}
+settings:
+  objectives: %s
+"""
+
+
+def _best_effort_used(capsys: Any, path: Path, policy: str, objectives: dict[str, Any]) -> tuple[float, float]:
+    """Core hours with and without koordlite."""
+    path.write_text(GUIDED % (policy, json.dumps(objectives)))
+    assert cli.main(["simulate", str(path), "--without", "-o", "json"]) == 0
+    used, without = (run["figures"]["beCoreHoursUsed"] for run in json.loads(capsys.readouterr().out)["runs"])
+    return used, without
+
+
+def test_it_answers_what_batch_work_would_have_got_guided_and_by_an_objective(
+    capsysbinary: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.yaml"
+    with tinyprometheus.serving(lambda: tinyprometheus.vector({("default", "web"): 20})) as server:
+        query = {"query": "p99", "most": 50, "unit": "ms", "windowSeconds": 2}
+        section = {"prometheusUrl": server.url, "intervalSeconds": 1, "queries": {"p99": query}}
+        formula, without = _best_effort_used(capsysbinary, path, "cfsQuota", {})
+        guided, _ = _best_effort_used(capsysbinary, path, "guided", {})
+        met, _ = _best_effort_used(capsysbinary, path, "guided", section)
+    assert formula < 0.8 * guided
+    assert guided == pytest.approx(met, rel=0.05) == pytest.approx(without, rel=0.05)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import pathlib
+import struct
 
 import pytest
 
@@ -141,10 +143,39 @@ def test_the_goal_beside_memory_bound_work(batch: str, p99: float, met: list[boo
     assert [goal.met for goal in judged if "memory-bound" in goal.words] == met
 
 
+@pytest.mark.parametrize(
+    ("ours", "fixed", "met"),
+    [
+        pytest.param((5.4, 1.3), (5.2, 0.8), [True, True], id="within the objective, and more"),
+        pytest.param((5.4, 0.7), (5.2, 0.8), [True, False], id="within it, and less"),
+        pytest.param((6.5, 1.3), (5.2, 0.8), [False, False], id="more, but beyond the objective"),
+        pytest.param((5.4, 1.3), (6.5, 1.4), [True, None], id="the fixed threshold is beyond it"),
+    ],
+)
+def test_the_goals_of_an_objective(ours: tuple[float, float], fixed: tuple[float, float], met: list[bool]) -> None:
+    runs = [_run("alone", 5), _run("agent:cfsQuota", *fixed), _run("agent:objective", *ours)]
+    judged = goals.judge(results.rows(runs))
+    assert [goal.met for goal in judged if goal.words.startswith("objective:")] == met
+
+
+def test_the_p99_of_an_objective_counts_requests_without_an_answer() -> None:
+    with measure.Latencies() as latencies:
+        assert math.isnan(latencies.p99_ms(5))
+        answered = [(ms * 1_000_000, 2_000_000) for ms in range(0, 8_000, 10)]
+        raw = b"".join(struct.pack("=QQ", *pair) for pair in answered)
+        os.pwrite(latencies.fileno, raw, 0)
+        assert latencies.p99_ms(5) == 2.0
+        stuck = [(7_400_000_000 + n, 0) for n in range(20)]
+        os.pwrite(latencies.fileno, raw + b"".join(struct.pack("=QQ", *pair) for pair in stuck), 0)
+        assert latencies.p99_ms(5) == pytest.approx(592, abs=1)
+        assert latencies.p99_ms(0.5) == 2.0
+
+
 def test_results_of_another_machine_belong_into_another_file() -> None:
     here = Header(2, "6.18", "a processor", {"compute 0": 1.4})
     assert not results.refusal(here, dataclasses.replace(here, iteration_ns={}))
     assert "kernel 6.18 there, 6.12 here" in results.refusal(here, dataclasses.replace(here, kernel="6.12"))
+    assert "cgroup 1 there, 2 here" in results.refusal(here, dataclasses.replace(here, cgroup=2))
     assert "cpus 2 there, 4 here" in results.refusal(here, dataclasses.replace(here, cpus=4))
 
 
@@ -165,10 +196,17 @@ def test_a_file_of_results_reads_as_it_was_written(tmp_path: pathlib.Path) -> No
 
 def test_the_page_names_each_way_in_words(tmp_path: pathlib.Path) -> None:
     found = Results(tmp_path / "results.jsonl")
-    for run in (_run("alone", 5), _run("plain", 6, 1.4), _run("agent:cfsQuota,agent.reaction=off", 6, 0.8)):
+    shown = ("alone", "plain", "agent:cfsQuota,agent.reaction=off", "agent:objective,p99=1.2")
+    for run in (_run(way, 6, 1.4) for way in shown):
         found.add(run)
     text = page.document(found)
-    for words in ("the service alone", "Kubernetes groups, no agent", "koordlite, cfsQuota, reaction off", "1.40"):
+    for words in (
+        "the service alone",
+        "Kubernetes groups, no agent",
+        "koordlite, cfsQuota, reaction off",
+        "1.40",
+        "koordlite, objective p99 1.2",
+    ):
         assert words in text
 
 

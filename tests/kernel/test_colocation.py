@@ -58,7 +58,7 @@ def _runs(results: pathlib.Path) -> list[dict[str, Any]]:
 
 def test_every_kind_of_way_is_measured_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
     results, html = tmp_path / "results.jsonl", tmp_path / "page.html"
-    chosen = ["alone", "static:0.4", "koordinator:cfsQuota", "agent:cfsQuota,agent.reaction=off"]
+    chosen = ["alone", "static:0.4", "koordinator:cfsQuota", "agent:cfsQuota,agent.reaction=off", "agent:objective"]
     command = _command(results, "--keep-disturbed", "--html", str(html), "--way", *chosen)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         _, said = process.communicate()

@@ -36,10 +36,7 @@ def reader(prometheus: Server) -> Callable[..., ObjectiveReader]:
         query = ObjectiveQuery(query=QUERY, most=50.0, least=20.0, unit="ms", window_seconds=30)
         given = {"prometheus_url": prometheus.url, "queries": {"p99": query}, **settings}
 
-        def begin(work: Callable[[], None]) -> None:
-            work()
-
-        return ObjectiveReader(ObjectiveSettings(**given), begin)
+        return ObjectiveReader(ObjectiveSettings(**given), objectives.at_once)
 
     return make
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import tinyprometheus
 from emulated import RESCTRL, Emulated
 
 from koordlite.agent import Agent
+from koordlite.kube.settings import ObjectiveQuery, ObjectiveSettings
 from koordlite.model.status import FreshUse
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
@@ -22,10 +25,16 @@ Recorded = Callable[..., Path]
 
 
 def run(
-    node: Emulated, folder: Path, *, seconds: int, surges: tuple[int, ...] = (), **memory: Any
+    node: Emulated,
+    folder: Path,
+    *,
+    seconds: int,
+    surges: tuple[int, ...] = (),
+    objectives: ObjectiveSettings | None = None,
+    **memory: Any,
 ) -> list[RoundRecord]:
     """The moments of an agent in mode enforce; they are recorded in `folder`."""
-    settings = node.settings()
+    settings = msgspec.structs.replace(node.settings(), objectives=objectives or ObjectiveSettings())
     rule = dataclasses.replace(settings.strategies["memoryEvict"], **memory)
     settings = msgspec.structs.replace(settings, strategies={**settings.strategies, "memoryEvict": rule})
     recorder, found = Recorder(folder, Head(koordlite="test", node="node-a"), max_bytes=8 << 20), list[RoundRecord]()
@@ -96,6 +105,20 @@ def guided(tmp_path: Path) -> tuple[Path, list[RoundRecord]]:
     node.pod("web", "LS", "greedy", request="10m")
     node.pod("crunch", "BE", "greedy")
     return tmp_path / "record", run(node, tmp_path / "record", seconds=25)
+
+
+@pytest.fixture
+def by_objective(tmp_path: Path) -> tuple[Path, list[RoundRecord]]:
+    """A service whose p99 is too high for ten seconds, and low from then on, under the policy `guided`."""
+    node = Emulated("small", tmp_path)
+    node.slo(policy="guided", resctrl=False)
+    node.pod("web", "LS", "0.5", objective="p99 <= 50")
+    node.pod("crunch", "BE", "greedy")
+    answers = itertools.chain([80.0] * 10, itertools.repeat(20.0))
+    with tinyprometheus.serving(lambda: tinyprometheus.vector({("ns", "web"): next(answers)})) as server:
+        query = ObjectiveQuery(query="p99", most=100.0, unit="ms", window_seconds=2)
+        objectives = ObjectiveSettings(prometheus_url=server.url, interval_seconds=1, queries={"p99": query})
+        return tmp_path / "record", run(node, tmp_path / "record", seconds=40, objectives=objectives)
 
 
 @pytest.fixture

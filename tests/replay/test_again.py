@@ -10,6 +10,7 @@ import pytest
 from koordlite import strategies
 from koordlite.changes.eviction import EvictPod
 from koordlite.changes.resctrl import SchemataChange
+from koordlite.model.decision import CPULimit
 from koordlite.model.snapshot import Snapshot
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
@@ -45,6 +46,16 @@ def test_a_limit_that_followed_what_services_waited_comes_out_as_recorded(guided
     folder, moments = guided
     reasons = {d.reason for moment in moments for d in moment.decisions if d.strategy == "cpuSuppress"}
     assert {"WaitCauseUnknown", "ServicesWait", "ServicesDoNotWait"} <= reasons
+    found = verify.check(Record(folder).moments())
+    assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
+
+
+def test_a_limit_that_followed_an_objective_comes_out_as_recorded(by_objective: Eventful) -> None:
+    folder, moments = by_objective
+    decisions = [d for moment in moments for d in moment.decisions if d.strategy == "cpuSuppress"]
+    assert {"ServiceObjective", "ObjectiveMissed", "ObjectiveMet"} <= {d.reason for d in decisions}
+    limits = [d.outcome.limit_milli for d in decisions if isinstance(d.outcome, CPULimit)]
+    assert min(limits) < 0.8 * limits[-1], "best effort gave way, and has its CPU back"
     found = verify.check(Record(folder).moments())
     assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
 

@@ -110,6 +110,7 @@ class Emulated:
         """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory;
         `limited`: its limits are its requests; a sidecar asks for the same again."""
         keys = {
+            "objective": "suppress.koordlite.io/objective",
             "oom_score": "koordinator.sh/oom-score-adj",
             "status": "scheduling.koordinator.sh/resource-status",
             "static_cpus": "sandbox.koordlite.io/static-cpus",

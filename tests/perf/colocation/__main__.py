@@ -20,9 +20,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from realnode import tree
 
 from tests.perf.colocation import engine, goals, loads, machine, measure, page, results, ways
 from tests.perf.colocation.measure import Plan, Result
@@ -91,6 +93,12 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--attempts", type=int, default=3, help="runs until one is not disturbed")
     parser.add_argument("--patience", type=float, default=20.0, help="seconds a run waits for others to become quiet")
+    parser.add_argument(
+        "--cgroup",
+        type=int,
+        choices=(1, 2),
+        help="refuse unless this version has the cpu controller; else whichever has",
+    )
     parser.add_argument("--keep-disturbed", action="store_true", help="do not throw away runs that others disturbed")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("out/colocation/results.jsonl"))
     parser.add_argument("--report-only", action="store_true", help="measure nothing")
@@ -120,6 +128,8 @@ def _listing() -> str:
 def _measure(options: argparse.Namespace, found: Results) -> None:
     if os.geteuid() != 0:
         raise SystemExit("this needs root, to make groups and for a client of real-time priority")
+    if options.cgroup and options.cgroup != (version := tree.mounts()[0]):
+        raise SystemExit(f"the cpu controller of this machine is on cgroup v{version}")
     begun = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that everything is cleaned up.
     program = engine.compile_engine(options.results.parent)
@@ -142,7 +152,7 @@ def _measure(options: argparse.Namespace, found: Results) -> None:
                 folder.mkdir()
                 with machine.private(program, folder) as node:
                     _wait_for_others(node, options.patience)
-                    result = measure.run(plan, node, found.header.iteration_ns, _service_cpus(found, plan))
+                    result = measure.run(plan, node, found.header.iteration_ns, _alone(found, plan))
                 if options.keep_disturbed:
                     result = dataclasses.replace(result, thrown_away="")
                 found.add(result)
@@ -194,12 +204,17 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
                 yield Plan(service, pattern, "" if is_alone else batch, way, seed, seconds, options.settle)
 
 
-def _service_cpus(found: Results, plan: Plan) -> float:
-    """What the service used alone; in the beginning, what it is made to use."""
-    alone: Sequence[Result] = [
-        run for run in found.kept() if (run.service, run.pattern, run.way) == (plan.service, plan.pattern, "alone")
-    ]
-    return alone[-1].service_cpus if alone else 0.46
+def _alone(found: Results, plan: Plan) -> ways.Alone:
+    """The service alone, in the same round if it was measured there; in the beginning, what it is made to use.
+    SystemExit where an objective lacks it."""
+    runs = [run for run in found.kept() if (run.service, run.pattern, run.way) == (plan.service, plan.pattern, "alone")]
+    alone = ways.Alone(0.46, math.nan)
+    if runs:
+        run = next((run for run in runs if run.seed == plan.seed), runs[-1])
+        alone = ways.Alone(run.service_cpus, measure.percentile(run.histogram, 0.99))
+    if ways.parse(plan.way).has_objective and math.isnan(alone.p99_ms):
+        raise SystemExit(f"{plan.way} goes by the p99 of the service alone: name the way alone before it")
+    return alone
 
 
 def _line(result: Result) -> str:

@@ -229,6 +229,10 @@ struct connection {
     long received; /* bytes of the answer to the oldest one */
 };
 
+struct answer {
+    uint64_t due, latency; /* latency 0: none yet */
+};
+
 struct pattern {
     char kind[16];
     double rate, period, part; /* requests a second in the mean; seconds; share of it that is on, or low/high */
@@ -305,7 +309,12 @@ static int ask(char **argv) {
     double seconds = atof(argv[4]);
     size_t count, answered = 0, next = 0;
     uint64_t *due = arrivals(&p, seconds, strtoull(argv[3], NULL, 10), &count);
-    uint64_t *latency = calloc(count + 1, sizeof *latency);
+    /* Pairs of due and latency in the file itself, so that others can follow them meanwhile. */
+    int output = open(argv[2], O_RDWR | O_CREAT, 0600);
+    if (output < 0 || ftruncate(output, (count + 1) * sizeof(struct answer))) die(argv[2]);
+    struct answer *answers = mmap(NULL, (count + 1) * sizeof *answers, PROT_READ | PROT_WRITE, MAP_SHARED, output, 0);
+    if (answers == MAP_FAILED) die("mmap of the latencies");
+    for (size_t i = 0; i < count; i++) answers[i] = (struct answer){due[i], 0};
     if (mlockall(MCL_CURRENT | MCL_FUTURE)) die("mlockall");
     struct sched_param priority = {.sched_priority = 50};
     if (sched_setscheduler(0, SCHED_FIFO, &priority)) die("SCHED_FIFO");
@@ -363,14 +372,14 @@ static int ask(char **argv) {
                     uint64_t id;
                     memcpy(&id, buffer, 8);
                     if (got != 8 || id >= count) continue;
-                    latency[id] = moment - start - due[id];
+                    answers[id].latency = moment - start - due[id];
                     answered++;
                     continue;
                 }
                 for (all[c].received += got; all[c].received >= length && all[c].first != all[c].last; answered++) {
                     uint32_t id = all[c].ring[all[c].first++ % RING];
                     all[c].received -= length;
-                    latency[id] = moment - start - due[id];
+                    answers[id].latency = moment - start - due[id];
                 }
             }
             if (got == 0 && !datagrams) { errno = ECONNRESET; die("the service closed a connection"); }
@@ -378,13 +387,7 @@ static int ask(char **argv) {
     }
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
-    FILE *file = fopen(argv[2], "wb");
-    if (!file) die(argv[2]);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t pair[2] = {due[i], latency[i]};
-        fwrite(pair, sizeof pair, 1, file);
-    }
-    if (fclose(file)) die(argv[2]);
+    if (ftruncate(output, count * sizeof *answers) || close(output)) die(argv[2]);
     double cpu = used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
     printf("{\"start_ns\": %llu, \"requests\": %zu, \"answered\": %zu, \"refused\": %llu, \"cpu_seconds\": %.6f, "
            "\"latest_ms\": %.3f}\n",

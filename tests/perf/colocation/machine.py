@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from realnode.manifests import Manifests
 from realnode.pods import Pod
-from realnode.tree import PREFIX, Tree, mounts
+from realnode.tree import PREFIX, Tree, controller_point, mounts
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch")
@@ -53,9 +53,13 @@ class Machine:
         self.base = self.tree.top.partition("/")[0]
         self.manifests = Manifests(folder / "cluster")
         self.cpus = len(os.sched_getaffinity(0))
+        self._client: tuple[int, float] | None = None
 
     def build(self) -> None:
-        """Make the groups."""
+        """Make the groups. RuntimeError where the hierarchy with the cpu controller has no cpuset."""
+        offered = self.tree.points["cpu"] / "cgroup.controllers"
+        if self.tree.version == 2 and "cpuset" not in offered.read_text().split():
+            raise RuntimeError(f"{offered} has no cpuset: unmount that controller where it is mounted as v1")
         self.tree.build()
         self.manifests.node()
         for pod in (SERVICE, BATCH):
@@ -81,9 +85,24 @@ class Machine:
         return self._run(groups) + (["-s", str(slice_us)] if slice_us else []) + ["--"]
 
     def beside(self, name: str) -> list[str]:
-        """The same for the group `agent` or `client`."""
-        points = dict.fromkeys(self.tree.points[controller] for controller in _BESIDE[name])
+        """The same for the group `agent` or `client`. On v2 the client stays in the root group: a kernel with
+        RT_GROUP_SCHED gives no other one real-time priority there."""
+        is_root = name == "client" and self.tree.version == 2
+        points = dict.fromkeys(self.tree.points[controller] for controller in _BESIDE[name]) if not is_root else ()
         return [*self._run([str(point / self.base / name) for point in points]), "--"]
+
+    def watch_client(self, pid: int) -> None:
+        """Count the client by its process, where it has no group."""
+        self._client = (pid, 0.0) if self.tree.version == 2 else None
+
+    def _client_seconds(self) -> float:
+        if self._client is None:
+            return self._seconds(f"{self.base}/client")
+        pid, seconds = self._client
+        with contextlib.suppress(OSError, IndexError):  # It has ended.
+            seconds = int(_first_line(f"/proc/{pid}/schedstat").split()[0]) / 1e9
+        self._client = pid, max(seconds, self._client[1])
+        return self._client[1]
 
     def _run(self, groups: Sequence[str]) -> list[str]:
         return [str(self.program), "run", *(word for group in groups for word in ("-g", group))]
@@ -91,7 +110,7 @@ class Machine:
     def usage(self) -> Usage:
         """What everybody has used by now."""
         total, steal = self._total_seconds()
-        of = {name: self._seconds(f"{self.base}/{name}") for name in ("agent", "client")}
+        of = {"agent": self._seconds(f"{self.base}/agent"), "client": self._client_seconds()}
         kubepods = self._seconds(self.tree.top)
         batch = self._seconds(self.tree.qos("BestEffort"))
         others = total - kubepods - sum(of.values()) - time.process_time()
@@ -106,11 +125,11 @@ class Machine:
         return int(_fields(folder / "cpu.stat")["usage_usec"]) / 1e6
 
     def _total_seconds(self) -> tuple[float, float]:
-        """CPU seconds of all tasks, and those that another machine took away. The v1 counter is exact; that of
-        /proc/stat, all there is on v2, may go by what the timer interrupt meets."""
+        """CPU seconds of all tasks, and those that another machine took away. The v1 counter is exact, and a hybrid
+        machine may have it; that of /proc/stat, all there is on v2, may go by what the timer interrupt meets."""
         words = [float(word) / os.sysconf("SC_CLK_TCK") for word in _first_line("/proc/stat").split()[1:]]
-        if self.tree.version == 1:
-            return int((self.tree.points["cpuacct"] / "cpuacct.usage").read_text()) / 1e9, words[7]
+        if (counter := controller_point("cpuacct")) is not None:
+            return int((counter / "cpuacct.usage").read_text()) / 1e9, words[7]
         return sum(words[:3]) + sum(words[5:7]), words[7]
 
     def _throttled(self) -> float:

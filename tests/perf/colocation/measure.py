@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import pathlib
 import statistics
 import struct
@@ -19,6 +20,7 @@ from typing import Any
 from koordlite.formulas.cpu import suppress
 from tests.perf.colocation import loads, ways
 from tests.perf.colocation.machine import Machine, Usage
+from tests.perf.colocation.ways import Alone
 
 SAMPLE_SECONDS = 0.25
 BUDGET_SECONDS = 1.0
@@ -105,15 +107,44 @@ def percentile(histogram: Mapping[int, int], part: float) -> float:
     return math.nan
 
 
-def run(plan: Plan, machine: Machine, iteration_ns: Mapping[str, float], service_cpus: float) -> Result:
-    """Carry out `plan`. `service_cpus` is what the service used alone, which a static quota goes by."""
+class Latencies:
+    """When each request was due and its latency, as the client has them at any moment: in memory that both share."""
+
+    def __init__(self) -> None:
+        self.fileno = os.memfd_create("latencies")
+        self.path = f"/proc/self/fd/{self.fileno}"
+
+    def __enter__(self) -> Latencies:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fileno)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """ns from the start to when each request was due, and its latency, 0 of one without an answer."""
+        return list(struct.iter_unpack("=QQ", os.pread(self.fileno, os.fstat(self.fileno).st_size // 16 * 16, 0)))
+
+    def p99_ms(self, window_seconds: float) -> float:
+        """p99 of the requests that were due in the last so many seconds; NaN of none. One that has no answer yet has
+        waited until now."""
+        pairs = self.pairs()
+        now = max((due + latency for due, latency in pairs if latency), default=0)
+        recent = (pair for pair in pairs if now - window_seconds * 1e9 <= pair[0] <= now)
+        latencies = sorted(latency or now - due for due, latency in recent)
+        return latencies[math.ceil(len(latencies) * 0.99) - 1] / 1e6 if latencies else math.nan
+
+
+def run(plan: Plan, machine: Machine, iteration_ns: Mapping[str, float], alone: Alone) -> Result:
+    """Carry out `plan`."""
     way = ways.parse(plan.way)
     with contextlib.ExitStack() as stack:
+        latencies = stack.enter_context(Latencies())
         port = stack.enter_context(loads.serving(plan.service, machine, iteration_ns))
-        stack.enter_context(ways.in_force(way, machine, service_cpus))
+        stack.enter_context(ways.in_force(way, machine, alone, latencies.p99_ms))
         if way.has_batch:
             stack.enter_context(loads.batch_work(plan.batch, machine, slice_us=way.slice_us))
-        said, samples, pairs = _asked(plan, port, machine)
+        said, samples = _asked(plan, port, machine, latencies)
+        pairs = latencies.pairs()
     start_ns = int(said["start_ns"])
     begin, end = start_ns / 1e9 + plan.settle_seconds, start_ns / 1e9 + plan.settle_seconds + plan.seconds
     within = [sample for sample in samples if begin - SAMPLE_SECONDS <= sample.time <= end + SAMPLE_SECONDS]
@@ -121,22 +152,25 @@ def run(plan: Plan, machine: Machine, iteration_ns: Mapping[str, float], service
     return _result(plan, within, counted, cpus=machine.cpus, latest_ms=float(said["latest_ms"]))
 
 
-def _asked(plan: Plan, port: int, machine: Machine) -> tuple[dict[str, Any], list[Usage], list[tuple[int, int]]]:
-    """What the client said, samples of use meanwhile, and when each request was due with its latency, 0 of none."""
-    service, output = loads.SERVICES[plan.service], machine.folder / "latencies"
+def _asked(plan: Plan, port: int, machine: Machine, latencies: Latencies) -> tuple[dict[str, Any], list[Usage]]:
+    """What the client said, and samples of use meanwhile."""
+    service = loads.SERVICES[plan.service]
     arrivals = loads.arrivals(plan.pattern, service.rate)
     seconds = plan.settle_seconds + plan.seconds
-    words = ["ask", service.protocol, str(port), str(output), str(plan.seed), f"{seconds:g}", arrivals]
+    words = ["ask", service.protocol, str(port), latencies.path, str(plan.seed), f"{seconds:g}", arrivals]
     command = [*machine.beside("client"), str(machine.program), *words]
     samples = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[latencies.fileno]
+    ) as client:
+        machine.watch_client(client.pid)
         while client.poll() is None:
             samples.append(machine.usage())
             time.sleep(SAMPLE_SECONDS)
         out, errors = client.communicate()
     if client.returncode:
         raise RuntimeError(f"{' '.join(command)}: {errors.strip()}")
-    return json.loads(out), samples, list(struct.iter_unpack("=QQ", output.read_bytes()))
+    return json.loads(out), samples
 
 
 def _result(plan: Plan, samples: Sequence[Usage], latencies: Sequence[int], *, cpus: int, latest_ms: float) -> Result:

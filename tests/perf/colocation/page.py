@@ -34,7 +34,7 @@ def words(name: str) -> str:
         "slices": f"slices of {way.word} ms, no agent",
         "static": f"a quota that never changes{f' ({way.word} CPUs)' if way.word else ''}",
         "koordinator": f"Koordinator's algorithm, {way.word}",
-        "agent": f"koordlite, {way.word}",
+        "agent": f"koordlite, {way.word}" + (f" p99 {way.p99_to_alone:g} × alone" if way.has_objective else ""),
     }[way.kind]
     return f"{base}, {settings}" if settings else base
 

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from realnode import tree
+
 from tests.perf.colocation import measure
 from tests.perf.colocation.measure import Result
 
@@ -25,13 +27,15 @@ class Header:
     kernel: str
     processor: str
     iteration_ns: Mapping[str, float]
+    cgroup: int = 1
+    """Version of the hierarchy that has the cpu controller."""
 
 
 def refusal(of_file: Header, here: Header) -> str:
     """Why results of `here` may not be added to the file; empty when they may."""
     differences = [
         f"{name} {theirs} there, {ours} here"
-        for name in ("cpus", "kernel", "processor")
+        for name in ("cpus", "kernel", "processor", "cgroup")
         for theirs, ours in ((getattr(of_file, name), getattr(here, name)),)
         if theirs != ours
     ]
@@ -41,7 +45,8 @@ def refusal(of_file: Header, here: Header) -> str:
 def this_machine(iteration_ns: Mapping[str, float]) -> Header:
     """The header of a new file."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    return Header(len(os.sched_getaffinity(0)), platform.release(), names[0] if names else "", iteration_ns)
+    processor, version = names[0] if names else "", tree.mounts()[0]
+    return Header(len(os.sched_getaffinity(0)), platform.release(), processor, iteration_ns, version)
 
 
 def _lines(path: str) -> list[str]:

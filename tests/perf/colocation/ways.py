@@ -8,6 +8,8 @@ static[:CPUS][,period=MS]   a quota that never changes; the mean of the formula'
 koordinator:POLICY          Koordinator's algorithm, by `cpuset` or `cfsQuota`
 agent:POLICY[,KEY=VALUE]    koordlite as it ships, with settings such as `agent.reaction=off` or
                             `cpuSuppress.growHoldSeconds=0`; `threshold=80` is the ConfigMap's percentage
+agent:objective[,p99=1.1]   the policy `guided`, where the service has the objective of a p99 of so many times that
+                            which it has alone; the client tells its p99 as a Prometheus would
 """
 
 from __future__ import annotations
@@ -21,19 +23,35 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import tinyprometheus
 from realnode.command import Command, running
 from realnode.manifests import threshold
 
 from koordlite.formulas.cpu import cpu_select, suppress
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.keys import OBJECTIVE
 from koordlite.model.topology import CPU
-from tests.perf.colocation.machine import Machine, Usage
+from tests.perf.colocation.machine import SERVICE, Machine, Usage
 
 THRESHOLD_PERCENT = 65
-_STRATEGY = "cpuSuppress"
+P99_TO_ALONE = 1.1
+WINDOW_SECONDS = 5.0
+"""Time over which an objective is measured: 1,250 requests of most services."""
+P99 = Callable[[float], float]
+"""p99 in ms over the last so many seconds, NaN of no requests."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Alone:
+    """The service without batch work."""
+
+    cpus: float
+    """What it used, which a static quota goes by."""
+    p99_ms: float
+    """Its p99, which an objective goes by."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +72,16 @@ class Way:
     def slice_us(self) -> int:
         """Slice of batch threads, 0 for the kernel's own."""
         return round(float(self.word) * 1000) if self.kind == "slices" else 0
+
+    @property
+    def has_objective(self) -> bool:
+        """Whether the service names an objective."""
+        return self.kind == "agent" and self.word == "objective"
+
+    @property
+    def p99_to_alone(self) -> float:
+        """The objective: p99 over that which the service has alone."""
+        return float(self.settings.get("p99", P99_TO_ALONE))
 
     @property
     def threshold_percent(self) -> int:
@@ -84,10 +112,11 @@ def _is_json(text: str) -> bool:
 
 
 @contextlib.contextmanager
-def in_force(way: Way, machine: Machine, service_cpus: float) -> Iterator[None]:
-    """The way, from when it has taken effect. Every group is as it was made when it ends."""
+def in_force(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[None]:
+    """The way, from when it has taken effect. Every group is as it was made when it ends. An objective goes by what
+    `p99` says."""
     before = machine.tree.content()
-    with _KINDS[way.kind](way, machine, service_cpus):
+    with _KINDS[way.kind](way, machine, alone, p99):
         yield
     changed = machine.tree.changed(before)
     if changed:
@@ -95,7 +124,7 @@ def in_force(way: Way, machine: Machine, service_cpus: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _nothing(way: Way, machine: Machine, service_cpus: float) -> Iterator[None]:
+def _nothing(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[None]:
     yield
 
 
@@ -109,14 +138,14 @@ def _file(path: pathlib.Path, text: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _idle(way: Way, machine: Machine, service_cpus: float) -> Iterator[None]:
+def _idle(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[None]:
     with _file(machine.tree.points["cpu"] / machine.tree.qos("BestEffort") / "cpu.idle", "1"):
         yield
 
 
 @contextlib.contextmanager
-def _static(way: Way, machine: Machine, service_cpus: float) -> Iterator[None]:
-    budget = machine.cpus * way.threshold_percent / 100 - service_cpus
+def _static(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[None]:
+    budget = machine.cpus * way.threshold_percent / 100 - alone.cpus
     cpus, period_us = float(way.word or max(budget, 0.02)), round(float(way.settings.get("period", 100)) * 1000)
     with _quota(machine, round(cpus * period_us), period_us):
         yield
@@ -134,7 +163,7 @@ def _quota(machine: Machine, quota_us: int, period_us: int = suppress.PERIOD_US)
 
 
 @contextlib.contextmanager
-def _koordinator(way: Way, machine: Machine, service_cpus: float) -> Iterator[None]:
+def _koordinator(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[None]:
     """Koordinator's rounds, one a second, from one sample: no hold, no band but its own, no reaction in between. Its
     own CPU time is not here: a round of this loop costs less than koordlet's."""
     stop = threading.Event()
@@ -214,10 +243,35 @@ def budget_milli(last: Usage, now: Usage, cpus: int, threshold_percent: int) -> 
 
 
 @contextlib.contextmanager
-def _agent(way: Way, machine: Machine, service_cpus: float) -> Iterator[None]:
-    machine.manifests.config(threshold=threshold(way.word, percent=way.threshold_percent))
-    config = machine.folder / "koordlite.yaml"
-    config.write_text(json.dumps(configuration(way)))
+def _agent(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[None]:
+    policy = "guided" if way.has_objective else way.word
+    machine.manifests.config(threshold=threshold(policy, percent=way.threshold_percent))
+    sections, config = configuration(way), machine.folder / "koordlite.yaml"
+    with contextlib.ExitStack() as stack:
+        if way.has_objective:
+            sections["objectives"] = stack.enter_context(_objective(way, machine, alone, p99))
+        config.write_text(json.dumps(sections))
+        stack.enter_context(_running_agent(machine, config))
+        yield
+
+
+@contextlib.contextmanager
+def _objective(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[dict[str, Any]]:
+    """Section `objectives`, while a Prometheus answers what the client measures. The service names the objective."""
+    most = alone.p99_ms * way.p99_to_alone
+    machine.manifests.pod(dataclasses.replace(SERVICE, notes=((OBJECTIVE, "p99"),)))
+    query = {"query": "p99", "most": most, "unit": "ms", "windowSeconds": WINDOW_SECONDS}
+    try:
+        with tinyprometheus.serving(
+            lambda: tinyprometheus.vector({("default", SERVICE.name): p99(WINDOW_SECONDS)})
+        ) as server:
+            yield {"prometheusUrl": server.url, "intervalSeconds": 1, "staleSeconds": 5, "queries": {"p99": query}}
+    finally:
+        machine.manifests.pod(SERVICE)
+
+
+@contextlib.contextmanager
+def _running_agent(machine: Machine, config: pathlib.Path) -> Iterator[None]:
     options = ["--config", str(config), "--cluster", str(machine.folder / "cluster"), "--kubepods", machine.tree.top]
     options += ["--state-dir", str(machine.folder / "state"), "--on-stop", "restore", "--mode", "enforce"]
     options += ["--record", str(machine.folder / "record"), "--published", str(machine.folder / "published")]
@@ -246,7 +300,7 @@ def configuration(way: Way) -> dict[str, Any]:
     """The agent's configuration: section and option by their names in koordlite.yaml."""
     sections: dict[str, Any] = {}
     for key, value in way.settings.items():
-        if key != "threshold":
+        if key not in ("threshold", "p99"):
             section, option = key.split(".")
             at = sections if section == "agent" else sections.setdefault("strategies", {})
             at.setdefault(section, {})[option] = value

@@ -43,8 +43,16 @@ def mounts() -> tuple[int, dict[str, pathlib.Path]]:
     }
     if "cpu" in points:
         return 1, points
-    unified = next(pathlib.Path(m[1]) for m in lines if m[2] == "cgroup2")
-    return 2, dict.fromkeys(CONTROLLERS, unified)
+    # On a hybrid machine the unified hierarchy has the controllers that no v1 hierarchy has.
+    unified = [pathlib.Path(m[1]) for m in lines if m[2] == "cgroup2"]
+    with_cpu = [point for point in unified if "cpu" in (point / "cgroup.controllers").read_text().split()]
+    return 2, dict.fromkeys(CONTROLLERS, (with_cpu or unified)[0])
+
+
+def controller_point(controller: str) -> pathlib.Path | None:
+    """Folder of the v1 hierarchy of a controller; None where there is none."""
+    lines = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    return next((pathlib.Path(m[1]) for m in lines if m[2] == "cgroup" and controller in m[3].split(",")), None)
 
 
 def _hierarchies() -> set[pathlib.Path]:
