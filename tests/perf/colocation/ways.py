@@ -281,6 +281,7 @@ def _running_agent(machine: Machine, config: pathlib.Path) -> Iterator[None]:
         _is_ready,
         "the agent is ready",
         before=machine.beside("agent"),
+        seconds=120,  # An emulated CPU takes its time.
     ):
         yield
 

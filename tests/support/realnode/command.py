@@ -67,12 +67,16 @@ def running(
     what: str,
     *,
     before: Sequence[str] = (),
+    seconds: float = 40.0,
 ) -> Iterator[Command]:
     """A process from the moment that `has_begun`, which `what` names, and stopped after. AssertionError with all it
-    said when it ended before. `before` is a command that starts it."""
+    said when it ended before, or had not begun after `seconds`. `before` is a command that starts it."""
     command = Command(arguments, log, before=before)
     try:
-        until(lambda: has_begun(command) or not command.alive(), what)
+        try:
+            until(lambda: has_begun(command) or not command.alive(), what, seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {command.said()}") from error
         assert command.alive(), command.said()
         yield command
         command.stop()
