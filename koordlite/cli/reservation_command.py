@@ -31,8 +31,8 @@ def reservation(args: argparse.Namespace) -> int:
         return 0
     found = report.one_of(world, args.name, PlaceholderSettings(), time.time())
     if found is None:
-        names = ", ".join(sorted(world.reservations)[:8]) or "none"
-        raise KoordliteError(f"there is no Reservation {args.name}; there are {names}")
+        others = ", ".join(sorted(world.reservations)[:8]) or "none"
+        raise KoordliteError(f"there is no Reservation {args.name}; there are {others}")
     commandline.print_answer(args.output, "Reservation", {"reservation": found}, report.details(found))
     return 0
 

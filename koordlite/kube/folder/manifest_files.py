@@ -50,7 +50,7 @@ _PATH = re.compile(r" - at `\$(.*)`\Z")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 
 
-class _Loader(yaml_bounds.LOADER):  # type: ignore[misc]
+class _Loader(yaml_bounds.LOADER):  # type: ignore[misc,valid-type]
     """YAML as Kubernetes reads it: dates stay text."""
 
 
