@@ -158,7 +158,7 @@ def test_an_agents_own_answer_is_the_row_of_its_node(server: Any, tmp_path: path
     server.objects.load(exporter("agent"))
     agent = NumaExporter(listen=f"127.0.0.1:{port}")
     with numa_exporter.served(RealFiles(), agent, node="good", night=NightLog()) as listen:
-        listen(Tick(time=1.0, wall=1e9, status="paused", picture=picture, restored=4), ())
+        listen(Tick(time=1.0, wall=1e9, snapshot=picture, because="a test", restored=4), ())
         scene = numa_scene.scene()
         made = NumaService(
             scene.cluster,
@@ -169,6 +169,6 @@ def test_an_agents_own_answer_is_the_row_of_its_node(server: Any, tmp_path: path
         answer = json.loads(made.answer(f"{V1}/numa/nights", {}, "").body)["data"]
         page = made.answer("/numa/nights", {}, "").body.decode()
     row = next(row for row in answer if row["node"] == "good")
-    assert (row["night"]["status"], row["night"]["restores"], row["why"]) == ("paused", 4, "")
+    assert (row["night"]["status"], row["night"]["restores"], row["why"]) == ("degraded", 4, "")
     assert all(each["night"] is None and each["why"] for each in answer if each["node"] != "good")
-    assert "paused" in page and "kubectl koordlite explain NODE besteffort --since 12h" in page
+    assert "degraded" in page and "kubectl koordlite explain NODE besteffort --since 12h" in page
