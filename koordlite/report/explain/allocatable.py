@@ -7,7 +7,6 @@ document and articles. They are set side by side, so that numbers can be compare
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -103,11 +102,6 @@ def tables(decisions: Sequence[Decision]) -> tuple[Table, ...]:
 def text(found: Sequence[Table]) -> str:
     """The tables as lines."""
     return "\n".join(line for table in found for line in (*_lines(table), ""))
-
-
-def document(found: Sequence[Table]) -> list[dict[str, Any]]:
-    """The tables as plain values."""
-    return [msgspec.to_builtins(table) for table in found]
 
 
 def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: tuple[str, str]) -> Iterator[Table]:

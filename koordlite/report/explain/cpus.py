@@ -81,7 +81,7 @@ class Contradiction(msgspec.Struct, frozen=True):
     do: str
 
 
-def text(tick: Tick) -> str:
+def text(_subject: str, tick: Tick, _past: Remembered) -> str:
     """The ledger as lines; ValueError when nothing has been read yet."""
     snapshot = _snapshot(tick)
     rows = [(str(each.cpus) or "unknown", _owner(each), _WORDS[each.by]) for each in entries(snapshot)]
@@ -93,7 +93,7 @@ def text(tick: Tick) -> str:
     return "\n".join([head, *lines, "", *_said(wrong), ""])
 
 
-def document(tick: Tick) -> dict[str, Any]:
+def document(_subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
     """The same for programs."""
     snapshot = _snapshot(tick)
     return {

@@ -37,7 +37,7 @@ def text(subject: str, tick: Tick, past: Remembered = NOTHING) -> str:
     return "\n".join(part for decision in found for part in (*_explained(decision, events), ""))
 
 
-def document(subject: str, tick: Tick) -> dict[str, Any]:
+def document(subject: str, tick: Tick, _past: Remembered = NOTHING) -> dict[str, Any]:
     """The same as plain values."""
     off = switched_off(subject, tick)
     found = [] if off else chosen(subject, tick.decisions)
@@ -101,7 +101,7 @@ NODE = "node"
 NEWEST = 8
 
 
-def node_text(tick: Tick, past: Remembered) -> str:
+def node_text(_subject: str, tick: Tick, past: Remembered) -> str:
     """The answer as lines."""
     lines = [
         f"{view.node(tick)}: {tick.status}{view.because(tick)}",
@@ -113,10 +113,9 @@ def node_text(tick: Tick, past: Remembered) -> str:
     return "\n".join(lines) + "\n"
 
 
-def node_document(tick: Tick, past: Remembered) -> dict[str, Any]:
+def node_document(_subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
     """The same as plain values."""
     return {
-        "node": tick.node,
         "status": tick.status,
         "because": tick.because,
         "decisions": [
@@ -160,7 +159,7 @@ def _fights(tick: Tick, past: Remembered) -> Iterator[str]:
 RESCTRL = "resctrl"
 
 
-def resctrl_text(tick: Tick, past: Remembered) -> str:
+def resctrl_text(_subject: str, tick: Tick, past: Remembered) -> str:
     """The answer as lines; ValueError when the strategy is off and the machine has no groups."""
     decisions = _of_resctrl(tick)
     lines = [
@@ -174,7 +173,7 @@ def resctrl_text(tick: Tick, past: Remembered) -> str:
     return "\n".join(lines) + "\n"
 
 
-def resctrl_document(tick: Tick, past: Remembered) -> dict[str, Any]:
+def resctrl_document(_subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
     """The same as plain values."""
     return {
         "schemata": dict(tick.schemata),

@@ -36,10 +36,10 @@ def text(path: str, tick: Tick, past: Remembered) -> str:
     return "\n".join(lines or _nothing(path, tick, past)).rstrip("\n") + "\n"
 
 
-def document(path: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
+def document(path: str, tick: Tick, past: Remembered) -> dict[str, Any]:
     """The same as plain values, every file."""
     groups = pod_groups(tick.snapshot)
-    return [
+    files = [
         {
             **pieces.place_document(place, tick, past),
             "pod": pod_of(place, groups),
@@ -47,6 +47,7 @@ def document(path: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
         }
         for place in matching(path, tick, past)
     ]
+    return {"files": files}
 
 
 def matching(path: str, tick: Tick, past: Remembered) -> list[Place]:

@@ -22,6 +22,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.numa.nrt import score
 from koordlite.report import units
 from koordlite.report.explain import file
+from koordlite.report.history import NOTHING, Remembered
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import UNSEEN, Tick
 from koordlite.strategies.shared import affinity, placements, zone_report
@@ -41,7 +42,7 @@ class AlignmentCheck(msgspec.Struct, frozen=True):
     sentence: str
 
 
-def text(name: str, tick: Tick) -> str:
+def text(name: str, tick: Tick, _past: Remembered = NOTHING) -> str:
     """All checks, the causes counted; ValueError when the name is no pod's, or nothing was seen yet."""
     pod, found = _checks(name, tick)
     causes = [check for check in found if check.verdict == "cause"]
@@ -52,7 +53,7 @@ def text(name: str, tick: Tick) -> str:
     return "\n".join([f"pod {pod.key} on {tick.node or 'this node'}", *rows, f"  {end}", ""])
 
 
-def document(name: str, tick: Tick) -> dict[str, Any]:
+def document(name: str, tick: Tick, _past: Remembered = NOTHING) -> dict[str, Any]:
     """The same for programs."""
     pod, found = _checks(name, tick)
     return {"pod": pod.key, "checks": [msgspec.structs.asdict(check) for check in found]}

@@ -10,6 +10,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.place import Place
 from koordlite.report.explain import file, pieces
 from koordlite.report.history import NOTHING, DecisionEvent, Remembered
+from koordlite.report.json import run_report
 from koordlite.report.tick import UNSEEN, Tick
 
 SUBJECT = "pod "
@@ -39,12 +40,17 @@ def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
     )
 
 
-def document(name: str, tick: Tick, past: Remembered = NOTHING) -> dict[str, list[Decision]]:
-    """The same as decisions, by section."""
-    return {
+def document(name: str, tick: Tick, past: Remembered = NOTHING) -> dict[str, Any]:
+    """The same as plain values, by section."""
+    parts = {
         "pod": _own(name, tick, past),
         "evictions": _rules(tick.decisions),
         "bestEffort": _best_effort(tick.decisions),
+    }
+    return {
+        "subject": name,
+        **{part: [run_report.decided(decision) for decision in decisions] for part, decisions in parts.items()},
+        "files": [pieces.place_document(place, tick, past) for place in _written(name, tick, past)],
     }
 
 
@@ -82,11 +88,6 @@ def _written(name: str, tick: Tick, past: Remembered) -> list[Place]:
     wrote = {place for place, write in past.writes.items() if write.cause and _names(name, write.cause)}
     theirs = {place for place in file.known(tick, past) if file.pod_of(place, groups) in mine}
     return sorted(wrote | {place for place in theirs if place in past.writes or place in past.foreign})
-
-
-def files(name: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
-    """Writes of the pod's files, for JSON."""
-    return [pieces.place_document(place, tick, past) for place in _written(name, tick, past)]
 
 
 def _files(name: str, tick: Tick, past: Remembered) -> Iterator[str]:

@@ -15,6 +15,7 @@ from koordlite.model.slo import config
 from koordlite.model.slo.config import Section
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.slo.without_effect import OFF
+from koordlite.report.history import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
 SUBJECT = "config"
@@ -52,7 +53,7 @@ def lines(slo: SLO, subject: str = SUBJECT, *, off: Collection[str] = OFF) -> tu
     return chosen
 
 
-def text(tick: Tick, subject: str = SUBJECT) -> str:
+def text(subject: str, tick: Tick, _past: Remembered = NOTHING) -> str:
     """The settings as a table for each key, and the problems."""
     chosen = lines(tick.snapshot.slo, subject, off=_off(tick))
     shown: list[str] = []
@@ -65,12 +66,9 @@ def text(tick: Tick, subject: str = SUBJECT) -> str:
     return "\n".join(shown) + "\n"
 
 
-def document(tick: Tick, subject: str = SUBJECT) -> dict[str, Any]:
+def document(subject: str, tick: Tick, _past: Remembered = NOTHING) -> dict[str, Any]:
     """The same as plain values for JSON."""
     return {
-        "version": 1,
-        "kind": "koordlite-config",
-        "node": tick.node,
         "keys": {section.key: standing(tick.snapshot.slo, section.key) for section in config.SECTIONS},
         "settings": [msgspec.structs.asdict(line) for line in lines(tick.snapshot.slo, subject, off=_off(tick))],
         "problems": [dataclasses.asdict(problem) for problem in _problems(tick)],

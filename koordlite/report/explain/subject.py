@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from koordlite.model import printable
 from koordlite.report import units
@@ -15,8 +17,14 @@ from koordlite.report.tick import Tick
 _MOVES = 10
 """Budget changes that are listed with their causes."""
 _NOT_KNOWN = "  none is remembered: it did not move, or not by the use of pods"
-TextAnswer = Callable[[str, Tick, Remembered], str]
-JsonAnswer = Callable[[str, Tick, Remembered], dict[str, Any]]
+
+
+class Explanation(NamedTuple):
+    """Answer to one sort of question, given its subject: as text, and as plain values of this `kind`."""
+
+    kind: str
+    text: Callable[[str, Tick, Remembered], str]
+    document: Callable[[str, Tick, Remembered], dict[str, Any]]
 
 
 def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text", who: bool = False) -> str:
@@ -29,13 +37,12 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
     `output` is text or json. `who` adds whose use moved the budgets that `subject` means.
     """
     asked = " ".join(subject.split())
-    name, (say, document) = _answers(asked)
+    name, answer = _answer(asked)
     if output != "json":
-        return printable.lines(say(name, tick, past) + (_who_text(asked, past) if who else ""))
+        return printable.lines(answer.text(name, tick, past) + (_who_text(asked, past) if who else ""))
     moved = {"moved": _who(asked, past)} if who else {}
-    return run_report.encode(
-        {"version": 1, "node": tick.node, "subject": asked, **document(name, tick, past), **moved}
-    ).decode()
+    head = {"version": 1, "kind": answer.kind, "node": tick.node, "subject": asked}
+    return run_report.encode({**head, **answer.document(name, tick, past), **moved}).decode()
 
 
 def _who_text(subject: str, past: Remembered) -> str:
@@ -55,21 +62,14 @@ def _moved(subject: str, past: Remembered) -> list[DecisionEvent]:
     return found[-_MOVES:]
 
 
-def _answers(subject: str) -> tuple[str, tuple[TextAnswer, JsonAnswer]]:
+def _answer(subject: str) -> tuple[str, Explanation]:
     """The name asked about, for questions about one thing, else the whole subject; and what answers."""
     if subject.split(".", 1)[0] == settings.SUBJECT:
-        return subject, (lambda s, t, p: settings.text(t, s), lambda s, t, p: settings.document(t, s))
-    for beginning, answers in _OF_ONE.items():
+        return subject, Explanation("koordlite-config", settings.text, settings.document)
+    for beginning, answer in _OF_ONE.items():
         if f"{subject} ".startswith(beginning):
-            return subject[len(beginning) :].strip(), answers
-    return subject, _WHOLE.get(subject, _DECIDED)
-
-
-def _pod(name: str, tick: Tick, past: Remembered) -> dict[str, Any]:
-    parts = {
-        part: [run_report.decided(d) for d in decisions] for part, decisions in pod.document(name, tick, past).items()
-    }
-    return {"kind": "koordlite-pod", "subject": name, **parts, "files": pod.files(name, tick, past)}
+            return subject[len(beginning) :].strip(), answer
+    return subject, _WHOLE.get(subject, Explanation("koordlite-explain", decided.text, decided.document))
 
 
 def _promised_text(subject: str, tick: Tick, _past: Remembered) -> str:
@@ -80,41 +80,19 @@ def _promised_text(subject: str, tick: Tick, _past: Remembered) -> str:
 def _promised(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
     found = allocatable.tables(tick.decisions)
     rest = {} if found else decided.document(subject, tick)
-    return {"kind": "koordlite-allocatable", "tables": allocatable.document(found), **rest}
+    return {"tables": [msgspec.to_builtins(table) for table in found], **rest}
 
 
-_DECIDED: tuple[TextAnswer, JsonAnswer] = (
-    decided.text,
-    lambda subject, tick, _: {"kind": "koordlite-explain", **decided.document(subject, tick)},
-)
-_OF_ONE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
-    pod.SUBJECT: (pod.text, _pod),
-    cpus.OF_ONE: (
-        cpus.text_of_one,
-        lambda name, tick, past: {"kind": "koordlite-cpu", **cpus.document_of_one(name, tick, past)},
-    ),
-    file.SUBJECT: (
-        file.text,
-        lambda path, tick, past: {"kind": "koordlite-file", "files": file.document(path, tick, past)},
-    ),
-    numa.SUBJECT: (
-        lambda name, tick, _: numa.text(name, tick),
-        lambda name, tick, _: {"kind": "koordlite-numa", **numa.document(name, tick)},
-    ),
+_OF_ONE: Mapping[str, Explanation] = {
+    pod.SUBJECT: Explanation("koordlite-pod", pod.text, pod.document),
+    cpus.OF_ONE: Explanation("koordlite-cpu", cpus.text_of_one, cpus.document_of_one),
+    file.SUBJECT: Explanation("koordlite-file", file.text, file.document),
+    numa.SUBJECT: Explanation("koordlite-numa", numa.text, numa.document),
 }
 """By how the question begins."""
-_WHOLE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
-    allocatable.SUBJECT: (_promised_text, _promised),
-    decided.NODE: (
-        lambda _, tick, past: decided.node_text(tick, past),
-        lambda _, tick, past: {"kind": "koordlite-node", **decided.node_document(tick, past)},
-    ),
-    cpus.SUBJECT: (
-        lambda _, tick, past: cpus.text(tick),
-        lambda _, tick, past: {"kind": "koordlite-cpus", **cpus.document(tick)},
-    ),
-    decided.RESCTRL: (
-        lambda _, tick, past: decided.resctrl_text(tick, past),
-        lambda _, tick, past: {"kind": "koordlite-resctrl-decisions", **decided.resctrl_document(tick, past)},
-    ),
+_WHOLE: Mapping[str, Explanation] = {
+    allocatable.SUBJECT: Explanation("koordlite-allocatable", _promised_text, _promised),
+    decided.NODE: Explanation("koordlite-node", decided.node_text, decided.node_document),
+    cpus.SUBJECT: Explanation("koordlite-cpus", cpus.text, cpus.document),
+    decided.RESCTRL: Explanation("koordlite-resctrl-decisions", decided.resctrl_text, decided.resctrl_document),
 }
