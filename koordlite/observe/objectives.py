@@ -109,7 +109,7 @@ class ObjectiveReader:
                 reply = self._server.ask("query", {"query": query})
                 if reply.status >= 300:
                     raise ValueError(f"Prometheus answers {reply.status} {reply.reason}: {shown(reply.body)}")
-                answers[name] = _Answer(now, _values(reply.body))
+                answers[name] = _Answer(now, values(reply.body))
             except (OSError, ValueError) as error:
                 failures[name] = f"Prometheus cannot be asked: {error or type(error).__name__}"[:300]
         if failures.keys() - self._failures.keys():
@@ -153,9 +153,10 @@ def _filled(query: str, pods: Sequence[Pod], node: str) -> str:
     return query.replace("$pods", "|".join(names)).replace("$node", node if _NAME.match(node) else "")
 
 
-def _values(body: bytes) -> dict[tuple[str, str], float]:
-    """The worst value of each pod; not a number, which is a percentile of no requests, is none."""
-    values: dict[tuple[str, str], float] = {}
+def values(body: bytes) -> dict[tuple[str, str], float]:
+    """The worst value of each pod, by namespace and name, in the answer to an instant query; not a number, which is a
+    percentile of no requests, is none. ValueError for what is no such answer."""
+    worst: dict[tuple[str, str], float] = {}
     for sample in results(body, "vector", _Sample):
         try:
             value = float(sample.value[1])
@@ -163,5 +164,5 @@ def _values(body: bytes) -> dict[tuple[str, str], float]:
             raise ValueError(f"a sample is {sample.value[1][:40]!r}, not a number") from error
         if not math.isnan(value) and value >= 0:
             pod = sample.metric.get("namespace", ""), sample.metric.get("pod", "")
-            values[pod] = max(min(value, LARGEST_VALUE), values.get(pod, 0.0))
-    return values
+            worst[pod] = max(min(value, LARGEST_VALUE), worst.get(pod, 0.0))
+    return worst

@@ -80,3 +80,8 @@ def test_a_quota_that_is_lifted_is_no_limit() -> None:
     node.limit(Limits(frozenset({0, 1}), quota_us=math.inf))
     node.advance(2e6)
     assert node.batch_us == pytest.approx(2.5e6, rel=0.05)
+
+
+def test_an_objective_has_no_model() -> None:
+    with pytest.raises(ValueError, match="there is no model of agent:objective"):
+        _outcome("agent:objective")

@@ -210,7 +210,7 @@ def test_the_page_names_each_way_in_words(tmp_path: pathlib.Path) -> None:
         assert words in text
 
 
-@pytest.mark.parametrize("name", ["slow", "agent:cfsQuota,agent.reaction", "koordinator:guided"])
+@pytest.mark.parametrize("name", ["slow", "agent:cfsQuota,agent.reaction", "koordinator:guided", "agent:guidet"])
 def test_a_way_that_does_not_exist_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name.partition(",")[0]):
         ways.parse(name)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import tinyprometheus
 
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
@@ -15,6 +16,7 @@ from koordlite.model.slo import pod_overrides, qos
 from koordlite.model.slo.settings import SLO
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import assignments
+from koordlite.observe import objectives
 from tests.fuzz.frame import Entry
 
 MACHINE = CPUSet(range(8))
@@ -116,6 +118,24 @@ def read(raw: bytes) -> str:
     return f"{found.raw_qos} {found.kube_qos} {fields} {list(map(bool, said))} {judged.resource_status.why[:9]}"
 
 
+SERVICES = [
+    tinyprometheus.vector({("tenant", "web"): 41.5, ("tenant", "db"): "NaN", ("tenant", "x"): "+Inf"}),
+    b'{"status":"error","errorType":"bad_data","error":"parse error"}',
+    b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}',
+]
+
+
+def objective_values(raw: bytes) -> str:
+    """The values of an answer about objectives: numbers from nothing to what stands for infinity."""
+    try:
+        found = objectives.values(raw)
+    except ValueError as error:
+        return str(error)[:12]
+    assert all(0 <= value <= objectives.LARGEST_VALUE for value in found.values())
+    return f"{min(len(found), 3)} values"
+
+
 ENTRIES = [
     Entry(name="pods", seeds=SEEDS, run=read, weight=4),
+    Entry(name="objectives", seeds=SERVICES, run=objective_values),
 ]

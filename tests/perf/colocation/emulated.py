@@ -92,6 +92,8 @@ def _begin(way: Way, cpus: int, service_cpus: float) -> tuple[Limits, Control]:
     everything = Limits(frozenset(range(cpus)), is_idle=way.kind == "idle")
     if way.kind == "agent" and way.word == "guided":
         return everything, _Guided(way, cpus)
+    if way.has_objective:
+        raise ValueError(f"there is no model of {way.name}: it goes by a p99 that the model knows only at its end")
     if way.kind == "static":
         budget = cpus * way.threshold_percent / 100 - service_cpus - SYSTEM_CPUS
         period_us = float(way.settings.get("period", 100)) * 1000

@@ -85,10 +85,11 @@ class Machine:
         return self._run(groups) + (["-s", str(slice_us)] if slice_us else []) + ["--"]
 
     def beside(self, name: str) -> list[str]:
-        """The same for the group `agent` or `client`. On v2 the client stays in the root group: a kernel with
+        """The same for the group `agent` or `client`. On v2 the client goes to the root group: a kernel with
         RT_GROUP_SCHED gives no other one real-time priority there."""
-        is_root = name == "client" and self.tree.version == 2
-        points = dict.fromkeys(self.tree.points[controller] for controller in _BESIDE[name]) if not is_root else ()
+        if name == "client" and self.tree.version == 2:
+            return [*self._run([str(self.tree.points["cpu"])]), "--"]
+        points = dict.fromkeys(self.tree.points[controller] for controller in _BESIDE[name])
         return [*self._run([str(point / self.base / name) for point in points]), "--"]
 
     def watch_client(self, pid: int) -> None:

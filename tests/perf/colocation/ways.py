@@ -101,6 +101,8 @@ def parse(name: str) -> Way:
         raise ValueError(f"way {name!r}: there is no {kind!r}; one of {', '.join(sorted(known))}")
     if kind == "koordinator" and word not in ("cpuset", "cfsQuota"):
         raise ValueError(f"way {name!r}: the policy is cpuset or cfsQuota, not {word!r}")
+    if kind == "agent" and word not in ("cpuset", "cfsQuota", "guided", "objective"):
+        raise ValueError(f"way {name!r}: the policy is cpuset, cfsQuota, guided or objective, not {word!r}")
     return Way(name, kind, word, {key: json.loads(v) if _is_json(v) else v for key, v in settings.items()})
 
 
