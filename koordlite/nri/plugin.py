@@ -278,9 +278,8 @@ class _Session:
 
     def register(self, name: str, index: str) -> None:
         """Ask to be taken. The runtime may call Configure before it answers."""
-        asked = messages.RegisterPluginRequest(
-            plugin_name=name, plugin_idx=index, nri_version="v{}.{}.0".format(*VERSION)
-        )
+        version = ".".join(map(str, (*VERSION, 0)))
+        asked = messages.RegisterPluginRequest(plugin_name=name, plugin_idx=index, nri_version=f"v{version}")
         call = messages.Request(
             service=_RUNTIME,
             method="RegisterPlugin",
