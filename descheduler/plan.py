@@ -78,6 +78,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """uids of the pods that go all or not at all, this one among them; empty for a pod that goes by itself."""
     held_first: tuple[str, ...] = ()
     """Those of them that have to have a place before this one goes: all whose place is free without these moves."""
+    waiting: tuple[PodView, str] | None = None
+    """The pod that waits for these moves, and the node on which it fits after them."""
 
     @property
     def main(self) -> Finding:

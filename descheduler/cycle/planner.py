@@ -312,7 +312,12 @@ class _Draft:
             all_, left = tuple(one.pod.uid for one in asked), {one.pod.node for one in asked}
             free = tuple(one.pod.uid for one, place in zip(asked, places, strict=True) if place.node not in left)
             return [
-                msgspec.structs.replace(self._taken_with(one, place), together=all_, held_first=free)
+                msgspec.structs.replace(
+                    self._taken_with(one, place),
+                    together=all_,
+                    held_first=free,
+                    waiting=(together.waiting, together.node),
+                )
                 for one, place in zip(asked, places, strict=True)
             ]
         others = (Refusal("OthersStay", f"it would go only together with {first.pod.key}, which stays"),)

@@ -258,28 +258,51 @@ class Round:
             pod_raw=self._cluster.whole_pod(job.pod) if reserving and pod is not None else None,
             reservation=place,
             bound_pod=self._cluster.pod(bound) if bound is not None else None,
-            others=self._others(job),
+            others=self._others_of_waiting(job) if job.room_on else self._others(job, held),
             limited=self._limited(job, pod),
             turn_seconds=self._pace.turn_seconds(job, self._now),
             default_mode=self._args.default_job_mode or "ReservationFirst",
             drop_claims=self._drop_claims,
         )
 
-    def _others(self, job: MigrationJob) -> Literal["", "wait", "lost"]:
-        """Standing of the pods that must have a place before the job's goes. A job that evicts directly needs none."""
+    def _others_of_waiting(self, job: MigrationJob) -> Literal["", "lost"]:
+        """Tell whether all that are to make room for the job's pod still may: none has failed before it went."""
+        makers = [one for one in self._jobs.values() if one.waiting == job.name]
+        stays = any(
+            one.status.phase in (objects.FAILED, objects.ABORTED) and not objects.holds(one, "Eviction")
+            for one in makers
+        )
+        return "lost" if stays or not makers else ""
+
+    def _others(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Literal["", "wait", "lost"]:
+        """Standing of the pods that must have a place before the job's goes, the one that waits for its room among
+        them. A job that evicts directly needs none."""
+        if job.waiting:
+            of_waiting = self._jobs.get(job.waiting)
+            pod = self._cluster.pod(of_waiting.pod) if of_waiting is not None and not of_waiting.finished else None
+            # Asked now, since its own job may rest, or come later in this round.
+            if of_waiting is None or pod is None or pod.spec.node_name or not reconcile.same_pod(of_waiting, pod):
+                return "lost"
+            place = reservations.get(of_waiting.reservation)
+            if place is None or not place.is_awaited:
+                return "wait"
         uids = job.held_first - {job.pod.uid}
-        several = [one for one in self._jobs.values() if one.pod.uid in uids]
+        # Of an earlier set jobs may still be kept: the last one of a pod is of this set.
+        in_order = sorted(
+            self._jobs.values(), key=lambda one: (one.metadata.creation_timestamp or "", not one.finished)
+        )
+        several = list({one.pod.uid: one for one in in_order if one.pod.uid in uids}.values())
         if len(several) < len(uids) or any(one.status.phase in (objects.FAILED, objects.ABORTED) for one in several):
             return "lost"
         default = self._args.default_job_mode
-        held = (
+        have_places = (
             one.finished or (one.spec.mode or default) == "EvictDirectly" or objects.holds(one, "ReservationScheduled")
             for one in several
         )
-        return "" if all(held) else "wait"
+        return "" if all(have_places) else "wait"
 
     def _limited(self, job: MigrationJob, pod: wire.PodObject | None) -> str:
-        if pod is None or objects.condition(job, "Eviction") is not None:
+        if pod is None or job.room_on or objects.condition(job, "Eviction") is not None:
             return ""
         view = objects.pod_view(pod)
         return filters.pace_refusal(self._args, self._jobs.values(), pod=view, workload=self._find(view), now=self._now)
@@ -380,6 +403,8 @@ class _Desk(msgspec.Struct):
     jobs: list[MigrationJob]
     view: View
     now: float
+    rooms: dict[tuple[str, ...], str] = msgspec.field(default_factory=dict)
+    """The job that holds the place of a pod that waits, by uids of the pods that make room."""
 
     def attempts(self, outcomes: list[Outcome]) -> Iterator[Attempt]:
         known = {pod.uid: pod for pod in self.view.pods()}
@@ -389,7 +414,7 @@ class _Desk(msgspec.Struct):
             if outcome.together and outcome.together not in deferred:
                 several = [one for one in outcomes if one.together == outcome.together]
                 scratch = Traffic.of(self.jobs, (known[job.pod.uid] for job in self.jobs if job.pod.uid in known))
-                deferred[outcome.together] = self._deferred(several, scratch)
+                deferred[outcome.together] = self._deferred(several, scratch) or self._keep_room(outcome, scratch)
             if deferred.get(outcome.together):
                 text = deferred[outcome.together]
                 yield Attempt(outcome.pod.key, "Deferred", self._job(outcome), uid=outcome.pod.uid, text=text)
@@ -413,6 +438,26 @@ class _Desk(msgspec.Struct):
             traffic.add(msgspec.convert(self._job(outcome), MigrationJob), outcome.pod)
         return ""
 
+    def _keep_room(self, outcome: Outcome, traffic: Traffic) -> str:
+        """Make the job that holds the place of the pod that waits. Reason why it cannot be held, and so all stay."""
+        if outcome.waiting is None or self._mode == "EvictDirectly" or self.of.args.dry_run:
+            return ""
+        pod, node = outcome.waiting
+        if exists := filters.job_exists(pod, traffic):
+            return f"MigrationJobExists: {pod.key}, which waits for room: {exists}"
+        name = self.rooms[outcome.together] = str(uuid.uuid4())
+        made = objects.place_of_waiting(pod, node, creator=self.of.creator, args=self.of.args, name=name)
+        try:
+            self.cluster.create_job(made)
+        except (ApiError, ApiUnreachable) as error:
+            return f"the place of {pod.key} on {node} cannot be held: {error}"
+        self.jobs.append(msgspec.convert(made, MigrationJob))
+        return ""
+
+    @property
+    def _mode(self) -> str:
+        return self.of.args.default_job_mode or "ReservationFirst"
+
     def _job(self, outcome: Outcome) -> dict[str, Any]:
         return objects.job(
             outcome.pod,
@@ -422,6 +467,7 @@ class _Desk(msgspec.Struct):
             creator=self.of.creator,
             args=self.of.args,
             held_first=outcome.held_first,
+            waiting=self.rooms.get(outcome.together, ""),
         )
 
     def _attempt(self, outcome: Outcome, traffic: Traffic) -> Attempt:

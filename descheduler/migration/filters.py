@@ -58,8 +58,10 @@ class Traffic(msgspec.Struct):
         by_key = {pod.key: pod for pod in pods_there}
         for job in jobs:
             if not job.finished:
+                # The job of a pod that waits moves none: it is there, and counts for no limit.
                 pod = by_uid.get(job.pod.uid) if job.pod.uid else by_key.get(job.pod.key)
-                found.add(job, pod, counts=not arbitrating or job.passed or job.status.phase == RUNNING)
+                counts = not job.room_on and (not arbitrating or job.passed or job.status.phase == RUNNING)
+                found.add(job, pod, counts=counts)
         return found
 
     def add(self, job: MigrationJob, pod: PodView | None, *, counts: bool = True) -> None:

@@ -118,6 +118,16 @@ class MigrationJob(WireObject, frozen=True):
         return frozenset(filter(None, self.annotations.get(HELD_FIRST, "").split(",")))
 
     @property
+    def waiting(self) -> str:
+        """Name of the job that holds the room which this job's pod makes; empty for none."""
+        return self.annotations.get(WAITING, "")
+
+    @property
+    def room_on(self) -> str:
+        """Node on which others make room for the job's pod, which waits; empty for the job of a pod that moves."""
+        return self.annotations.get(keys.ROOM_WANTED, "")
+
+    @property
     def reason(self) -> str:
         """Reason of the eviction, in the word of the plugin."""
         return self.annotations.get(keys.EVICT_REASON) or "NotSet"
@@ -129,6 +139,12 @@ class Reservation(ReservationObject, frozen=True):
     def condition(self, kind: str) -> Condition | None:
         """The condition of this type."""
         return next((c for c in self.status.conditions or () if c.type == kind), None)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Room is kept for it as soon as pods leave (`keys.ROOM_WANTED`), or it is placed."""
+        notes = self.metadata.annotations or {}
+        return self.scheduled or notes.get(keys.ROOM_KEPT, "") == notes.get(keys.ROOM_WANTED)
 
     @property
     def pending(self) -> bool:
@@ -307,6 +323,18 @@ def creator(profile: str) -> str:
 HELD_FIRST = "descheduler.koordlite.io/held-first"
 """Annotation of a job whose pod goes together with others: uids of the pods that must have a place before it goes."""
 
+WAITING = "descheduler.koordlite.io/makes-room-for"
+"""Annotation of a job whose pod makes room: name of the job that holds it for the pod that waits."""
+
+
+def place_of_waiting(
+    pod: PodView, node: str, *, creator: str, args: MigrationControllerArgs, name: str
+) -> dict[str, Any]:
+    """The job of a pod that waits until others have left `node`: it evicts nothing, asks no limit, holds the place."""
+    made = job(pod, reason="MakesRoom", trigger="MakeRoom", creator=creator, args=args, name=name)
+    made["metadata"]["annotations"] |= {keys.ROOM_WANTED: node, keys.PASSED_ARBITRATION: "true"}
+    return made
+
 
 def job(
     pod: PodView,
@@ -317,9 +345,10 @@ def job(
     args: MigrationControllerArgs,
     name: str = "",
     held_first: Iterable[str] = (),
+    waiting: str = "",
 ) -> dict[str, Any]:
     """A PodMigrationJob for this very pod. `trigger` is the plugin, `creator` who will work on it. Without a name the
-    server makes one up. `held_first`: see `HELD_FIRST`."""
+    server makes one up. `held_first`: see `HELD_FIRST`; `waiting`: see `WAITING`."""
     ref = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.pod.namespace, "name": pod.pod.name, "uid": pod.uid}
     spec: dict[str, Any] = {"podRef": ref, "mode": args.default_job_mode or "ReservationFirst"}
     if duration.seconds(args.default_job_ttl) > 0:
@@ -333,6 +362,7 @@ def job(
         keys.CREATED_BY: creator,
         CONTROLLER: controller_uid(pod),
         HELD_FIRST: ",".join(held_first),
+        WAITING: waiting,
     }
     return {
         "apiVersion": GROUP_VERSION,
@@ -406,6 +436,9 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
     labels[CREATED_BY_LABEL] = CREATOR
     labels.setdefault(keys.RESERVATION_ORDER, str(int(now * 1000)))
     spec.setdefault("template", _place(pod, drop_claims=drop_claims))
+    if job.room_on:
+        meta.setdefault("annotations", {})[keys.ROOM_WANTED] = job.room_on
+        spec["template"]["spec"]["nodeName"] = job.room_on
     owners = _owners(pod)
     if owners:
         spec.setdefault("owners", owners)

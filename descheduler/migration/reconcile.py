@@ -45,7 +45,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     bound_pod: wire.PodObject | None = None
     """The pod that took the reservation."""
     others: Literal["", "wait", "lost"] = ""
-    """Of the pods that must have a place before this one goes: some have none yet, or will get none."""
+    """Of the pods that must have a place before this one goes, or have to go before this one, which waits: some are not
+    that far yet, or will never be."""
     limited: str = ""
     """Why no pod of its workload or namespace may go yet; empty when one may."""
     turn_seconds: float = 0.0
@@ -153,6 +154,21 @@ def _begin(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     known = structs.replace(ref, uid=seen.pod.metadata.uid)
     started = structs.replace(job, spec=structs.replace(job.spec, pod_ref=known))
     return objects.with_status(started, phase=objects.RUNNING)
+
+
+def _give_up_room(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    """Hold no place for a pod that waits once the others stay, or once it has a node: nobody makes room any more."""
+    if not job.room_on:
+        return job
+    if seen.pod is None or not same_pod(job, seen.pod):
+        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+    place = seen.reservation
+    if seen.pod.spec.node_name and (place is None or not place.scheduled):
+        text = f'Pod "{job.pod.key}" has node "{seen.pod.spec.node_name}" without its place'
+        return Step(job=objects.succeeded(job, text), remove=job.reservation)
+    if seen.others == "lost" and (place is None or not place.scheduled):
+        return _failed(job, "ForbiddenMigratePod", "A Pod that would make room for it stays")
+    return job
 
 
 def _wait_for_limit(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
@@ -301,6 +317,7 @@ def _is(one: ObjectReference, other: ObjectReference) -> bool:
 _DIRECT: tuple[Stage, ...] = (_begin, _wait_for_limit, _evict, _end_direct)
 _RESERVED: tuple[Stage, ...] = (
     _begin,
+    _give_up_room,
     _wait_for_limit,
     _reserve,
     _schedule,

@@ -148,6 +148,11 @@ class Case(msgspec.Struct, frozen=True, dict=True):
         return self.reservation.metadata.name
 
     @property
+    def room_wanted(self) -> str:
+        """Node on which it waits for pods to leave; empty for one that the scheduler is to find a place for."""
+        return (self.reservation.metadata.annotations or {}).get(keys.ROOM_WANTED, "")
+
+    @property
     def moment(self) -> str:
         """Now, as it is written."""
         return times.show(self.now)

@@ -178,9 +178,26 @@ def _pending(case: Case) -> Iterator[Action]:
     elif mine.node and mine.admitted:
         yield from _held(case, mine)
     elif not mine.node:
-        yield from case.not_hoarding()
+        yield from _awaited(case, mine) if case.room_wanted else case.not_hoarding()
         if why := _why_not_bound(case, mine):
             yield from case.unplaced(why, reason="Unschedulable")
+
+
+def _awaited(case: Case, pod: KnownPod) -> Iterator[Action]:
+    """Have the scheduler keep what becomes free for the placeholder: it counts pods that are nominated to a node.
+
+    Its class preempts nobody, so no failed attempt takes the nomination back. One at a time on a node: two would keep
+    each other off.
+    """
+    node = case.room_wanted
+    others = [each for each in case.world.nominated(node) if each.uid != pod.uid]
+    if node not in case.world.nodes or others:
+        yield from case.not_hoarding()
+    elif pod.nominated != node:
+        yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
+    elif (case.reservation.metadata.annotations or {}).get(keys.ROOM_KEPT) != node:
+        yield Annotate(annotations={keys.ROOM_KEPT: node})
+        yield case.say("RoomKept", f"what becomes free on node {node} is kept for it")
 
 
 def _waits(case: Case) -> bool:

@@ -287,8 +287,12 @@ class Loop:
         known.synced()
         extender = Extender(known, wall=lambda: self.now, binder=ApiBinder(self.api))
         waiting = [pod for pod in self.all("Pod") if not pod["spec"].get("nodeName")]
-        for pod in sorted(waiting, key=lambda pod: (not _holds(pod), pod["metadata"]["name"])):
+        for pod in sorted(waiting, key=self.turn):
             self._attempt(extender, pod)
+
+    def turn(self, pod: Object) -> tuple[Any, ...]:
+        """The order in which the scheduler takes waiting pods."""
+        return not _holds(pod), pod["metadata"]["name"]
 
     def _attempt(self, extender: Extender, pod: Object) -> None:
         obj = msgspec.convert(pod, objects.PodObject, strict=False)

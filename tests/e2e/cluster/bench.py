@@ -27,7 +27,7 @@ JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 _CLASS = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "koordlite-reservation"}}
 _CONTROLLERS_NEED = (
     ("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordlite-system"}}),
-    ("/apis/scheduling.k8s.io/v1/priorityclasses", {**_CLASS, "value": 10}),
+    ("/apis/scheduling.k8s.io/v1/priorityclasses", {**_CLASS, "value": 10, "preemptionPolicy": "Never"}),
 )
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from koordlite.model import keys
@@ -160,6 +160,40 @@ def blocked_and_lost(bench: Bench, replicas: Replicas) -> dict[str, object]:
         "pods elsewhere": moved(bench, replicas, source),
         "on the lost node": len(on_lost),
         "settled": settled(bench),
+    }
+
+
+def room_made(bench: Bench, movable: Sequence[Replicas], rivals: int) -> dict[str, object]:
+    """Pods of `movable` leave their node so that a large pod fits there, while others as large come one a second. Where
+    the large pod is in the end, how many of the others run, and how many pods were evicted."""
+    names = tuple(f"{NAMESPACE}/{replicas.name}-" for replicas in movable)
+    (source,) = {pod.spec.node_name for key, pod in bench.accounting.pods.items() if key.startswith(names)}
+    large = [("7", "1Gi")] * 2
+    bench.pods.create(*large, name="big", labels={"app": "big"})
+    came: list[str] = []
+
+    def elsewhere() -> int:
+        return sum(moved(bench, replicas, source) for replicas in movable)
+
+    def placed() -> bool:
+        if bench.jobs() and len(came) < rivals:
+            came.append(bench.pods.create(*large, name=f"rival-{len(came)}"))
+            time.sleep(1.0)
+        return len(came) == rivals and running(bench, f"{NAMESPACE}/big")
+
+    with contextlib.suppress(AssertionError):
+        bench.until(placed, 60.0)
+    with contextlib.suppress(AssertionError):
+        bench.until(lambda: settled(bench) and elsewhere() >= 2, 30.0)
+    big = bench.accounting.pods[f"{NAMESPACE}/big"]
+    return {
+        "the pod is where room was made": big.spec.node_name == source and running(bench, f"{NAMESPACE}/big"),
+        "rivals": len(came),
+        "rivals that run": sum(running(bench, f"{NAMESPACE}/{name}") for name in came),
+        "evicted": sum(key.startswith(names) for key in bench.accounting.deleted),
+        "elsewhere": elsewhere(),
+        "jobs": dict(collections.Counter(phase(job) for job in bench.jobs())),
+        "refused": dict(bench.accounting.refused),
     }
 
 

@@ -176,6 +176,50 @@ def test_a_budget_holds_pods_where_they_are_and_a_lost_node_costs_its_job_only(o
     assert outcome == {"evicted under the budget": [], "pods elsewhere": 6, "on the lost node": 0, "settled": True}
 
 
+ROOM = f"""
+kind: DeschedulerConfiguration
+leaderElection: {{leaderElect: false}}
+profiles:
+- name: p
+  pluginConfig:
+  - {{name: DefaultEvictor, args: {{nodeFit: true}}}}
+  - {{name: MakeRoom, args: {{evict: true, minPending: 2s, labelSelector: {{matchLabels: {{app: big}}}}}}}}
+  - name: MigrationController
+    args:
+      schedulerNames: [{SCHEDULER}]
+      maxMigratingPerNode: 3
+      objectLimiters: {{workload: {{duration: 1s, maxMigrating: 3}}}}
+  plugins: {{deschedule: {{enabled: [MakeRoom]}}}}
+"""
+
+
+@pytest.mark.timeout(400)
+def test_room_is_made_for_a_pod_and_no_other_takes_it(on: Open) -> None:
+    """Two of four pods leave a node. Others as large and as important as the one that waits come all the while. (Of
+    these kubelets' pods the descheduler does not know the NUMA nodes, so there is no policy.)"""
+    bench = on(lambda known: known.add(3, Shape(policy="none"), Delays(report=(0.5, 3.0))))
+    movable = [Replicas(bench.plane.api(), name, 2, "7", scheduler=SCHEDULER, node="node-00") for name in ("web", "db")]
+    bench.nodes.listeners += movable
+    extender, port = bench.extender()
+    others = [bench.descheduler(ROOM), bench.controller("controller")]
+    with processes.running(extender, *others), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        bench.until(lambda: bench.accounting.running >= 4, 60.0, what="the replicas run")
+        for node, cpu in (("node-01", "14"), ("node-02", "14"), ("node-01", "9"), ("node-02", "9")):
+            running = bench.accounting.running
+            bench.pods.create((cpu, "1Gi"), node=node)
+            bench.until(lambda: bench.accounting.running > running, 60.0, what="the others have seven CPUs each")  # noqa: B023
+        outcome = scenarios.room_made(bench, movable, 8)
+    assert outcome.pop("jobs") == {"Succeeded": 3}
+    assert outcome == {
+        "the pod is where room was made": True,
+        "rivals": 8,
+        "rivals that run": 0,
+        "evicted": 2,
+        "elsewhere": 2,
+        "refused": {},
+    }
+
+
 @pytest.mark.timeout(240)
 def test_two_fronts_behind_one_address_promise_no_cpu_twice(on: Open) -> None:
     """The front that is asked dies, and the other one, with reservations of its own, is asked from then on."""

@@ -77,7 +77,8 @@ class Pods:
             self.create(*self._chance.choice(MIXED))
 
     def create(self, *containers: tuple[str, str], name: str = "", **given: Any) -> str:
-        """One Guaranteed pod; its name. `labels`, `priority`, `annotations`, `requests` (of the first container)."""
+        """One Guaranteed pod; its name. `labels`, `priority`, `annotations`, `requests` (of the first container),
+        `node`, where it is bound."""
         name = name or f"pod-{next(self._numbers)}"
         parts = []
         for place, (cpu, memory) in enumerate(containers):
@@ -91,6 +92,8 @@ class Pods:
         }
         if given.get("priority"):
             spec["priorityClassName"] = given["priority"]
+        if given.get("node"):
+            spec["nodeName"] = given["node"]
         meta = {"name": name, "labels": given.get("labels") or {}, "annotations": given.get("annotations") or {}}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
         self._made[name] = pod

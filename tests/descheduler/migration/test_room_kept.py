@@ -1,0 +1,189 @@
+"""Room for a pod that waits is kept for it before anybody is evicted, so that no other pod takes it meanwhile.
+
+The scheduler of the loop takes the rival first at every turn: only what is kept holds it off.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import migrationloop
+import pytest
+import slices
+from apiserver import ApiServer, ManualClock
+from migrationloop import START, Death, Loop, Object
+
+from koordlite.model import keys
+
+POLICY = """
+kind: DeschedulerConfiguration
+profiles:
+- name: p
+  pluginConfig:
+  - {name: MigrationController, args: {schedulerNames: [default-scheduler], maxMigratingPerNode: 2}}
+  - {name: DefaultEvictor, args: {nodeFit: true}}
+  - {name: MakeRoom, args: {evict: true, minPending: 0s}}
+  plugins: {deschedule: {enabled: [MakeRoom]}}
+"""
+RIVAL = "a-rival"
+
+
+class Crowded(Loop):
+    """Node `old` is full of a pod of each of two workloads, which fit on `a` and `b`; `big` needs all of `old`."""
+
+    def populate(self) -> None:
+        for name, cpu in (("old", 8), ("far", 8), ("a", 5), ("b", 5)):
+            self.node(name, cpu)
+        self.replicas = {"one": 2, "two": 2}
+        for app in self.replicas:
+            self._deployment(app)
+            self.pod(app, f"{app}-0", "old", cpu=4)
+            self.pod(app, f"{app}-1", "far", cpu=4)
+        self.pod("big", "big", cpu=8)
+        self.kubelets()
+        self.schedule()
+        self.clock.advance(60)
+
+    def node(self, name: str, cpu: int) -> None:
+        super().node(name, cpu)
+        found = next(node for node in self.all("Node") if node["metadata"]["name"] == name)
+        taints = [{"key": "broken", "effect": "NoSchedule"}] if name == "far" else []
+        self.server.objects.load({**found, "spec": {**found["spec"], "taints": taints}})
+
+    def replace(self) -> None:
+        """A successor is as large as the pod it replaces."""
+        for app in self.replicas:
+            if sum(pod["metadata"]["labels"]["app"] == app for pod in self.pods().values()) < self.replicas[app]:
+                self.made += 1
+                self.pod(app, f"{app}-new-{self.made}", cpu=4)
+
+    def turn(self, pod: Object) -> tuple[Any, ...]:
+        return pod["metadata"]["name"] != RIVAL, pod["metadata"]["name"]
+
+    def where(self) -> dict[str, str]:
+        """Node by app, of those that were on `old` or wait, and of their successors."""
+        pods = (pod for pod in self.pods().values() if pod["spec"].get("nodeName") != "far")
+        return {pod["metadata"]["labels"]["app"]: pod["spec"].get("nodeName", "") for pod in pods}
+
+
+@pytest.fixture
+def loops(tmp_path: pathlib.Path) -> Iterator[Any]:
+    servers: list[ApiServer] = []
+
+    def make(death: Death | None = None) -> Crowded:
+        clock = ManualClock(START)
+        server = ApiServer(seed=1, clock=clock)
+        server.__enter__()
+        servers.append(server)
+        return Crowded(server, clock, tmp_path, death, POLICY)
+
+    yield make
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("arrives", [0, 1, 2, 3, 4, 5, 6, slices.long(7), slices.long(8), slices.long(9)])
+def test_a_rival_of_the_same_size_never_takes_the_room(loops: Any, arrives: int) -> None:
+    loop = loops()
+    loop.plan()
+    assert len(loop.all("PodMigrationJob")) == 3
+    loop.run(arrives)
+    loop.pod("rival", RIVAL, cpu=8)
+    for _ in range(30):
+        loop.run(1)
+        assert loop.where()["rival"] == "", "the room is not its own"
+        if loop.where()["big"] == "old":
+            break
+    assert loop.where() == {"one": loop.where()["one"], "two": loop.where()["two"], "big": "old", "rival": ""}
+    assert {loop.where()["one"], loop.where()["two"]} == {"a", "b"}
+    loop.run(5)
+    assert {job["status"]["phase"] for job in loop.all("PodMigrationJob")} == {"Succeeded"}
+    assert loop.promised_twice() == []
+    assert loop.placeholders() == []
+
+
+def test_nobody_goes_before_all_places_are_held(loops: Any) -> None:
+    loop = loops()
+    loop.plan()
+    for _ in range(20):
+        owners = [(place["spec"]["owners"][0], place) for place in loop.all("Reservation")]
+        places = {owner.get("controller", {}).get("name", "big"): place for owner, place in owners}
+        loop.run(1)
+        if loop.where()["one"] != "old" or loop.where()["two"] != "old":
+            break
+    assert {name: place["status"].get("phase") for name, place in places.items()} == {
+        "one-1": "Available",
+        "two-1": "Available",
+        "big": "Pending",
+    }, "before the first eviction"
+    assert places["big"]["metadata"]["annotations"][keys.ROOM_KEPT] == "old"
+
+
+def test_where_a_place_is_lost_nobody_goes_and_the_room_is_given_back(loops: Any) -> None:
+    loop = loops()
+    loop.plan()
+    loop.pod("late", "a-late", "b", cpu=3)
+    loop.kubelets()
+    loop.run(4)
+    assert loop.where() == {"one": "old", "two": "old", "big": "", "late": "b"}
+    loop.clock.advance(600)
+    loop.run(6)
+    jobs = {job["status"].get("reason") for job in loop.all("PodMigrationJob")}
+    assert jobs <= {"Timeout", "ForbiddenMigratePod"}, "each says why"
+    assert loop.all("Reservation") == [] and loop.placeholders() == []
+    assert loop.where()["one"] == loop.where()["two"] == "old"
+
+
+def test_where_the_pod_is_placed_or_deleted_meanwhile_nobody_goes(loops: Any) -> None:
+    for event in ("placed", "deleted"):
+        loop = loops()
+        loop.plan()
+        loop.run(1)
+        if event == "placed":
+            loop.node("c", 8)
+        else:
+            loop.api.request("DELETE", f"{migrationloop.PODS}/big")
+        loop.run(10)
+        assert (loop.where()["one"], loop.where()["two"]) == ("old", "old"), event
+        assert loop.where().get("big", "") == ("c" if event == "placed" else "")
+        assert loop.all("Reservation") == [] and loop.placeholders() == [], event
+
+
+@pytest.mark.parametrize("write", [*range(1, 12), *(slices.long(number) for number in range(12, 45))])
+@pytest.mark.parametrize("after", [False, True])
+def test_whoever_dies_at_a_write_the_room_is_made_and_kept(loops: Any, write: int, after: bool) -> None:
+    loop = loops(Death(write, after=after))
+    loop.plan()
+    loop.run(3)
+    loop.pod("rival", RIVAL, cpu=8)
+    for _ in range(3):
+        loop.run(20)
+        if loop.where()["big"]:
+            break
+        loop.plan()  # A cycle that was interrupted is made again.
+    assert loop.where()["rival"] == ""
+    assert loop.where()["big"] == "old"
+    assert loop.promised_twice() == []
+
+
+def test_a_second_cycle_makes_no_other_room_while_one_is_made(loops: Any) -> None:
+    loop = loops()
+    loop.plan()
+    loop.run(1)
+    loop.plan()
+    assert len(loop.all("PodMigrationJob")) == 3
+
+
+def test_two_pods_that_wait_for_one_node_do_not_keep_each_other_off(loops: Any) -> None:
+    loop = loops()
+    loop.plan()
+    loop.run(2)
+    (mine,) = (
+        place for place in loop.all("Reservation") if keys.ROOM_WANTED in place["metadata"].get("annotations", {})
+    )
+    other = {**mine, "metadata": {"name": "zz", "annotations": {keys.ROOM_WANTED: "old"}}, "status": {}}
+    loop.api.request("POST", migrationloop.RESERVATIONS, body=other)
+    loop.run(15)
+    assert loop.where()["big"] == "old"
