@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koordlite.lab.cgroups import v2
 from koordlite.lab.cgroups.trees import Cgroups
 from koordlite.lab.machine.machine import DISKS, PARTITIONS, LogicalCPU, Machine, NodeMemory
 from koordlite.lab.machine.tree import File, Link, Tree, constant
@@ -88,9 +89,12 @@ def _plant_node(tree: Tree, machine: Machine, cgroups: Cgroups, node: NodeMemory
 
 
 def _node_meminfo(machine: Machine, cgroups: Cgroups, node: NodeMemory) -> str:
-    """Use is spread over the nodes in proportion to their size."""
+    """Use by node as memory.numa_stat of cgroup v2 has it; on v1 in proportion to the size of the nodes."""
     root = cgroups.memory.root
-    anon, cache = (amount * node.memory // machine.memory for amount in (root.anon_below, root.cache_below))
+    if machine.cgroup_version == 2:
+        anon, cache = v2.memory_by_node(machine, root)[node.id]
+    else:
+        anon, cache = (amount * node.memory // machine.memory for amount in (root.anon_below, root.cache_below))
     rows = {"MemTotal": node.memory, "MemFree": node.memory - anon - cache, "MemUsed": anon + cache}
     rows |= {"Active(file)": 0, "Inactive(file)": cache, "SReclaimable": 0}
     return "".join(f"Node {node.id} {name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items())

@@ -116,7 +116,7 @@ class Snapshot:
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
     """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old."""
     memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)
-    """By group of containers with a promise; some seconds old."""
+    """By group of containers with a promise, of all while a strategy asks for `memory_places`; some seconds old."""
     memory_held: Mapping[str, MemoryHeld] = dataclasses.field(default_factory=dict)
     """By group, of those for which a strategy asks (`memory_held`), at this instant."""
     remembered: Mapping[str, Memory] = dataclasses.field(default_factory=dict)

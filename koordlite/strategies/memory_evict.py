@@ -13,11 +13,14 @@ from koordlite.formulas.eviction import evict_config, evict_order, evict_release
 from koordlite.formulas.eviction.evict_order import Excess
 from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model.decision import Decision
+from koordlite.model.picture.groups import MemoryPlace
 from koordlite.model.pod import eviction
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings, bounded
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
+from koordlite.model.topology import NUMANode
 from koordlite.strategies.shared import evict
 from koordlite.strategies.shared.evict import EvictionMemory, Evidence, Past, Rule
 
@@ -38,6 +41,10 @@ class Config(EvictionSettings):
     """MemoryAllocatableEvict: batch and mid pods go when they request more memory than the node still promises."""
     memory_evict: bool = False
     """MemoryEvict: pods that allow it go when the node uses more memory than the threshold."""
+    numa_memory_evict: bool = False
+    """NUMAMemoryEvict, ours: best-effort pods go, those above their request first, when a NUMA node uses more of its
+    memory than `numaMemoryEvictThresholdPercent` of the ConfigMap while another pod may take memory nowhere else. Each
+    counts with what it has on that NUMA node. A node that has no such threshold reads nothing for this."""
     cool_down_seconds: float = bounded(4.0, ge=0, le=3600)
     """No pod is evicted for this long after an eviction. Memory can run out within seconds, so it is short."""
 
@@ -50,6 +57,11 @@ class Config(EvictionSettings):
     0 never does so. Disruption budgets protect no pod from this."""
     memory_last_resort_seconds: float = bounded(0.0, ge=0, le=3600)
     """The same for MemoryEvict; of its candidates only BE pods are killed."""
+
+
+def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
+    """Memory of all containers by NUMA node, where a threshold for that is set."""
+    return () if slo.threshold.numa_memory_evict_threshold_percent is None else ("memory_places",)
 
 
 def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
@@ -66,6 +78,13 @@ def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozense
     """Pods to evict for memory (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
     past = evict.rounds_before(snapshot, NAME, eviction.promised("memory"), asked=asked)
     measured: dict[str, Rule] = {}
+    measures = features(config)
+    if config.numa_memory_evict:
+        measures |= {
+            f"{evict_config.NUMA_MEMORY}-{node.id}": functools.partial(_numa_use, node)
+            for node in snapshot.topology.nodes
+            if node.memory
+        }
 
     def kept(feature: str, measure: Callable[[NodeSnapshot, Past], Rule]) -> Callable[[NodeSnapshot, Past], Rule]:
         return lambda seen, before: measured.setdefault(feature, measure(seen, before))
@@ -73,7 +92,7 @@ def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozense
     found = evict.judge(
         snapshot,
         config,
-        {feature: kept(feature, measure) for feature, measure in features(config).items()},
+        {feature: kept(feature, measure) for feature, measure in measures.items()},
         past,
         capacity=snapshot.node.capacity_memory if snapshot.node else 0,
         cool_down_seconds=config.cool_down_seconds,
@@ -115,6 +134,67 @@ def _use(feature: str, config: Config, snapshot: NodeSnapshot, _past: Past) -> R
     else:
         candidates = evict.users(snapshot, feature, excess)
     return evict.by_use(snapshot, feature, excess=excess, least=least, terms=terms, candidates=candidates)
+
+
+def _numa_use(numa: NUMANode, snapshot: NodeSnapshot, _past: Past) -> Rule:
+    """A NUMA node's memory is used beyond the threshold, and a pod that does not give way may take memory only from
+    NUMA nodes of which that is true."""
+    feature, ends = f"{evict_config.NUMA_MEMORY}-{numa.id}", snapshot.slo.threshold
+    upper = ends.numa_memory_evict_threshold_percent or 0
+    lower = evict_config.lower_end(upper, ends.numa_memory_evict_lower_percent)
+    use, memory = snapshot.numa_memory.get("", {}), {node.id: node.memory for node in snapshot.topology.nodes}
+    if numa.id not in use:
+        return Rule(Decision(f"evict/{feature}", "skip", "NUMAMemoryUnknown", {"numa": numa.id}))
+    percents = {
+        node: evict_release.use_percent(used=use[node], capacity=size)
+        for node, size in memory.items()
+        if size and node in use
+    }
+    terms: Evidence = {
+        "numa": numa.id,
+        "used_percent": percents[numa.id],
+        "threshold_percent": upper,
+        "lower_percent": lower,
+    }
+    release = evict_release.by_use(
+        used=use[numa.id], capacity=numa.memory, threshold_percent=upper, lower_percent=lower
+    )
+    full = {node for node, percent in percents.items() if percent >= upper}
+    bound = [
+        pod.key for pod in snapshot.pods if not gives_way(snapshot, pod) and _bound_to(snapshot, pod, numa.id, full)
+    ]
+    if release and not bound:
+        return Rule(Decision(f"evict/{feature}", "hold", "NobodyBound", terms))
+    used = {uid: each.memory for uid, each in snapshot.usage.pods.items()}
+    local = {
+        # Page cache that is easily given back counts neither in the node's use nor in the pod's.
+        uid: min(used[uid], sum(each.used.get(numa.id, 0) for each in _memory_places(snapshot, uid)))
+        for uid in used
+    }
+    excess = Excess("memory", used, release, local)
+    return evict.by_use(
+        snapshot,
+        feature,
+        excess=excess,
+        least=evict_release.to_threshold(used=use[numa.id], capacity=numa.memory, threshold_percent=upper),
+        terms={**terms, **({"bound": " ".join(bound[: evict.MOST_NAMES])} if bound else {})},
+        candidates=evict_order.best_effort_by_memory(
+            snapshot.pods, feature=evict_config.NUMA_MEMORY, excess=excess, overuse_first=True
+        ),
+    )
+
+
+def _memory_places(snapshot: Snapshot, uid: str) -> Iterator[MemoryPlace]:
+    groups = snapshot.places[uid].containers.values() if uid in snapshot.places else ()
+    return (snapshot.memory_places[group] for group in groups if group in snapshot.memory_places)
+
+
+def _bound_to(snapshot: Snapshot, pod: Pod, numa: int, full: Collection[int]) -> bool:
+    """Tell whether a container of the pod may take memory of this NUMA node, and else only of `full` ones. One that
+    may take it of every NUMA node is short on the whole node: that is for the other rules."""
+    every = {node.id for node in snapshot.topology.nodes if node.memory}
+    places = [{*place.mems} & every for place in _memory_places(snapshot, pod.uid)]
+    return any(numa in mems < every and mems <= {*full} for mems in places)
 
 
 # Last resort when memory runs out and nobody answers an eviction: containers of best-effort pods are killed. The

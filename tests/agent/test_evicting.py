@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from koordlite.agent import Agent
 from koordlite.host.journal.journal import Journal
 from koordlite.lab.machine import shapes
 from koordlite.model.settings import Mode
+from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
 REFUSED = """
@@ -130,3 +132,37 @@ def test_what_the_cluster_keeps_is_killed_at_last_and_comes_back(tmp_path: Path)
     assert "evictions have failed for 5 s" in steps[0].value
     assert before and after and set(before).isdisjoint(after)
     assert present(node) == {"web", "kept"}
+
+
+def _with_memory(node: Emulated, name: str, qos: str, gib: int) -> None:
+    requests = {"kubernetes.io/batch-cpu": "1000"} if qos == "BE" else {"cpu": "1"}
+    notes = {"sandbox.koordlite.io/cpu": "100m", "sandbox.koordlite.io/memory": f"{gib}Gi"}
+    labels = {"koordinator.sh/qosClass": qos}
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": labels, "annotations": notes}
+    spec = {"nodeName": "node-a", "containers": [{"name": "main", "resources": {"requests": requests}}]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": "Running"}}
+    (node.folder / f"pod-{name}.yaml").write_text(json.dumps(body))
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+def test_a_full_numa_node_is_relieved_for_a_service_that_is_bound_to_it(tmp_path: Path, mode: Mode) -> None:
+    """96 of 128 GiB are the service's: with 6 of each batch pod's 12 the second NUMA node is over its 83 percent."""
+    node = Emulated("intel-2s-ht", tmp_path)
+    threshold = {"enable": True, "numaMemoryEvictThresholdPercent": 83, "numaMemoryEvictLowerPercent": 80}
+    node.raw_slo({"resource-threshold-config": {"clusterStrategy": threshold}})
+    _with_memory(node, "web", "LS", 96)
+    _with_memory(node, "first", "BE", 12)
+    _with_memory(node, "second", "BE", 12)
+    rules = {"be_memory_evict": False, "evict_partly": False, "numa_memory_evict": True}
+    with node.journal() as journal:
+        agent = agent_of(node, mode, journal if mode == "enforce" else None, **rules)
+        node.ticks(agent, 1)
+        assert agent.snapshot is not None
+        (group,) = agent.snapshot.places["uid-web"].containers.values()
+        host = node.host()
+        host.cgroups.write_raw(group, "cpuset.mems", b"1")
+        seen = node.ticks(agent, 40)
+    sentences = {line for tick in seen for d in tick.decisions if d.evidence.get("bound") for line in [sentence(d)]}
+    assert sentences and all(line.startswith("NUMA node 1: ") for line in sentences)
+    assert sum(name in present(node) for name in ("first", "second")) == (2 if mode == "observe" else 1)
+    assert "web" in present(node)

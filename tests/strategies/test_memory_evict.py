@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from koordlite.changes.eviction import KillContainer
 from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.memory import Memory
 from koordlite.model.node import Node
-from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
+from koordlite.model.picture.groups import Cgroup, Layout, MemoryPlace, PodGroups
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.topology import NUMANode
 from koordlite.report.sentence import sentence
 from koordlite.strategies import memory_evict
 from koordlite.strategies.shared.evict import EvictionMemory
@@ -266,3 +268,109 @@ def test_who_uses_more_than_it_requests_may_go_first(build: Any, overuse_first: 
         chosen = next(d for d in decisions if d.subject == "pod/ns/over")
         assert chosen.evidence["over_request_memory_bytes"] == GIB
         assert "1.0 GiB of its memory are beyond its request" in sentence(chosen)
+
+
+def _numa_picture(
+    build: Any, *, use: tuple[int, int], there: dict[str, tuple[str, dict[int, int]]], **more: Any
+) -> Any:
+    """Two NUMA nodes of 100 GiB with so many in use; of each pod its `cpuset.mems` and GiB by NUMA node."""
+    pods = (batch("big", 5000, request=40 * GIB), batch("over", 5900, request=2 * GIB), build.pod("web", "LS"))
+    nodes = tuple(NUMANode(numa, CPUSet.parse(cpus), 100 * GIB) for numa, cpus in ((0, "0-3"), (1, "4-7")))
+    threshold = {"numa_memory_evict_threshold_percent": 90, **more.pop("threshold", {})}
+    seen = picture(build, pods, 50, {uid: sum(gib.values()) for uid, (_, gib) in there.items()}, threshold=threshold)
+    return dataclasses.replace(
+        seen,
+        topology=msgspec.structs.replace(seen.topology, nodes=nodes),
+        numa_memory={"": {numa: gib * GIB for numa, gib in enumerate(use)}},
+        places={uid: PodGroups(f"kubepods/{uid}", {"main": f"kubepods/{uid}/main"}) for uid in there},
+        memory_places={
+            f"kubepods/{uid}/main": MemoryPlace(CPUSet.parse(mems), {numa: each * GIB for numa, each in gib.items()})
+            for uid, (mems, gib) in there.items()
+        },
+        **more,
+    )
+
+
+BOUND = {"big": ("0-1", {0: 20, 1: 10}), "over": ("0-1", {0: 1, 1: 8}), "web": ("1", {1: 50})}
+
+
+def of_numa(seen: Snapshot) -> tuple[list[str], str]:
+    decisions = decide(seen, "numa_memory_evict")
+    return evicted(decisions), next(d.reason for d in decisions if d.subject == "evict/NUMAMemoryEvict-1")
+
+
+@pytest.mark.parametrize(
+    ("use", "mems", "gone", "reason"),
+    [
+        pytest.param((50, 89), "1", [], "UseUnderThreshold", id="under the threshold"),
+        pytest.param(
+            (50, 94), "1", ["over"], "UseOverThreshold", id="6 GiB: who uses more than it requests goes first"
+        ),
+        pytest.param((50, 99), "1", ["big", "over"], "UseOverThreshold", id="11 GiB: and then the other"),
+        pytest.param((50, 94), "0-1", [], "NobodyBound", id="the service may take memory everywhere"),
+        pytest.param((50, 94), "0", [], "NobodyBound", id="the service is bound to the other NUMA node"),
+        pytest.param((94, 50), "0", ["big"], "UseUnderThreshold", id="who has nothing there that helps is passed over"),
+    ],
+)
+def test_best_effort_goes_for_a_full_numa_node(
+    build: Any, use: tuple[int, int], mems: str, gone: list[str], reason: str
+) -> None:
+    there = {**BOUND, "web": (mems, {1: 50}), "over": ("0-1", {1: 9})}
+    assert of_numa(_numa_picture(build, use=use, there=there)) == (gone, reason)
+
+
+def test_a_decision_about_a_numa_node_says_whose_memory_is_short_and_counts_there_only(build: Any) -> None:
+    decisions = decide(_numa_picture(build, use=(50, 94), there=BOUND), "numa_memory_evict")
+    rule = next(d for d in decisions if d.subject == "evict/NUMAMemoryEvict-1")
+    assert (rule.evidence["bound"], rule.evidence["release_memory_bytes"]) == ("ns/web", 6 * GIB)
+    assert sentence(rule) == (
+        "NUMA node 1: 94 % of the node is used; the threshold is 90 %, the target 88 %: 6.0 GiB to release"
+    )
+    chosen = next(d for d in decisions if d.subject == "pod/ns/over")
+    assert chosen.evidence["releases_memory_bytes"] == 8 * GIB
+    assert chosen.evidence["over_request_memory_bytes"] == 7 * GIB
+    (change,) = chosen.changes
+    assert "NUMA node 1 uses 94 % of its memory, 90 % are allowed" in str(change)
+
+
+def test_two_numa_nodes_may_bind_a_pod_when_both_are_full(build: Any) -> None:
+    seen = _numa_picture(build, use=(94, 94), there={**BOUND, "web": ("0-1", {1: 50})})
+    third = NUMANode(2, CPUSet.parse("8-11"), 100 * GIB)
+    seen = dataclasses.replace(
+        seen,
+        topology=msgspec.structs.replace(seen.topology, nodes=(*seen.topology.nodes, third)),
+        numa_memory={"": {**seen.numa_memory[""], 2: 10 * GIB}},
+    )
+    assert evicted(decide(seen, "numa_memory_evict")) == ["big", "over"]
+    half = dataclasses.replace(seen, numa_memory={"": {0: 50 * GIB, 1: 94 * GIB, 2: 10 * GIB}})
+    assert evicted(decide(half, "numa_memory_evict")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param({"numa_memory": {"": {0: GIB}}}, "NUMAMemoryUnknown", id="its use is unknown"),
+        pytest.param(
+            {"threshold": {"numa_memory_evict_threshold_percent": None}}, "BadEvictionConfig", id="without a threshold"
+        ),
+    ],
+)
+def test_a_numa_node_that_cannot_be_judged_costs_nobody_the_place(build: Any, change: Any, reason: str) -> None:
+    more = {"threshold": change["threshold"]} if "threshold" in change else {}
+    seen = _numa_picture(build, use=(50, 99), there=BOUND, **more)
+    if not more:
+        seen = dataclasses.replace(seen, **change)
+    assert of_numa(seen) == ([], reason)
+
+
+GIBS = st.integers(min_value=0, max_value=30)
+
+
+@given(big=st.tuples(GIBS, GIBS), over=st.tuples(GIBS, GIBS), use=st.tuples(*(st.integers(0, 100),) * 2))
+def test_no_pod_goes_for_a_numa_node_on_which_it_has_nothing(
+    build: Any, big: tuple[int, int], over: tuple[int, int], use: tuple[int, int]
+) -> None:
+    there = {"big": ("0-1", dict(enumerate(big))), "over": ("0-1", dict(enumerate(over))), "web": ("1", {1: 50})}
+    gone, _ = of_numa(_numa_picture(build, use=use, there=there))
+    assert all(there[name][1][1] for name in gone)
+    assert not gone or use[1] >= 90

@@ -10,6 +10,8 @@ from koordlite.model.slo.settings import Threshold
 
 BE_CPU, ALLOCATABLE_CPU, USED_CPU = "BECPUEvict", "CPUAllocatableEvict", "CPUEvict"
 BE_MEMORY, ALLOCATABLE_MEMORY, USED_MEMORY = "BEMemoryEvict", "MemoryAllocatableEvict", "MemoryEvict"
+NUMA_MEMORY = "NUMAMemoryEvict"
+"""Ours; the task of one NUMA node has its id behind it: `NUMAMemoryEvict-1`."""
 HIGHEST_PRIORITY = 7999
 """Priority up to which rules about requests may evict: prod begins above."""
 DEFAULT_GAP_PERCENT = 2
@@ -18,6 +20,8 @@ DEFAULT_GAP_PERCENT = 2
 
 def mistake(feature: str, threshold: Threshold | None) -> str:
     """Mistake in what `feature` needs of `threshold`; None stands for a strategy that was never given."""
+    if threshold is not None and feature.startswith(NUMA_MEMORY):
+        return _numa_memory(threshold)
     if feature not in (BE_CPU, USED_CPU, ALLOCATABLE_CPU, BE_MEMORY, USED_MEMORY, ALLOCATABLE_MEMORY):
         return f"unknown feature: {feature}"
     if threshold is None:
@@ -62,6 +66,13 @@ def _used_memory(feature: str, given: Threshold) -> str:
         return f"threshold percent({upper}) should equal or greater than 0"
     wrong = _order(lower_end(upper, given.memory_evict_lower_percent), upper)
     return wrong or (_priority(given) if feature == USED_MEMORY else "")
+
+
+def _numa_memory(given: Threshold) -> str:
+    upper = given.numa_memory_evict_threshold_percent
+    if upper is None:
+        return "numaMemoryEvictThresholdPercent is not set"
+    return _order(lower_end(upper, given.numa_memory_evict_lower_percent), upper)
 
 
 def _allocatable(kind: str, given: Threshold) -> str:

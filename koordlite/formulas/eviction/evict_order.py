@@ -49,12 +49,21 @@ class Excess(msgspec.Struct, frozen=True):
     used: Amounts
     release: int = 0
     """What has to be released, by use; 0 while nothing has to be, and where requests are to be released."""
+    local: Amounts | None = None
+    """What each pod uses where something has to be released, on one NUMA node; None: everything it uses."""
+
+    @property
+    def releasable(self) -> Amounts:
+        """What goes where it has to go, with each pod."""
+        return self.used if self.local is None else self.local
 
     def of(self, pod: Pod) -> int:
-        """Use above the request; 0 for a pod without a sample and for a critical one, which keeps its protection."""
+        """Use above the request, as far as it can be released; 0 for a pod without a sample and for a critical one,
+        which keeps its protection."""
         if pod.uid not in self.used or (pod.priority or 0) >= CRITICAL_PRIORITY:
             return 0
-        return max(self.used[pod.uid] - eviction.largest_request(pod, self.resource), 0)
+        over = max(self.used[pod.uid] - eviction.largest_request(pod, self.resource), 0)
+        return min(over, self.releasable.get(pod.uid, 0))
 
     def is_cause(self, pod: Pod) -> bool:
         """Tell whether the excess of this one pod is a good part of what has to be released."""
@@ -122,7 +131,7 @@ def best_effort_by_memory(
 
     def rank(pod: Pod) -> tuple[object, ...]:
         over = excess.of(pod) if overuse_first else 0
-        return not over, pod.priority or 0, -over, -excess.used.get(pod.uid, 0)
+        return not over, pod.priority or 0, -over, -excess.releasable.get(pod.uid, 0)
 
     last_name_first = sorted(pods, key=lambda pod: (pod.name, pod.namespace, pod.uid), reverse=True)
     return _best_effort(last_name_first, feature, excess, rank)

@@ -179,17 +179,23 @@ def _memory_stat(group: Group) -> str:
     return "".join(f"{name} {value}\n" for name, value in values.items())
 
 
-def _numa_stat(machine: Machine) -> Callable[[Group], str]:
-    """Memory by node: spread evenly over the nodes of the CPUs the group may use, as first touch would."""
+def memory_by_node(machine: Machine, group: Group) -> dict[int, list[int]]:
+    """Private memory and page cache by NUMA node: spread evenly over the nodes of the CPUs each group may use, as first
+    touch would, where it may take memory there."""
     node_of = {cpu.id: cpu.node for cpu in machine.cpus}
+    held: dict[int, list[int]] = {node.id: [0, 0] for node in machine.nodes}
+    for each in group.walk():
+        mems = set(effective(each, "mems", machine.mems))
+        nodes = sorted({node_of[cpu] for cpu in effective(each, "cpus", machine.cpuset)} & mems or mems)
+        for node in nodes:
+            held[node][0] += each.anon // len(nodes)
+            held[node][1] += each.cache // len(nodes)
+    return held
 
+
+def _numa_stat(machine: Machine) -> Callable[[Group], str]:
     def text(group: Group) -> str:
-        held: dict[int, list[int]] = {node.id: [0, 0] for node in machine.nodes}
-        for each in group.walk():
-            nodes = sorted({node_of[cpu] for cpu in effective(each, "cpus", machine.cpuset)})
-            for node in nodes:
-                held[node][0] += each.anon // len(nodes)
-                held[node][1] += each.cache // len(nodes)
+        held = memory_by_node(machine, group)
         lines = (
             (name, " ".join(f"N{node}={amounts[at]}" for node, amounts in held.items()))
             for at, name in enumerate(("anon", "file"))

@@ -74,6 +74,7 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
 
     ORDERED: ClassVar[Pairs] = (
         ("memory_evict_lower_percent", "memory_evict_threshold_percent"),
+        ("numa_memory_evict_lower_percent", "numa_memory_evict_threshold_percent"),
         ("memory_allocatable_evict_lower_percent", "memory_allocatable_evict_threshold_percent"),
         ("cpu_evict_lower_percent", "cpu_evict_threshold_percent"),
         ("cpu_allocatable_evict_lower_percent", "cpu_allocatable_evict_threshold_percent"),
@@ -88,6 +89,9 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     services wait."""
     memory_evict_threshold_percent: Percent = 70
     memory_evict_lower_percent: Percent | None = None
+    numa_memory_evict_threshold_percent: Percent | None = None
+    """Ours, as the next: of the memory of one NUMA node."""
+    numa_memory_evict_lower_percent: Percent | None = None
     memory_allocatable_evict_threshold_percent: AtLeast0 | None = None
     memory_allocatable_evict_lower_percent: AtLeast0 | None = None
     cpu_evict_be_satisfaction_upper_percent: Percent | None = None

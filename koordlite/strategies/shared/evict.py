@@ -276,21 +276,23 @@ def by_use(
     terms: Evidence,
     candidates: Candidates,
 ) -> Rule:
-    """The rule of a resource that the node uses beyond its threshold; `least` of it brings the use below that."""
+    """The rule of a resource that the node uses beyond its threshold; `least` of it brings the use below that. `terms`
+    name the NUMA node (`numa`) where it is about that alone."""
     release, resource = excess.release, excess.resource
     if not release:
         return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
     evidence = {**terms, **amounts("release", {resource: release})}
+    where = f"NUMA node {terms['numa']}" if "numa" in terms else "the node"
     task = Task(
         feature=feature,
-        target=eviction.USED,
+        target=f"{eviction.USED} {where}" if "numa" in terms else eviction.USED,
         to_release={resource: release},
         candidates=tuple(pod.uid for pod in candidates.order),
-        contributions=contributions(snapshot.pods, resource, excess.used),
+        contributions=contributions(snapshot.pods, resource, excess.releasable),
         least={resource: least} if candidates.cause_stays else {},
     )
     name = "CPU" if resource == "cpu" else resource
-    cause = f"the node uses {terms['used_percent']} % of its {name}, {terms['threshold_percent']} % are allowed"
+    cause = f"{where} uses {terms['used_percent']} % of its {name}, {terms['threshold_percent']} % are allowed"
     return Rule(Decision(f"evict/{feature}", "hold", "UseOverThreshold", evidence), task, candidates, cause, excess)
 
 
