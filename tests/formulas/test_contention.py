@@ -95,6 +95,30 @@ def web(share: float, since: float = 995.0) -> Service:
             "caused",
             id="the service that is delayed most decides",
         ),
+        pytest.param(
+            (Service("small", 0.9, 995, 0.1, part=0.05),),
+            Guidance(own={"small": 0.8}, learned_at=900),
+            CEILING,
+            CEILING,
+            "calm",
+            id="others keep it waiting: 100 % slower × 5 % of their CPU time",
+        ),
+        pytest.param(
+            (Service("small", 0.9, 995, 0.1, part=0.05), Service("web", 0.6, 995, 0.1, part=0.5)),
+            Guidance(own={"small": 0.8, "web": 0.5}, learned_at=900),
+            CEILING,
+            (CEILING + FLOOR) // 2,
+            "caused",
+            id="25 % slower × 50 % counts for more than 100 % × 5 %",
+        ),
+        pytest.param(
+            (Service("web", 0.6, 995, 0.1, part=0.0),),
+            Guidance(own={"web": 0.5}, learned_at=900, cut_at=996),
+            9000,
+            9000,
+            "caused",
+            id="what it has after a cut does not excuse what was seen before",
+        ),
     ],
 )
 def test_the_limit_follows_what_best_effort_makes_services_wait(

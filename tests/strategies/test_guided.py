@@ -96,6 +96,18 @@ def test_a_service_that_waits_more_than_by_itself_takes_half_of_what_is_above_th
     assert unmoved.reason == "ServicesDoNotWait"
 
 
+def test_best_effort_is_not_to_blame_where_others_keep_the_node_busy(build: Any, picture: Any) -> None:
+    busy = msgspec.structs.replace(build.used(8000, web=20, b=300), best_effort_cpu=300)
+    learned = SuppressMemory(guidance=Guidance(own={"web": 0.8}, learned_at=900.0, known_at=999.0))
+    facts = {"usage": busy, "cpu_waits": {"web": wait(0.87)}, "remembered": {"cpuSuppress": learned}}
+    decision = decide(picture(**facts, quota=100_000))
+    # 0.2 / 0.13 − 1 = 54 % slower, of which best effort, with 300 of the others' 7,980 millicores, has 3.8 %.
+    assert (decision.reason, decision.evidence["slower_percent"]) == ("ServicesDoNotWait", 2.0)
+    assert "80 % by itself; of everybody else's CPU time BE had 3.8 %; BE may make" in sentence(decision)
+    alone = msgspec.structs.replace(build.used(4020, web=20, b=4000), best_effort_cpu=4000)
+    assert decide(picture(**{**facts, "usage": alone}, quota=400_000)).reason == "ServicesWait"
+
+
 def test_without_a_signal_the_limit_stays_for_five_seconds_and_then_is_the_formulas(build: Any, picture: Any) -> None:
     first = decide(picture(quota=-1))
     assert (first.verdict, first.reason, first.changes) == ("hold", "WaitsNotKnownYet", ())

@@ -2,7 +2,9 @@
 
 A service also waits for itself, its neighbours and the system, and how long depends on its load. So no fixed part of
 the time says whether best effort is to blame. The formula's limit does: what a service waits while best effort keeps to
-it is its own, and only what it waits beyond that, with more for best effort, is caused. The rule is ours.
+it is its own, and only what it waits beyond that, with more for best effort, is caused. Of that in turn best effort is
+to blame for no more than the part it has of the CPU time of all others: on a node that others keep busy, a small pod
+waits nearly always, whatever best effort does. The rule is ours.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class Service(msgspec.Struct, frozen=True):
     """When that time began."""
     tolerance: float
     """By which part of its time best effort may lengthen its work."""
+    part: float = 1.0
+    """Best effort's part of the CPU time of everybody but the service, lately."""
 
 
 class Guidance(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +170,12 @@ def _by_waits(
     ceiling = ceiling_milli(capacity_milli=capacity_milli, floor_milli=floor_milli)
     guidance = _learned(services, guidance, time, thrifty=used_milli <= floor_milli)
     own = guidance.own
-    slowdowns = {s.uid: slowdown(share=s.share, own=own.get(s.uid, 0.0)) for s in services}
+    cut_at = guidance.cut_at
+    slowdowns = {
+        # What was seen before the last cut is of a time when best effort had another part.
+        s.uid: slowdown(share=s.share, own=own.get(s.uid, 0.0)) * (s.part if cut_at is None or s.since >= cut_at else 1)
+        for s in services
+    }
     worst = max(services, key=lambda s: slowdowns[s.uid] / max(s.tolerance, 1e-3), default=None)
     slower = max(0.0, slowdowns[worst.uid]) if worst else 0.0
     verdict: Verdict = "calm"
@@ -174,14 +183,14 @@ def _by_waits(
     if began is not None and time - began < LEARNING_SECONDS and any(s.since < began for s in services):
         verdict, limit = "learning", floor_milli
     elif worst is None or slower <= worst.tolerance:
-        careful = guidance.cut_at is not None and 0 <= time - guidance.cut_at < CAREFUL_SECONDS
+        careful = cut_at is not None and 0 <= time - cut_at < CAREFUL_SECONDS
         limit = min(ceiling, present_milli + round(capacity_milli * GROWTH)) if careful else ceiling
         limit = max(limit, floor_milli)
     elif worst.uid not in own:
         verdict, limit, began = "learning", floor_milli, time
     else:
         verdict, limit = "caused", min(ceiling, max(present_milli, floor_milli))
-        if guidance.cut_at is None or worst.since >= guidance.cut_at:
+        if cut_at is None or worst.since >= cut_at:
             # What was seen before the last cut says nothing about the limit since.
             near = limit - floor_milli <= capacity_milli * NEAR_FLOOR
             limit = floor_milli if near else (limit + floor_milli) // 2
