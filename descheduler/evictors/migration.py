@@ -266,13 +266,15 @@ class Round:
         )
 
     def _others_of_waiting(self, job: MigrationJob) -> Literal["", "lost"]:
-        """Tell whether all that are to make room for the job's pod still may: none has failed before it went."""
-        makers = [one for one in self._jobs.values() if one.waiting == job.name]
-        stays = any(
-            one.status.phase in (objects.FAILED, objects.ABORTED) and not objects.holds(one, "Eviction")
-            for one in makers
-        )
-        return "lost" if stays or not makers else ""
+        """Tell whether all that are to make room for the job's pod still may: each has a job, and none has failed
+        before its pod went."""
+        makers = {
+            one.pod.uid
+            for one in self._jobs.values()
+            if one.waiting == job.name
+            and (one.status.phase not in (objects.FAILED, objects.ABORTED) or objects.holds(one, "Eviction"))
+        }
+        return "" if job.held_first <= makers else "lost"
 
     def _others(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Literal["", "wait", "lost"]:
         """Standing of the pods that must have a place before the job's goes, the one that waits for its room among
@@ -284,7 +286,10 @@ class Round:
             if of_waiting is None or pod is None or pod.spec.node_name or not reconcile.same_pod(of_waiting, pod):
                 return "lost"
             place = reservations.get(of_waiting.reservation)
-            if place is None or not place.is_awaited:
+            # A place that it has by now needs no room any more, and room that others do not make is none.
+            if self._others_of_waiting(of_waiting) or (place is not None and place.scheduled):
+                return "lost"
+            if place is None or not place.keeps_room:
                 return "wait"
         uids = job.held_first - {job.pod.uid}
         # Of an earlier set jobs may still be kept: the last one of a pod is of this set.
@@ -446,7 +451,9 @@ class _Desk(msgspec.Struct):
         if exists := filters.job_exists(pod, traffic):
             return f"MigrationJobExists: {pod.key}, which waits for room: {exists}"
         name = self.rooms[outcome.together] = str(uuid.uuid4())
-        made = objects.place_of_waiting(pod, node, creator=self.of.creator, args=self.of.args, name=name)
+        made = objects.place_of_waiting(
+            pod, node, outcome.together, creator=self.of.creator, args=self.of.args, name=name
+        )
         try:
             self.cluster.create_job(made)
         except (ApiError, ApiUnreachable) as error:

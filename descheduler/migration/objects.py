@@ -114,7 +114,8 @@ class MigrationJob(WireObject, frozen=True):
 
     @property
     def held_first(self) -> frozenset[str]:
-        """uids of the pods that must have a place before this one goes."""
+        """uids of the pods that must have a place before this one goes; where it waits (`room_on`), of all that make
+        its room."""
         return frozenset(filter(None, self.annotations.get(HELD_FIRST, "").split(",")))
 
     @property
@@ -141,10 +142,10 @@ class Reservation(ReservationObject, frozen=True):
         return next((c for c in self.status.conditions or () if c.type == kind), None)
 
     @property
-    def is_awaited(self) -> bool:
-        """Room is kept for it as soon as pods leave (`keys.ROOM_WANTED`), or it is placed."""
+    def keeps_room(self) -> bool:
+        """What becomes free on the node that it waits for (`keys.ROOM_WANTED`) is kept for it."""
         notes = self.metadata.annotations or {}
-        return self.scheduled or notes.get(keys.ROOM_KEPT, "") == notes.get(keys.ROOM_WANTED)
+        return notes.get(keys.ROOM_KEPT, "") == notes.get(keys.ROOM_WANTED)
 
     @property
     def pending(self) -> bool:
@@ -321,17 +322,19 @@ def creator(profile: str) -> str:
 
 
 HELD_FIRST = "descheduler.koordlite.io/held-first"
-"""Annotation of a job whose pod goes together with others: uids of the pods that must have a place before it goes."""
+"""Annotation of a job whose pod goes together with others: uids of the pods that must have a place before it goes. On
+the job of a pod that waits: uids of all that make room for it."""
 
 WAITING = "descheduler.koordlite.io/makes-room-for"
 """Annotation of a job whose pod makes room: name of the job that holds it for the pod that waits."""
 
 
 def place_of_waiting(
-    pod: PodView, node: str, *, creator: str, args: MigrationControllerArgs, name: str
+    pod: PodView, node: str, makers: Iterable[str], *, creator: str, args: MigrationControllerArgs, name: str
 ) -> dict[str, Any]:
-    """The job of a pod that waits until others have left `node`: it evicts nothing, asks no limit, holds the place."""
-    made = job(pod, reason="MakesRoom", trigger="MakeRoom", creator=creator, args=args, name=name)
+    """The job of a pod that waits until `makers`, pods by uid, have left `node`: it evicts nothing, asks no limit,
+    holds the place."""
+    made = job(pod, reason="MakesRoom", trigger="MakeRoom", creator=creator, args=args, name=name, held_first=makers)
     made["metadata"]["annotations"] |= {keys.ROOM_WANTED: node, keys.PASSED_ARBITRATION: "true"}
     return made
 

@@ -153,6 +153,11 @@ class Case(msgspec.Struct, frozen=True, dict=True):
         return (self.reservation.metadata.annotations or {}).get(keys.ROOM_WANTED, "")
 
     @property
+    def room_kept(self) -> str:
+        """Node on which it says that room is kept for it; empty for none."""
+        return (self.reservation.metadata.annotations or {}).get(keys.ROOM_KEPT, "")
+
+    @property
     def moment(self) -> str:
         """Now, as it is written."""
         return times.show(self.now)
@@ -223,5 +228,5 @@ class Case(msgspec.Struct, frozen=True, dict=True):
 
 
 def delete(pod: KnownPod, why: str) -> DeletePlaceholder:
-    """Labels of a placeholder."""
+    """Deletion of this very placeholder."""
     return DeletePlaceholder(namespace=pod.namespace, name=pod.name, uid=pod.uid, why=why)

@@ -71,7 +71,8 @@ def withdrawal(world: World) -> Iterator[Step]:
     """Everything of ours is removed: Koordinator's scheduler holds the places from now on."""
     for reservation in list(world.reservations.values()):
         meta = reservation.metadata
-        gone = (Annotate(annotations={keys.HAND_OVER: None}),) if keys.HAND_OVER in (meta.annotations or {}) else ()
+        promises = {key: None for key in (keys.HAND_OVER, keys.ROOM_KEPT) if key in (meta.annotations or {})}
+        gone = (Annotate(annotations=promises),) if promises else ()
         pods = [pod for pod in world.placeholders(meta.uid) if not pod.deleting]
         actions = (*(delete(pod, "Koordinator's scheduler runs") for pod in pods), *gone)
         if actions:
@@ -160,6 +161,8 @@ def _pending(case: Case) -> Iterator[Action]:
     wanted = placeholder.wanted(case.reservation)
     whole = [pod for pod in case.pods if pod.alive and not missing(wanted, pod.requests)]
     mine = min(whole, key=lambda pod: (not pod.admitted, not pod.node), default=None)
+    if case.room_wanted and (mine is None or not mine.node):
+        yield from _awaited(case, mine)
     failed = [pod for pod in case.pods if pod.ended]
     for pod in failed[:1]:
         said = pod.obj.status.message if pod.obj is not None else ""
@@ -178,24 +181,30 @@ def _pending(case: Case) -> Iterator[Action]:
     elif mine.node and mine.admitted:
         yield from _held(case, mine)
     elif not mine.node:
-        yield from _awaited(case, mine) if case.room_wanted else case.not_hoarding()
+        if not case.room_wanted:
+            yield from case.not_hoarding()
         if why := _why_not_bound(case, mine):
             yield from case.unplaced(why, reason="Unschedulable")
 
 
-def _awaited(case: Case, pod: KnownPod) -> Iterator[Action]:
+def _awaited(case: Case, pod: KnownPod | None) -> Iterator[Action]:
     """Have the scheduler keep what becomes free for the placeholder: it counts pods that are nominated to a node.
 
     Its class preempts nobody, so no failed attempt takes the nomination back. One at a time on a node: two would keep
-    each other off.
+    each other off. That room is kept is said only as long as it is: pods are evicted for it.
     """
     node = case.room_wanted
-    others = [each for each in case.world.nominated(node) if each.uid != pod.uid]
-    if node not in case.world.nodes or others:
+    others = [each for each in case.world.nominated(node) if each is not pod]
+    may = node in case.world.nodes and not others
+    if case.room_kept and not (may and pod is not None and pod.nominated == node == case.room_kept):
+        yield Annotate(annotations={keys.ROOM_KEPT: None})
+    if pod is None:
+        return
+    if not may:
         yield from case.not_hoarding()
     elif pod.nominated != node:
         yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
-    elif (case.reservation.metadata.annotations or {}).get(keys.ROOM_KEPT) != node:
+    elif case.room_kept != node:
         yield Annotate(annotations={keys.ROOM_KEPT: node})
         yield case.say("RoomKept", f"what becomes free on node {node} is kept for it")
 

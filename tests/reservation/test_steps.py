@@ -398,6 +398,40 @@ def test_where_koord_scheduler_runs_everything_of_ours_is_removed() -> None:
     assert keys.HAND_OVER not in (made.reservations["r"].metadata.annotations or {})
 
 
+def test_room_is_said_to_be_kept_only_as_long_as_it_is() -> None:
+    """Pods are evicted for room that is kept."""
+    made = cluster()
+    whole = made.reserve("r", 4)
+    wants = structs.replace(whole.metadata, annotations={keys.ROOM_WANTED: "n"})
+    made.reservations["r"] = structs.replace(whole, metadata=wants)
+
+    def kept_after(requests: int = 10**6, *, rounds: int = 1) -> str | None:
+        for _ in range(rounds):
+            made.see()
+            made.control(most=requests)
+        return (made.reservations["r"].metadata.annotations or {}).get(keys.ROOM_KEPT)
+
+    assert [kept_after() for _ in range(3)] == [None, None, "n"], "after its placeholder was made and nominated"
+    rival = made.pod("rival", 2)
+    made.pods["ns/rival"] = structs.replace(rival, status=structs.replace(rival.status, nominated_node_name="n"))
+    assert kept_after() is None, "the scheduler keeps the room for a pod that preempts there"
+    made.end("ns/rival")
+    assert kept_after() == "n"
+    (placeholder,) = made.placeholders()
+    made.end(f"ns/{placeholder.metadata.name}")
+    assert kept_after(1) is None, "before anything else"
+    assert kept_after(rounds=3) == "n"
+    (node,) = made.nodes.values()
+    made.nodes.clear()
+    assert kept_after() is None
+    made.nodes["n"] = node
+    assert kept_after() == "n"
+    for each in step.withdrawal(made.world):
+        for action in each.actions:
+            made.apply(each, action)
+    assert (made.reservations["r"].metadata.annotations, made.placeholders()) == ({keys.ROOM_WANTED: "n"}, [])
+
+
 def test_koord_scheduler_is_known_by_its_pods_or_a_lease_that_is_renewed() -> None:
     lease = {"spec": {"holderIdentity": "host_1", "renewTime": "2027-01-15T08:00:00.000000Z"}}
     assert rival([], None, START) == ""
