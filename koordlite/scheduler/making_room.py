@@ -96,9 +96,11 @@ def _board(extender: Extender, key: str, pause: Callable[[], None]) -> _Board | 
         rows = {row.name: row for row in cluster.rows if row is not None}
         closed = frozenset(state.name for state in cluster.nodes.values() if state.closed)
         kept = cluster.assumed.of_pod(pod.uid)
-    if attempt is not None and attempt.uid != pod.uid:
-        attempt = None
-    board = _Board(extender.cluster, pod, rows, closed=closed, attempt=attempt, pause=pause)
+        if attempt is not None and attempt.uid != pod.uid:
+            attempt = None
+        # Read here: rows of attempts are let go, too.
+        asked = None if attempt is None or attempt.thinned else frozenset(row.name for row in attempt.asked)
+    board = _Board(cluster, pod, rows, closed=closed, attempt=attempt, asked=asked, pause=pause)
     board.kept = [kept.node] if kept is not None else []
     return board
 
@@ -114,16 +116,17 @@ class _Board:
         *,
         closed: frozenset[str],
         attempt: Attempt | None,
+        asked: frozenset[str] | None,
         pause: Callable[[], None],
     ) -> None:
+        """`asked`: nodes that kube-scheduler asked about; None: that is not known."""
         self.waiting, self.left_out = waiting, False
         """`left_out`: some places of a pod were not looked at."""
         self.kept: list[str] = []
         """The node on which the pod is counted already, on its way there."""
         self._cluster, self._settings, self._pause = cluster, cluster.settings, pause
         self._rows, self._changed = rows, dict[str, Row]()
-        self._closed = closed
-        self._asked = None if attempt is None or attempt.thinned else {row.name for row in attempt.asked}
+        self._closed, self._asked = closed, asked
         self._candidate = attempt.candidate if attempt is not None else None
         self._measured = attempt.measured if attempt is not None else None
         self._undo: list[tuple[str, Row | None, str]] = []
@@ -135,8 +138,7 @@ class _Board:
         """Of nodes on which nothing has moved."""
         self._roomy: dict[PodShape, list[str]] = {}
         """Nodes that have enough in all for such a pod, where nothing has moved."""
-        names = (name for name in rows if name not in closed)
-        self._open = sorted(names, key=lambda name: (-victims.free(rows[name]).get("cpu", 0), name))
+        self._open = sorted((name for name in rows if name not in closed), key=self._fullness)
         """Nodes that take pods whose tolerations are not known, most CPU left first."""
 
     def groups(self) -> tuple[list[dict[str, Any]], list[str]]:
@@ -145,22 +147,27 @@ class _Board:
         nearest: dict[str, tuple[float, str]] = {}
         fits, shape = [], self.waiting.shape
         for name in (name for name in self._rows if name not in self.kept):
-            why = self._against(name) or self.refusal(self.waiting, name)
+            against = self._against(name)
+            why = against or self.refusal(self.waiting, name)
             if not why:
                 fits.append(name)
                 continue
-            lacks = self._lacks(shape, name)
             counts[why] += 1
-            distance = sum(lack / max(1, shape.total.get(resource, NANO)) for resource, lack in lacks.items())
-            nearest[why] = min(nearest.get(why, (distance, name)), (distance, name))
-        groups = [
-            {"why": why, "nodes": count, "nearest": self._numbers(nearest[why][1])}
-            for why, count in counts.most_common()
-        ]
+            if not against:
+                lacks = self._lacks(shape, name)
+                distance = sum(lack / max(1, shape.total.get(resource, NANO)) for resource, lack in lacks.items())
+                nearest[why] = min(nearest.get(why, (distance, name)), (distance, name))
+        numbers = {why: self._guarded(name, self._numbers, name) for why, (_, name) in nearest.items()}
+        groups = [{"why": why, "nodes": count, "nearest": numbers.get(why, "")} for why, count in counts.most_common()]
         return groups, fits
+
+    def _fullness(self, name: str) -> tuple[int, str]:
+        self._pause()
+        return -victims.free(self._rows[name]).get("cpu", 0), name
 
     def _against(self, name: str) -> str:
         """Reason that no move cures; empty when there is none."""
+        self._pause()
         if self._asked is None or name not in self._asked:
             if name in self._closed:
                 return "cordoned or tainted, and the pod's tolerations are not known here"
@@ -173,8 +180,6 @@ class _Board:
     def _numbers(self, name: str) -> str:
         shape, row = self.waiting.shape, self._row(self.waiting, name)
         lacks = victims.lacking(shape, row)
-        if self._against(name):
-            return ""
         if not lacks:
             why = judge.verdict(shape, row, self._settings).why or "; ".join(kubelet.shortage(shape, row))
             return why and f"{name}: {why}"
@@ -220,19 +225,26 @@ class _Board:
     def refusal(self, item: KnownPod, node: str) -> str:
         """By the sums of the node, else by its judges."""
         self._pause()
-        row = self._row(item, node)
-        if lacks := victims.lacking(item.shape, row):
-            return f"too little {' and '.join(sorted(lacks))} in all"
         is_kept = item is not self.waiting and node not in self._changed
         refusal = self._refusals.get((item.shape, node)) if is_kept else None
         if refusal is None:
-            try:
-                refusal = judge.refusal(item.shape, row, self._settings)
-            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
-                refusal = self._cluster.faults.note(node, error)
+            refusal = self._guarded(node, self._refusal, item, node)
             if is_kept:
                 self._refusals[item.shape, node] = refusal
         return refusal
+
+    def _refusal(self, item: KnownPod, node: str) -> str:
+        row = self._row(item, node)
+        if lacks := victims.lacking(item.shape, row):
+            return f"too little {' and '.join(sorted(lacks))} in all"
+        return judge.refusal(item.shape, row, self._settings)
+
+    def _guarded(self, node: str, judgement: Callable[..., str], *of: object) -> str:
+        """The judgement, or the fault of ours that stands in for it: it costs this node, and not the whole answer."""
+        try:
+            return judgement(*of)
+        except Exception as error:  # noqa: BLE001 - as said
+            return self._cluster.faults.note(node, error)
 
     def lacking(self, item: KnownPod, node: str) -> Mapping[str, int]:
         """Nano-units by resource, of the node as a whole or of its emptiest NUMA node; a move, where none can be
@@ -275,7 +287,9 @@ class _Board:
             movable = [
                 pod
                 for pod in self._rows[node].pods
-                if pod.priority <= most and pod.node == node and not (pod.tied or pod.stands_for or pod.deleting)
+                # One that is on its way there cannot be evicted.
+                if pod.priority <= most and pod.uid in self._returned_on(node)
+                if not (pod.tied or pod.stands_for or pod.deleting)
             ]
             movable.sort(key=lambda pod: (pod.priority, pod.shape.total.get("cpu", 0), pod.key))
             self._movable[node] = movable
@@ -345,12 +359,15 @@ class _Board:
         return AssumedPod(pod, node, "tentative", 0.0, 0.0, tuple(notes.items())).as_bound
 
     def _gives_back(self, pod: KnownPod) -> Mapping[int, Amounts]:
-        found = self._returned.get(pod.node)
-        if found is None:
+        return self._returned_on(pod.node).get(pod.uid, {})
+
+    def _returned_on(self, node: str) -> Mapping[str, Mapping[int, Amounts]]:
+        """Amounts by NUMA node that each pod bound to this node gives back when it goes, by its uid."""
+        if node not in self._returned:
             with self._cluster.lock:
-                state = self._cluster.nodes.get(pod.node)
-                found = self._returned[pod.node] = state.returned_each() if state is not None else {}
-        return found.get(pod.uid, {})
+                state = self._cluster.nodes.get(node)
+                self._returned[node] = state.returned_each() if state is not None else {}
+        return self._returned[node]
 
 
 def _zones_lack(shape: PodShape, row: Row, zones: Zones) -> dict[str, int]:

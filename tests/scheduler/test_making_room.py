@@ -16,6 +16,7 @@ import slices
 from koordlite.model import keys
 from koordlite.model.wire import objects
 from koordlite.scheduler import making_room
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.report import texts
 from koordlite.scheduler.service import Courtesy
 from tests.scheduler.builders import Scene, bound, pod
@@ -124,6 +125,36 @@ def test_pods_that_stay(why: str, given: dict[str, Any]) -> None:
         made["metadata"]["ownerReferences"] = given.get("ownerReferences", made["metadata"]["ownerReferences"])
         scene.put(made)
     assert asked(scene, waiting)["makeRoom"]["nodes"] == [], why
+
+
+def test_a_pod_on_its_way_to_a_node_is_not_evicted_from_it() -> None:
+    scene = Scene()
+    for node, cpu in (("a", "45"), ("b", "40")):
+        scene.node(node)
+        scene.put(bound(pod(f"on-{node}", cpu), node))
+    coming, waiting = owned(pod("v", "10")), pod("w", "20")
+    scene.put(coming)
+    assert scene.schedule(coming, "b") == "b"
+    assert asked(scene, waiting)["makeRoom"]["nodes"] == [], "it is not there yet"
+    scene.put(bound(coming, "b"))
+    assert moves(asked(scene, waiting)) == [("ns/v", "b", "a")]
+
+
+def test_a_fault_of_ours_about_one_node_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = world(("a", "b"), {**FULL, "v": ("b", 1)}, {**CPUS, "v": 2})
+
+    def faulty(real: Any) -> Any:
+        def judged(shape: Any, row: Any, settings: Any) -> Any:
+            if row.name == "a":
+                raise RuntimeError("broken")
+            return real(shape, row, settings)
+
+        return judged
+
+    for name in ("refusal", "verdict"):
+        monkeypatch.setattr(judge, name, faulty(getattr(judge, name)))
+    groups = {group["why"][:40]: group["nodes"] for group in asked(scene, pod("w", "7"))["groups"]}
+    assert groups == {"judgement of a node: a fault of the prog": 1, "cannot align container": 1}
 
 
 def test_nobody_goes_to_a_tainted_node_nor_is_room_made_where_the_scheduler_does_not_ask() -> None:

@@ -23,6 +23,7 @@ from koordlite.model.errors import InputError
 from koordlite.report.html import page
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import protocol
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.service import Service
 from tests.scheduler.builders import Scene, bound, pod
 
@@ -83,6 +84,24 @@ def test_a_pod_from_filter_to_bind_and_explain(world: World) -> None:
     )
     assert nodes["a"]["placed"] == {"c": [0]}
     assert found["unknownNodes"] == ["new"]
+
+
+def test_a_fault_of_ours_about_one_node_is_on_the_page_beside_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.filter(pod("p", "4"), "a", "b")
+    real = judge.verdict
+
+    def faulty(shape: Any, row: Any, settings: Any) -> Any:
+        if row.name == "b":
+            raise RuntimeError("broken")
+        return real(shape, row, settings)
+
+    monkeypatch.setattr(judge, "verdict", faulty)
+    status, text = world.ask("GET", "/explain/ns/p", Accept="text/html")
+    assert status == 200
+    assert "NUMA 0: 8 of " in text
+    assert "a fault of the program itself: RuntimeError" in text
 
 
 def test_the_node_state_names_what_is_on_top_of_the_report(world: World) -> None:

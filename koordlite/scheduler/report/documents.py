@@ -35,7 +35,8 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
         if attempt is None:
             return None
         known, held = cluster.pod_of(key), cluster.assumed.of_pod(attempt.uid)
-        return {
+        rows = _first(attempt)
+        found = {
             "pod": key,
             "uid": attempt.uid,
             "at": times.show(attempt.at),
@@ -49,11 +50,12 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
             "annotations": attempt.annotations,
             "reservation": f"{held.stage} on {held.node}" if held else "",
             "phase": f"{known.phase}{known.reason and f' ({known.reason})'}" if known else "gone",
-            "events": attempt.events,
-            "nodes": [_judged(attempt, row, cluster) for row in _first(attempt)],
+            "events": list(attempt.events),
             "unknownNodes": list(attempt.unknown)[:MOST_NODES],
             "onlySomeNodes": attempt.thinned,
         }
+    # A thousand judgements, for which no question of the scheduler waits.
+    return {**found, "nodes": [_judged(attempt, row, cluster) for row in rows]}
 
 
 def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
@@ -147,7 +149,7 @@ def _judged(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
         return _judgement(attempt, row, cluster.settings)
     except Exception as error:  # noqa: BLE001 - one node's fault costs that node
         why = cluster.faults.note(row.name, error)
-        return {"node": row.name, "by": "", "refusal": why, "why": why}
+        return {"node": row.name, "by": "", "refusal": why, "why": why, "cpus": []}
 
 
 def _judgement(attempt: Attempt, row: Row, settings: JudgeSettings) -> dict[str, Any]:
