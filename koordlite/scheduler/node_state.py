@@ -178,7 +178,13 @@ class NodeState(msgspec.Struct):
         alive = [pod for pod in self.pods.values() if pod not in self.covered.uncounted]
         where = self.whereabouts(pod for _, pod in gone)
         start = msgspec.structs.replace(
-            row, zones=self.report.available, at_most={}, owed=NOTHING_OWED, pods=(), reservations=NO_RESERVATIONS
+            row,
+            zones=self.report.available,
+            at_most={},
+            owed=NOTHING_OWED,
+            pods=(),
+            reservations=NO_RESERVATIONS,
+            extra={},
         )
         cases: dict[str, tuple[Zones, ...]] = {}
         for uid, namespace in namespaces.items():

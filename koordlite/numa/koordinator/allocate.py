@@ -35,7 +35,7 @@ from koordlite.numa.machine import Machine, mask_of, nodes_of
 
 
 class NodeRequest(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """NodeRequest of a pod to one node."""
+    """Request of a pod to one node."""
 
     requests: Amounts
     """Amplified on a node that sells its CPUs several times."""

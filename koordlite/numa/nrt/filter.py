@@ -46,7 +46,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class AlignedRequest(msgspec.Struct, frozen=True):
-    """AlignedRequest of a pod, ready to be compared with many nodes."""
+    """Request of a pod, ready to be compared with many nodes."""
 
     parts: tuple[Part, ...]
     """Init containers and sidecars in their order, then app containers."""

@@ -106,7 +106,7 @@ ForeignPods = Literal["reserve", "refuse", "ignore"]
 
 
 class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """JudgeSettings of the judgement, with names as scheduler-plugins has them where it has them."""
+    """Settings of the judgement, with names as scheduler-plugins has them where it has them."""
 
     strategy: str = "LeastAllocated"
     """`scoringStrategy.type`: LeastAllocated, MostAllocated, BalancedAllocation or LeastNUMANodes."""
