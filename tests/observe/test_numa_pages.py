@@ -18,6 +18,7 @@ from koordlite.http.answers import Request
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, numa_pages
 from koordlite.observe.numa_pages import PageMapping, mappings
+from koordlite.report.tick import Tick
 
 MAPS = pathlib.Path("/proc/self/numa_maps")
 MiB = 2**20
@@ -180,7 +181,7 @@ def test_a_running_agent_answers_one_question_at_a_time(tmp_path: Path, monkeypa
     node.pod("web", "LS", "1")
     node.sandbox.advance(1.0)
     machine: Any = SimpleNamespace(host=node.host())
-    tick: Any = SimpleNamespace(picture=_observed(node))
+    tick = Tick(snapshot=_observed(node))
     page = serving._numa_memory(machine)
     meanwhile = []
 
