@@ -45,6 +45,19 @@ def test_the_service_that_is_worst_off_decides() -> None:
     assert answer.worst and answer.worst.uid == "late"
 
 
+def test_what_waits_have_taken_comes_back_while_an_objective_is_nearly_missed() -> None:
+    level = Level("web", 0.95, 70.0)
+    began = steered(level)
+    learning = objective.steered([level], began.steering, time=110.0, present_milli=4_000, **NODE)
+    assert (began.limit_milli, learning.limit_milli) == (9_800, 9_800), "it has never been missed"
+    missed = steered(Level("web", 1.2, 70.0))
+    level = Level("web", 0.95, 100.0)
+    again = objective.steered([level], missed.steering, time=130.0, present_milli=4_000, **NODE)
+    assert (missed.limit_milli, again.limit_milli) == (6_900, 6_900)
+    calm = objective.steered([Level("web", 0.5, 100.0)], again.steering, time=130.0, present_milli=4_000, **NODE)
+    assert calm.limit_milli == 6_900, "what was measured at 4 CPUs says nothing about more than 4.5"
+
+
 def test_an_objective_that_the_formulas_limit_does_not_help_is_left_aside() -> None:
     began = steered(Level("web", 1.5, 80.0), present=4_000)
     assert (began.limit_milli, began.steering.at_floor_since) == (4_000, 100.0)

@@ -39,6 +39,8 @@ class Steering(msgspec.Struct, frozen=True, kw_only=True):
     """When an objective last moved the limit; None while none has taken CPU away."""
     at_floor_since: float | None = None
     """Since when a missed objective has kept the limit at the formula's."""
+    limit_milli: int | None = None
+    """The limit that objectives last allowed; what waits allow may be less. None at first: the one in force counts."""
     aside: Mapping[str, float] = msgspec.field(default_factory=dict)
     """By uid, since when an objective has been left aside: it was missed over a whole window at the formula's limit."""
 
@@ -54,7 +56,12 @@ class Steered(msgspec.Struct, frozen=True):
 
 def active(levels: Sequence[Level], steering: Steering, time: float) -> list[Level]:
     """Levels of the services that are judged by their objective."""
-    return [level for level in levels if not 0 <= time - steering.aside.get(level.uid, -ASIDE_SECONDS) < ASIDE_SECONDS]
+    aside = _aside(steering, time)
+    return [level for level in levels if level.uid not in aside]
+
+
+def _aside(steering: Steering, time: float) -> dict[str, float]:
+    return {uid: since for uid, since in steering.aside.items() if 0 <= time - since < ASIDE_SECONDS}
 
 
 def steered(
@@ -69,19 +76,21 @@ def steered(
 ) -> Steered:
     """The next limit, by the service that is worst off: half the way to the formula's (`floor_milli`) while it misses
     its objective, 5 % of the node more while it is below 90 % of it, once in a window each; between the two it stays.
-    It is `ceiling_milli` until an objective is missed for the first time. `present_milli` is the limit in force.
+    It is `ceiling_milli` while all is calm and no objective has taken CPU away. `present_milli` is the limit in force,
+    which may be less than objectives allow: only what is missed under it shrinks, and only more than it grows.
     """
-    aside = {uid: since for uid, since in steering.aside.items() if 0 <= time - since < ASIDE_SECONDS}
+    aside = _aside(steering, time)
     present = min(max(present_milli, floor_milli), ceiling_milli)
+    allowed = present if steering.limit_milli is None else min(max(steering.limit_milli, floor_milli), ceiling_milli)
     is_at_floor = present - floor_milli <= capacity_milli * AT_FLOOR
     moved_at, floor_since = steering.moved_at, steering.at_floor_since
-    worst = max(active(levels, steering, time), key=lambda level: level.ratio, default=None)
+    worst = max((level for level in levels if level.uid not in aside), key=lambda level: level.ratio, default=None)
     if worst and worst.ratio > 1 and is_at_floor and floor_since is not None and worst.since >= floor_since:
         # The window lies wholly in the time at the formula's limit: it is not less best effort that the service lacks.
         aside[worst.uid], floor_since = time, None
         worst = max((level for level in levels if level.uid not in aside), key=lambda level: level.ratio, default=None)
     is_fresh = worst is not None and (moved_at is None or worst.since >= moved_at)
-    limit, is_missed = present, worst is not None and worst.ratio > 1
+    limit, is_missed = allowed, worst is not None and worst.ratio > 1
     if worst is None or (worst.ratio <= CALM_RATIO and moved_at is None):
         limit, moved_at = ceiling_milli, None
     elif is_missed and is_at_floor:
@@ -90,11 +99,11 @@ def steered(
         near = present - floor_milli <= capacity_milli * NEAR_FLOOR
         limit, moved_at = floor_milli if near else (present + floor_milli) // 2, time
     elif worst.ratio <= CALM_RATIO and is_fresh:
-        limit = min(ceiling_milli, present + round(capacity_milli * GROWTH))
+        limit = max(allowed, min(ceiling_milli, present + round(capacity_milli * GROWTH)))
         moved_at = None if limit == ceiling_milli else time
     if not (is_missed and is_at_floor):
         floor_since = None
     elif floor_since is None:
         floor_since = time
-    steering = Steering(moved_at=moved_at, at_floor_since=floor_since, aside=aside)
+    steering = Steering(moved_at=moved_at, at_floor_since=floor_since, limit_milli=limit, aside=aside)
     return Steered(limit, steering, worst)
