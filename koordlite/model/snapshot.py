@@ -114,7 +114,8 @@ class Snapshot:
     hardware_counts: Mapping[str, HardwareCounts] = dataclasses.field(default_factory=dict)
     """By group of containers, of the last window in which each was counted (`metrics.containerCpi`)."""
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
-    """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old."""
+    """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old, of the
+    machine of this instant while a strategy asks for `memory_places`."""
     memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)
     """By group of containers with a promise, of all while a strategy asks for `memory_places`; some seconds old."""
     memory_held: Mapping[str, MemoryHeld] = dataclasses.field(default_factory=dict)

@@ -65,15 +65,18 @@ class NumaMemoryReader:
     def __init__(self, files: Files, cgroups: Cgroups) -> None:
         self._files, self._cgroups = files, cgroups
         self._read_at: float | None = None
+        self._best_effort: Mapping[int, int] | None = None
         self._last: dict[str, Mapping[int, int]] = {}
 
-    def read(self, now: float, topology: Topology) -> Mapping[str, Mapping[int, int]]:
-        """Bytes by NUMA node, by group: the machine (empty) and best effort; what cannot be read is missing."""
-        if self._read_at is None or now - self._read_at >= SECONDS:
-            self._read_at = now
-            group = self._cgroups.layout.besteffort
+    def read(self, now: float, topology: Topology, *, machine_now: bool = False) -> Mapping[str, Mapping[int, int]]:
+        """Bytes by NUMA node, by group: the machine (empty) and best effort; what cannot be read is missing.
+        `machine_now`: that of the machine is at most a tick old, since pods go by it."""
+        group, is_due = self._cgroups.layout.besteffort, self._read_at is None or now - self._read_at >= SECONDS
+        if is_due:
+            self._read_at, self._best_effort = now, of_group(self._cgroups, group)
+        if is_due or machine_now:
             machine = {node.id: used for node in topology.nodes if (used := _of_node(self._files, node.id)) is not None}
-            both = {MACHINE: machine, group: of_group(self._cgroups, group)}
+            both = {MACHINE: machine, group: self._best_effort}
             self._last = {name: used for name, used in both.items() if used}
         return self._last
 

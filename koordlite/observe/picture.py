@@ -154,7 +154,8 @@ class Observer:
         resctrl = same("resctrl", self._resctrl.read(subjects))
         sees_cookies = system.CORE_SCHED in wanted.reads or own.cookies
         waiting_containers = _containers(pods.values()) if self._metrics.container_psi else ()
-        placed = pods.values() if "memory_places" in wanted.reads else _promised(cluster, pods)
+        by_numa = "memory_places" in wanted.reads
+        placed = pods.values() if by_numa else _promised(cluster, pods)
         snapshot = Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
@@ -178,7 +179,7 @@ class Observer:
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values()), waiting_containers),
-            numa_memory=self._numa.read(now, topology),
+            numa_memory=self._numa.read(now, topology, machine_now=by_numa),
             memory_places=same("memory places", self._memory_places.read(now, placed)),
             resctrl=resctrl,
             system=same("system", system.settings(self._files, wanted.reads, held=own.settings)),

@@ -14,6 +14,7 @@ from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.settings import MetricsSettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, numa, pressure
+from koordlite.observe.wants import Wants
 
 ObserveShape = Callable[[str], tuple[Emulated, Observer]]
 
@@ -111,9 +112,18 @@ def test_memory_is_told_by_numa_node(observe_shape: ObserveShape) -> None:
     assert all(machine[node_id] >= best_effort[node_id] > 0 for node_id in machine)
 
 
-def test_memory_by_numa_node_is_read_every_five_seconds(node: Emulated) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "machine"),
+    [
+        pytest.param(frozenset(), [True, *[False] * 4, True, *[False] * 4, True, False], id="for reports"),
+        pytest.param(frozenset({"memory_places"}), [True] * 12, id="while pods go by it"),
+    ],
+)
+def test_memory_by_numa_node_is_read_every_five_seconds_or_each_tick(
+    node: Emulated, wanted: frozenset[str], machine: list[bool]
+) -> None:
     reads, files = noting_reads(node)
-    observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0)
+    observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0, wanted=lambda *_: Wants(reads=wanted))
     looks = []
     for _ in range(12):
         reads.clear()
@@ -121,7 +131,7 @@ def test_memory_by_numa_node_is_read_every_five_seconds(node: Emulated) -> None:
         looks.append(any("node0/meminfo" in path for path in reads))
         node.sandbox.advance(1.0)
     # The first look reads it for the topology as well.
-    assert looks == [True, *[False] * 4, True, *[False] * 4, True, False]
+    assert looks == machine
 
 
 def test_a_machine_without_numa_folders_has_none(node: Emulated) -> None:
