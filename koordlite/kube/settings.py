@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import urllib.parse
 from collections.abc import Mapping
 from typing import Literal
 
@@ -95,6 +96,8 @@ class PublishSettings:
 def _url_or_nothing(text: str) -> None:
     if text:
         prometheus.check_url(text)
+        if urllib.parse.urlsplit(text).username is not None:
+            raise ValueError("a user in the URL is not sent: put a token into tokenFile")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,7 @@ class ObjectiveQuery:
     query: str = ""
     """PromQL of an instant query that gives a vector with the labels `namespace` and `pod`. `$node` stands for the name
     of this node, `$pods` for a regular expression of the pods that ask."""
-    most: float = bounded(0.0, ge=0)
+    most: float = bounded(0.0, ge=0, le=1e15)
     """The objective, in the unit of the query. A pod may ask for less, never for more."""
     least: float = bounded(0.0, ge=0)
     """The least that a pod may ask for: a strict objective costs best effort nearly all."""

@@ -26,8 +26,8 @@ LOG = logging.getLogger(__name__)
 PODS = 64
 """Pods that stand for `$pods`: the address of a question for more gets too long."""
 LARGEST_ANSWER = 1 << 20
-LARGEST_VALUE = 1e9
-"""What stands for infinity, which is a percentile above the greatest bucket of a histogram."""
+LARGEST_VALUE = 1e18
+"""What stands for infinity, which is a percentile above the greatest bucket of a histogram: more than any objective."""
 SILENT_SECONDS = 60.0
 """A round that lasts longer is given up; no other begins while its thread still waits for the server."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z", re.ASCII)
@@ -148,8 +148,8 @@ def at_once(work: Callable[[], None]) -> None:
 
 
 def _filled(query: str, pods: Sequence[Pod], node: str) -> str:
-    """The query about these pods. In a PromQL string a backslash stands for itself only when it is doubled."""
-    names = sorted({pod.name.replace(".", r"\\.") for pod in pods if _NAME.match(pod.name)})[:PODS]
+    """The query about these pods. `[.]` is a point in every sort of PromQL string, `\\.` only in some."""
+    names = sorted({pod.name.replace(".", "[.]") for pod in pods if _NAME.match(pod.name)})[:PODS]
     return query.replace("$pods", "|".join(names)).replace("$node", node if _NAME.match(node) else "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import threading
@@ -13,9 +14,11 @@ from tinyprometheus import Server, serving, vector
 
 from koordlite.kube.settings import ObjectiveQuery, ObjectiveSettings
 from koordlite.model import keys
+from koordlite.model.errors import ConfigError
 from koordlite.model.picture.usage import Objective
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
+from koordlite.model.reading import strict
 from koordlite.observe import objectives
 from koordlite.observe.objectives import ObjectiveReader
 
@@ -80,7 +83,7 @@ def test_only_names_of_pods_and_of_the_node_come_into_the_query(
     token.write_text("secret\n")
     pods = [asking("p99 <= 40"), asking("p99", "db.1"), asking("p99", '"} or up{a="')]
     reader(token_file=str(token)).read(100.0, pods, "node-a")
-    query = 'max by (namespace, pod) (p99{node="node-a", pod=~"db\\\\.1|web"}[30s])'
+    query = 'max by (namespace, pod) (p99{node="node-a", pod=~"db[.]1|web"}[30s])'
     assert prometheus.asked == [(query, "Bearer secret")]
 
 
@@ -146,9 +149,18 @@ def test_a_bad_answer_is_none(reader: Any, prometheus: Server, status: int, body
     assert why in goal.why
 
 
-def test_infinity_is_a_large_number(reader: Any, prometheus: Server) -> None:
-    prometheus.body = lambda: vector({("ns", "web"): "+Inf"})
-    assert one(reader(), asking()).value == objectives.LARGEST_VALUE
+def test_a_url_with_a_user_is_refused() -> None:
+    with pytest.raises(ConfigError, match="put a token into tokenFile"):
+        strict.load("prometheusUrl: http://me:s3cret@prometheus", ObjectiveSettings, "koordlite.yaml")
+
+
+def test_infinity_misses_every_objective(reader: Any, prometheus: Server) -> None:
+    prometheus.body = lambda: vector({("ns", "web"): "+Inf", ("ns", "db"): 3e9})
+    (most,) = (field.metadata["le"] for field in dataclasses.fields(ObjectiveQuery) if field.name == "most")
+    query = ObjectiveQuery(query=QUERY, most=most, unit="ns")
+    web, db = reader(queries={"p99": query}).read(100.0, [asking(), asking(name="db")], "node-a").values()
+    assert web.value == objectives.LARGEST_VALUE > web.most
+    assert db.value == 3e9, "nanoseconds"
 
 
 def test_the_last_answer_stays_until_it_is_stale(reader: Any, prometheus: Server) -> None:
@@ -174,6 +186,18 @@ def test_a_token_that_cannot_be_read_is_a_reason_and_not_shown(
     assert "s3cret" not in caplog.text
 
 
+@pytest.mark.parametrize("text", ["s3cret-\ntoken", "s3cret- token", "s3cret-\x7ftoken"])
+def test_a_token_that_no_header_may_have_is_shown_nowhere(
+    reader: Any, prometheus: Server, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(text)
+    goal = one(reader(token_file=str(token)), asking())
+    assert "the bearer token has" in goal.why
+    assert "s3cret" not in goal.why + caplog.text
+    assert not prometheus.asked
+
+
 def test_a_server_that_does_not_answer_holds_up_no_tick(prometheus: Server) -> None:
     let_go = threading.Event()
 
@@ -196,7 +220,19 @@ def test_a_server_that_does_not_answer_holds_up_no_tick(prometheus: Server) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["p99 <= -1", "p99 <= 1e3", "p99 >= 5", "<= 5", 'p99{pod="x"}', "p" * 64, "p99 <= 50\n", "p99 <= ٥", "p99 <="],
+    [
+        "p99 <= -1",
+        "p99 <= 0",
+        "p99 <= 0.00",
+        "p99 <= 1e3",
+        "p99 >= 5",
+        "<= 5",
+        'p99{pod="x"}',
+        "p" * 64,
+        "p99 <= 50\n",
+        "p99 <= ٥",
+        "p99 <=",
+    ],
 )
 def test_an_annotation_that_cannot_be_read_asks_for_nothing(reader: Any, prometheus: Server, text: str) -> None:
     assert reader().read(100.0, [asking(text)], "node-a") == {}

@@ -13,6 +13,7 @@ from koordlite.model.errors import UNREADABLE
 
 T = TypeVar("T")
 SHOWN_CHARACTERS = 200
+_TOKEN = re.compile(r"[!-~]*\Z")
 _UNREADABLE = re.compile(r"[\s\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
 
 
@@ -65,6 +66,8 @@ class Prometheus(msgspec.Struct, frozen=True):
                 return None
 
         token = self.token()
+        if not _TOKEN.match(token):  # The words of http.client would show it.
+            raise OSError("the bearer token has a space or another character that no token has")
         headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         address = f"{self.url.rstrip('/')}/api/v1/{verb}?{urllib.parse.urlencode(parameters)}"
         request = urllib_request.Request(address, headers=headers)

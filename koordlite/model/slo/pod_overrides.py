@@ -122,10 +122,11 @@ def objective(pod: Pod) -> tuple[tuple[str, float | None] | None, UnusableAnnota
     if not text:
         return None, None
     parts = _OBJECTIVE.match(text)
-    if parts is None:
-        why = "it is no name of a query, as in `p99`, nor such a name and a decimal number, as in `p99 <= 50`"
+    most = float(parts[2]) if parts and parts[2] else None
+    if parts is None or most == 0:
+        why = "it is no name of a query, as in `p99`, nor such a name and a decimal number above 0, as in `p99 <= 50`"
         return None, UnusableAnnotation(keys.OBJECTIVE, text, why)
-    return (parts[1], None if parts[2] is None else float(parts[2])), None
+    return (parts[1], most), None
 
 
 def oom_score_adj(pod: Pod, container: str) -> int | None:
