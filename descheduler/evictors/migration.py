@@ -445,7 +445,7 @@ class _Desk(msgspec.Struct):
 
     def _keep_room(self, outcome: Outcome, traffic: Traffic) -> str:
         """Make the job that holds the place of the pod that waits. Reason why it cannot be held, and so all stay."""
-        if outcome.waiting is None or self._mode == "EvictDirectly" or self.of.args.dry_run:
+        if outcome.waiting is None or self.of.args.default_job_mode == "EvictDirectly":
             return ""
         pod, node = outcome.waiting
         if exists := filters.job_exists(pod, traffic):
@@ -454,16 +454,14 @@ class _Desk(msgspec.Struct):
         made = objects.place_of_waiting(
             pod, node, outcome.together, creator=self.of.creator, args=self.of.args, name=name
         )
+        if self.of.args.dry_run:
+            return ""
         try:
             self.cluster.create_job(made)
         except (ApiError, ApiUnreachable) as error:
             return f"the place of {pod.key} on {node} cannot be held: {error}"
         self.jobs.append(msgspec.convert(made, MigrationJob))
         return ""
-
-    @property
-    def _mode(self) -> str:
-        return self.of.args.default_job_mode or "ReservationFirst"
 
     def _job(self, outcome: Outcome) -> dict[str, Any]:
         return objects.job(

@@ -162,10 +162,9 @@ def _give_up_room(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         return job
     if seen.pod is None or not same_pod(job, seen.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    place = seen.reservation
-    if seen.pod.spec.node_name and (place is None or not place.scheduled):
-        text = f'Pod "{job.pod.key}" has node "{seen.pod.spec.node_name}" without its place'
-        return Step(job=objects.succeeded(job, text), remove=job.reservation)
+    place, node = seen.reservation, seen.pod.spec.node_name
+    if node and (place is None or place.status.node_name != node):
+        return _failed(job, "ForbiddenMigratePod", f'Pod "{job.pod.key}" has node "{node}" without its place')
     if seen.others == "lost" and (place is None or not place.scheduled):
         return _failed(job, "ForbiddenMigratePod", "A Pod that would make room for it stays")
     return job

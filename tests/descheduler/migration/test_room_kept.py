@@ -5,6 +5,7 @@ The scheduler of the loop takes the rival first at every turn: only what is kept
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -15,7 +16,11 @@ import slices
 from apiserver import ApiServer, ManualClock
 from migrationloop import START, Death, Loop, Object
 
-from koordlite.kube.client.answers import ApiError
+from descheduler.cycle import planner
+from descheduler.evictors.migration import Migrations
+from descheduler.migration.objects import JOBS, WAITING
+from descheduler.snapshot import assemble, cluster
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import keys
 
 POLICY = """
@@ -188,6 +193,47 @@ def test_whoever_dies_at_a_write_the_room_is_made_and_kept(loops: Any, write: in
     assert loop.where()["rival"] == ""
     assert loop.where()["big"] == "old"
     assert loop.promised_twice() == []
+
+
+def test_the_place_of_a_pod_that_has_a_node_is_given_back_at_last(loops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = loops()
+    loop.plan()
+    loop.run(1)
+    loop.node("c", 8)
+    request, lost = loop.api.request, []
+
+    def losing(method: str, path: str, **options: Any) -> Any:
+        if method == "DELETE" and "/reservations/" in path and len(lost) < 3:
+            lost.append(path)
+            raise ApiUnreachable(111, "connection refused", path)
+        return request(method, path, **options)
+
+    monkeypatch.setattr(loop.api, "request", losing)
+    loop.run(15)
+    assert (len(lost), loop.where()["big"]) == (3, "c")
+    assert loop.all("Reservation") == [] and loop.placeholders() == []
+
+
+def test_a_dry_run_says_what_would_be_asked_for_and_what_stands_against_it(loops: Any) -> None:
+    loop = loops()
+    (args,) = loop._setup.migration.values()
+    dry = Migrations(loop.api, dataclasses.replace(args, dry_run=True), creator="me")
+
+    def asked() -> set[tuple[str, str, bool]]:
+        plan = planner.plan(assemble.view(cluster.read(loop.api)), loop._setup)
+        attempts = dry.ask(plan.evict, plan.view, loop.now)
+        notes = [one.request["metadata"]["annotations"] for one in attempts]
+        return {
+            (one.result, one.text.partition(":")[0], WAITING in note) for one, note in zip(attempts, notes, strict=True)
+        }
+
+    assert asked() == {("WouldEvict", "", True)}
+    assert loop.all("PodMigrationJob") == []
+    loop.plan()
+    for job in loop.all("PodMigrationJob"):
+        if WAITING in job["metadata"]["annotations"]:
+            loop.api.request("DELETE", f"{JOBS}/{job['metadata']['name']}")
+    assert asked() == {("Deferred", "MigrationJobExists", False)}, "big has one, and so it would be for real"
 
 
 @pytest.mark.parametrize("refused", ["", "one-0", "two-0"])
