@@ -92,7 +92,10 @@ class ObjectiveReader:
             return
         self._asked_at = now
         queries = {name: _filled(self._settings.queries[name].query, pods, node) for name, pods in by_query.items()}
-        self._worker = self._begin(lambda: self._round(queries, now))
+        try:
+            self._worker = self._begin(lambda: self._round(queries, now))
+        except RuntimeError as error:  # No thread can be had; the tick goes on.
+            self._failures = dict.fromkeys(queries, f"Prometheus cannot be asked: {error}")
 
     def _in_a_thread(self, work: Callable[[], None]) -> Worker:
         worker = Worker("objectives", work)

@@ -218,6 +218,15 @@ def test_a_server_that_does_not_answer_holds_up_no_tick(prometheus: Server) -> N
     assert not worker.is_alive()
 
 
+def test_a_thread_that_cannot_be_had_costs_no_tick(prometheus: Server) -> None:
+    def begin(_work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    query = ObjectiveQuery(query=QUERY, most=50.0)
+    asker = ObjectiveReader(ObjectiveSettings(prometheus_url=prometheus.url, queries={"p99": query}), begin)
+    assert one(asker, asking()).why == "Prometheus cannot be asked: can't start new thread"
+
+
 @pytest.mark.parametrize(
     "text",
     [
