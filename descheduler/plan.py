@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from descheduler.arguments.evictor import Args
+from descheduler.arguments.evictor import Args, EvictionRequests
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import DEFAULT_PACING, Pacing
 from descheduler.filters.limits import Limits
@@ -43,6 +43,7 @@ class Setup(msgspec.Struct, frozen=True):
     """Only pods of nodes that match are judged; None: of all nodes."""
     grace_period_seconds: int | None = None
     """How long evicted pods get to stop; None leaves it to the pod."""
+    eviction_requests: EvictionRequests = EvictionRequests()
     fit: Literal["plan", "snapshot"] = "plan"
     """What `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
     failure_events: bool = False
@@ -180,6 +181,10 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     """Nodes that change, or have something wrong."""
     plugins: tuple[str, ...] = ()
     grace_period_seconds: int | None = None
+    eviction_requests: EvictionRequests = EvictionRequests()
+    withdrawals: Mapping[str, Refusal] = msgspec.field(default_factory=dict)
+    """By pod uid: why its EvictionRequest does not go on. One that was refused is kept as withdrawn, so that the pod is
+    not asked again; the others are deleted."""
     memory: Mapping[tuple[str, str], object] = msgspec.field(default_factory=dict)
     """What plugins want to know again in the next cycle, by profile and plugin."""
     migration: Mapping[str, MigrationControllerArgs] = msgspec.field(default_factory=dict)
@@ -216,10 +221,11 @@ class Attempt(msgspec.Struct, frozen=True):
     """`namespace/name`."""
     result: str
     """`WouldEvict`: nothing was sent. `Evicted`, `InBackground`, `Blocked` by a disruption budget, `Gone`, `Replaced`
-    by a pod of the same name, `Failed`, `NotTried` because the run ended. Of migration jobs: `JobCreated`, or
-    `Deferred` because limits of MigrationController are reached."""
+    by a pod of the same name, `Failed`, `NotTried` because the run ended or the pod cannot be asked. `Requested`: the
+    pod is asked by an EvictionRequest. Of migration jobs: `JobCreated`, or `Deferred` because limits of
+    MigrationController are reached."""
     request: dict[str, Any]
-    """The policy/v1 Eviction, as it would be posted."""
+    """The policy/v1 Eviction, EvictionRequest or PodMigrationJob, as it would be posted."""
     text: str = ""
     """The API's own words when the eviction was refused."""
     tries: int = 0
@@ -229,5 +235,5 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def goes(self) -> bool:
-        """The pod goes, now, in the background, or by its job."""
-        return self.result in ("Evicted", "InBackground", "JobCreated")
+        """The pod goes, now, in the background, once it has been asked, or by its job."""
+        return self.result in ("Evicted", "InBackground", "Requested", "JobCreated")

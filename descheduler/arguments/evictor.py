@@ -9,7 +9,7 @@ from typing import Literal
 from descheduler.arguments.common import LabelSelector, Namespaces
 from koordlite.model import duration, label_selectors
 from koordlite.model.reading import strict
-from koordlite.model.settings import bounded
+from koordlite.model.settings import bounded, duration_text
 
 SYSTEM_CRITICAL = 2_000_000_000
 """Priority of system-cluster-critical: pods from there on are never evicted by default."""
@@ -75,6 +75,22 @@ class PodProtections:
         classes = self.config.pods_with_pvc.protected_storage_classes
         if "PodsWithPVC" in self.extra_enabled and not all(one.name for one in classes):
             raise ValueError("a protected storage class needs a name")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvictionRequests:
+    """Pods that ask for it are asked before they are evicted, by an EvictionRequest (`lifecycle.k8s.io/v1alpha1`)."""
+
+    mode: Literal["off", "observe", "on"] = "off"
+    """observe: they are evicted like the others, and the plan says who would be asked. on: they are asked."""
+    patience: str = duration_text("1h")
+    """Time for an answer; a pod that is still there afterwards counts as refused."""
+    fallback: bool = True
+    """Evict pods that refused, or that cannot be asked, through the Eviction API. false: they stay."""
+
+
+NOT_ASKED = EvictionRequests()
+"""What holds when a policy says nothing."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

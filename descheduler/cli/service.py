@@ -104,9 +104,9 @@ def run(args: argparse.Namespace) -> int:
         api = pictures.api if args.dry_run == "false" else None
         store = ConfigMapStore(api, args.memory_namespace) if api else None
         memory = CycleMemory(store, leads=leads, single=not interval)
-        moving = evict.moving if evict is not None else dict
+        moving, requests = (evict.moving, evict.requests) if evict is not None else (dict, None)
         clock = RealClock(wakeable.stop)
-        loop = Loop(pictures, policy, clock, evict=evict, leads=leads, memory=memory, moving=moving)
+        loop = Loop(pictures, policy, clock, evict=evict, leads=leads, memory=memory, moving=moving, requests=requests)
         tell = stack.enter_context(_listeners(args, pictures, policy, interval, levels))
         if interval:
             guard = FaultGuard()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -51,10 +51,16 @@ from koordlite.model.quantity import Quantity
 Memory = Mapping[tuple[str, str], object]
 """What plugins wanted to know again, by profile and plugin."""
 
+MOST_NAMES = 10
+"""Pods that a note names."""
 MOST_MOVES = 3
 """To make room for a pod that an explanation is about."""
 FAULT = "ProgramFault"
 """The reason where a fault of ours ended the decision about a pod,"""
+REQUESTED = "EvictionRequested"
+"""The reason of a pod that was asked by an EvictionRequest,"""
+REFUSED = "RequestRefused"
+"""and of one that is not evicted as it refused."""
 PLUGIN_FAULT = "PluginFault"
 """and where it ended what a plugin says of a pod, a node or all of them."""
 _TRIED = Verdict(evicted=False, reason=PLUGIN_FAULT)
@@ -139,6 +145,8 @@ class _Draft:
         self._notes: list[Note] = []
         self._cordons: list[str] = []
         self._costs: dict[str, DeletionCost] = {}
+        self._answers: dict[str, Refusal] = {}
+        """Of pods that were asked by an EvictionRequest and that the plan still wants gone."""
         self._not_judged: dict[str, set[str]] = defaultdict(set)
         """Pods of which a plugin has said nothing because it could not, by plugin."""
         self._judges = [_Judge(view, setup, profile) for profile in setup.profiles]
@@ -277,6 +285,8 @@ class _Draft:
             self._taken.add(pod.uid)
             return Verdict(evicted=True)
         reason = outcome.reasons[0].reason
+        if reason == REQUESTED:
+            return Verdict(evicted=True)  # It is on its way: a plugin that empties a node takes no other pod for it.
         return Verdict(evicted=False, reason=reason, stop=_STOPS.get(reason, ""))
 
     def _answer_all(self, judge: _Judge, together: Together) -> Verdict:
@@ -384,11 +394,18 @@ class _Draft:
 
     def _refusals(self, asked: Candidate, guards: default_evictor.Guards) -> tuple[Refusal, ...]:
         pod, args = asked.pod, asked.profile.args
-        if pod.uid in self._past.background:
+        request = self._past.background.get(pod.uid)
+        if request and request.state == "background":
             return (Refusal("EvictionInBackground", "its eviction was asked for and goes on in the background"),)
         unripe = asked.unripe()
         early = guards.refusals(pod)
         late = default_evictor.late_refusals(pod, self._view, args)
+        settings = self._setup.eviction_requests
+        if request and request.state != "gone" and settings.mode == "on" and not early + late:
+            reason = REQUESTED if request.state == "asked" else REFUSED
+            if reason == REQUESTED or not settings.fallback:
+                self._answers[pod.uid] = Refusal(reason, request.text)
+                return (self._answers[pod.uid],)
         return ((unripe,) if unripe else ()) + early + late + self._pacer.refusals(pod, asked.findings)
 
     def _take(self, asked: Candidate, found: Search) -> Outcome:
@@ -420,22 +437,51 @@ class _Draft:
                 self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
         for finding in (finding for outcome in decided.values() for finding in outcome.findings):
             self._not_judged[finding.plugin].discard(finding.pod)
+        unjudged = set[str]().union(*self._not_judged.values())
+        evict = tuple(o for o in decided.values() if o.verdict == "evict")
+        self._notes += self._would_be_asked(evict)
         return EvictionPlan(
             view=self._view,
-            evict=tuple(o for o in decided.values() if o.verdict == "evict"),
+            evict=evict,
             kept=tuple(o for o in decided.values() if o.verdict == "kept"),
             notes=tuple(dict.fromkeys(self._notes)),
             nodes=tuple(changes(self._view, decided, self._fit)),
             plugins=tuple(dict.fromkeys(plugin.name for p in self._setup.profiles for plugin, _ in p.plugins)),
             grace_period_seconds=self._setup.grace_period_seconds,
+            eviction_requests=self._setup.eviction_requests,
+            withdrawals=self._withdrawals(unjudged),
             memory=self._remembered,
             migration=self._setup.migration,
             cordon=tuple(dict.fromkeys(self._cordons)),
             deletion_costs=tuple(self._costs.values()),
             explained=(*waiting, *self._explanations()),
-            not_judged=len(set().union(*self._not_judged.values())),
+            not_judged=len(unjudged),
             not_judged_by={name: len(pods) for name, pods in sorted(self._not_judged.items()) if pods},
         )
+
+    def _would_be_asked(self, evict: Iterable[Outcome]) -> Iterator[Note]:
+        """Say which pods ask to be asked, where that is only observed."""
+        pods = [outcome.pod.key for outcome in evict if outcome.pod.asks_first]
+        if pods and self._setup.eviction_requests.mode == "observe":
+            more = f" and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else ""
+            text = f"{', '.join(pods[:MOST_NAMES])}{more} would be requested; evictionRequests.mode is observe"
+            yield Note(reason="WouldBeRequested", text=text, plugin="EvictionRequests")
+
+    def _withdrawals(self, unjudged: Container[str]) -> dict[str, Refusal]:
+        """EvictionRequests that do not go on. A pod that a plugin could not judge stays asked."""
+        withdrawals: dict[str, Refusal] = {}
+        for uid, request in self._past.background.items():
+            outcome, answer = self._decided.get(uid), self._answers.get(uid)
+            first = outcome.reasons[0] if outcome and outcome.reasons else None
+            if request.state == "gone":
+                withdrawals[uid] = Refusal("PodGone", request.text)
+            elif answer:
+                withdrawals |= {uid: answer} if request.state == "refused" and answer.reason == REFUSED else {}
+            elif request.state != "background" and outcome is None and uid not in unjudged:
+                withdrawals[uid] = Refusal("NotNamed", "no plugin finds anything wrong with it any more")
+            elif request.state == "asked" and first and first.reason != FAULT:
+                withdrawals[uid] = first
+        return withdrawals
 
     def _waiting(self) -> Iterator[PodAnswer]:
         """Answers about a pod that was asked about and waits for a node, as long as the plan moves nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from descheduler.evictors import eviction_requests
 from descheduler.history.past_evictions import REQUEST_ONLY, TRIGGERED
 from descheduler.migration import objects
 from descheduler.plan import Attempt, EvictionPlan, Outcome
@@ -34,8 +35,11 @@ def prepare(plan: EvictionPlan) -> tuple[Attempt, ...]:
 
 
 def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:
-    """The request for one pod: a PodMigrationJob where its profile has them, else an Eviction."""
+    """The request for one pod: a PodMigrationJob where its profile has them, an EvictionRequest where it is asked
+    first, else an Eviction."""
     args, found = plan.migration.get(outcome.profile), outcome.main
+    if args is None and plan.eviction_requests.mode == "on" and outcome.pod.asks_first:
+        return eviction_requests.request(outcome.pod)
     if args is None:
         return eviction(outcome, plan.grace_period_seconds)
     creator = objects.creator(outcome.profile)

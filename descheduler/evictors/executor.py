@@ -9,17 +9,20 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
-from descheduler.evictors import eviction_api, marks
+from descheduler.evictors import eviction_api, eviction_requests, marks
 from descheduler.evictors.eviction_api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
+from descheduler.framework import View
+from descheduler.history.past_evictions import Requests
 from descheduler.migration import objects
-from descheduler.plan import Attempt, EvictionPlan
+from descheduler.plan import Attempt, EvictionPlan, Outcome, Setup
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 from koordlite.kube.client.paging import Page
 from koordlite.model import duration
@@ -97,6 +100,9 @@ class PlanExecutor:
         self._lock = threading.Lock()
         self._woken, self._stopped = threading.Event(), False
         self._thread: Worker | None = None
+        self._requests: Requests = {}
+        self._no_requests: ApiError | ApiUnreachable | None = None
+        """Why EvictionRequests cannot be read."""
         self._follow(rules)
 
     def __call__(self, plan: EvictionPlan) -> tuple[Attempt, ...]:
@@ -106,9 +112,12 @@ class PlanExecutor:
             self._follow(plan.migration)
             found = {attempt.uid: attempt for attempt in self._asked(plan)}
         self._woken.set()
-        direct = tuple(outcome for outcome in plan.evict if outcome.profile not in plan.migration)
+        eviction_requests.withdraw(plan, self._requests, self._api, self._tell)
+        direct = [outcome for outcome in plan.evict if outcome.profile not in plan.migration]
+        found |= {outcome.pod.uid: attempt for outcome in direct if (attempt := self._request(outcome, plan))}
+        at_once = tuple(outcome for outcome in direct if outcome.pod.uid not in found)
         asked = eviction_api.evict(
-            msgspec.structs.replace(plan, evict=direct), self._api, self._wait, stopped=self._stopping
+            msgspec.structs.replace(plan, evict=at_once), self._api, self._wait, stopped=self._stopping
         )
         found |= {attempt.uid: attempt for attempt in asked}
         attempts = tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)
@@ -140,6 +149,35 @@ class PlanExecutor:
                 yield from (
                     Attempt(outcome.pod.key, "Failed", {}, text=str(error), uid=outcome.pod.uid) for outcome in outcomes
                 )
+
+    def requests(self, setup: Setup, view: View) -> Requests:
+        """Standing of the EvictionRequests, by uid of their pods; empty when that cannot be read. Then no pod is
+        asked."""
+        self._requests, self._no_requests = {}, None
+        if setup.eviction_requests.mode != "off" and self._leads():
+            try:
+                self._requests = eviction_requests.read(self._api, view, setup.eviction_requests, self._tell)
+            except (ApiError, ApiUnreachable) as error:
+                self._no_requests = error
+        return self._requests
+
+    def _request(self, outcome: Outcome, plan: EvictionPlan) -> Attempt | None:
+        """Ask for a pod by an EvictionRequest; None when the Eviction API is to be asked. A pod whose request is there
+        already has refused."""
+        settings, pod = plan.eviction_requests, outcome.pod
+        if settings.mode != "on" or not pod.asks_first or pod.uid in self._requests:
+            return None
+        unserved = isinstance(self._no_requests, ApiError) and self._no_requests.status == HTTPStatus.NOT_FOUND
+        if unserved and settings.fallback:
+            return None
+        if self._no_requests is not None or self._stopping():
+            text = "the run was stopped before it was asked for"
+            if self._no_requests is not None:
+                text = f"EvictionRequests cannot be read: {self._no_requests}"
+            if unserved:
+                text = f"{eviction_requests.VERSION} is not served, and fallback is false"
+            return Attempt(pod.key, "NotTried", eviction_requests.request(pod), text=text, uid=pod.uid)
+        return eviction_requests.ask(outcome, self._api)
 
     def moving(self) -> Mapping[str, str]:
         """Standing of the jobs that have not ended, by uid of their pods. Empty, and reported, when that cannot be

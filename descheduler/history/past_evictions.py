@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -44,6 +44,11 @@ class Request(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     confirmed: bool = False
     """The pod says itself that it is being moved."""
+    state: Literal["background", "asked", "refused", "withdrawn", "gone"] = "background"
+    """`background`: of the Eviction API. The others are of an EvictionRequest: `asked` until the pod is `gone`, or the
+    request was `refused` or not answered in time; a refusal that was acknowledged is `withdrawn`."""
+    text: str = ""
+    """Of an EvictionRequest: who answers, and what."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -84,9 +89,10 @@ def requested(pod: PodView, now: float) -> Request:
 
 
 def counted(requests: Iterable[Request]) -> Iterator[tuple[str, str]]:
-    """(node, namespace) of each request, for the limits."""
+    """(node, namespace) of each request that goes on, for the limits."""
     for request in requests:
-        yield request.node, request.namespace
+        if request.state in ("background", "asked"):
+            yield request.node, request.namespace
 
 
 def _ended(request: Request, pod: PodView | None, now: float) -> Ended | None:

@@ -15,6 +15,8 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+ASK_FIRST = "descheduler.koordlite.io/ask-first"
+"""Annotation of pods that are asked before they are evicted, with the value `true`; ours."""
 _QOS_RANK = {KubeQoS.BEST_EFFORT: 0, KubeQoS.BURSTABLE: 1, KubeQoS.GUARANTEED: 2}
 
 
@@ -22,10 +24,10 @@ class SpecKey(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Says what a pod template consists of but for its labels; equal to itself alone.
 
     Pods hold the same key only when these parts of them are equal: namespace and owners; containers, init containers,
-    overhead and resources; node selector, affinity, tolerations and spread constraints; volumes and resource claims. So
-    whatever follows from these parts alone is worked out once for each key, even where every pod has a label of its
-    own, as those of a StatefulSet have. Pods with equal parts may have different keys: that costs time and changes no
-    answer.
+    overhead and resources; node selector, affinity, tolerations and spread constraints; volumes, resource claims and
+    eviction responders. So whatever follows from these parts alone is worked out once for each key, even where every
+    pod has a label of its own, as those of a StatefulSet have. Pods with equal parts may have different keys: that
+    costs time and changes no answer.
     """
 
 
@@ -57,6 +59,12 @@ class PodView(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """`namespace/name`."""
         return self.pod.key
+
+    @property
+    def asks_first(self) -> bool:
+        """It runs, and wants to be asked before it is evicted."""
+        asks = self.object.spec.eviction_responders or self.pod.annotations.get(ASK_FIRST) == "true"
+        return self.pod.active and bool(asks)
 
     def is_called(self, name: str) -> bool:
         """`namespace/name`, or a bare name."""

@@ -163,6 +163,7 @@ def _of_policy(policy: Policy) -> Setup:
         limits=msgspec.structs.replace(_limits(policy), per_owner=policy.max_no_of_pods_to_evict_per_owner),
         node_selector=label_selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
+        eviction_requests=policy.eviction_requests,
         fit=policy.fit,
         pacing=Pacing(windows=policy.windows, loops=policy.loops, owner_delay_seconds=seconds),
         failure_events=policy.eviction_failure_event_notification,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from descheduler import plugins
 from descheduler.arguments import pacing
-from descheduler.arguments.evictor import Args
+from descheduler.arguments.evictor import NOT_ASKED, Args, EvictionRequests
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import LOOPS, Loops, Window
 from descheduler.framework import Plugin, Point
@@ -293,6 +293,8 @@ class Policy:
     cycle began, so that many pods may count on one free place; upstream does so. Not in upstream."""
     grace_period_seconds: int | None = limit()
     """How long evicted pods get to stop; null: what the pod says."""
+    eviction_requests: EvictionRequests = NOT_ASKED
+    """Whether pods are asked before they are evicted. Not in upstream."""
     eviction_failure_event_notification: bool = False
     """Write an Event when an eviction fails. A dry run evicts nothing, and so never does."""
     metrics_collector: MetricsCollector = MetricsCollector()

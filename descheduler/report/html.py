@@ -227,7 +227,7 @@ def _zones(change: NodeChange) -> Markup:
     return page.table(headings, rows)
 
 
-_RESULT_TONES = {"Evicted": "good", "InBackground": "good", "JobCreated": "good", "WouldEvict": ""}
+_RESULT_TONES = {"Evicted": "good", "InBackground": "good", "Requested": "good", "JobCreated": "good", "WouldEvict": ""}
 PODS_SHOWN = 200
 """Of each kind of answer; a page of thousands is slow and nobody reads it. The search finds the others."""
 PACKED_BYTES = 600_000

@@ -24,6 +24,11 @@ def events(result: CycleResult) -> Iterator[Event]:
     by_uid = {outcome.pod.uid: outcome for outcome in result.plan.evict}
     failure_events = result.setup.failure_events
     told = [of_attempt(by_uid[attempt.uid], attempt, failure_events=failure_events) for attempt in result.attempts]
+    told += [
+        _failure(outcome, outcome.reasons[0].text)
+        for outcome in result.plan.kept
+        if outcome.reasons[0].reason == "RequestRefused" and outcome.pod.uid in result.plan.withdrawals
+    ]
     if failure_events:
         told += [of_limit(outcome, result.setup.limits) for outcome in result.plan.kept]
     yield from (event for event in told if event is not None)
@@ -38,7 +43,8 @@ def of_attempt(outcome: Outcome, attempt: Attempt, *, failure_events: bool) -> E
     Source: upstream `EvictPod`: the reason is the plugin, failures are reported only where the policy asks for it.
     """
     if attempt.goes:
-        return _event(outcome, outcome.main.plugin or "NotSet")
+        asked = f": {attempt.text}" if attempt.result == "Requested" else ""
+        return _event(outcome, outcome.main.plugin or "NotSet", more=asked)
     if attempt.result in ("WouldEvict", "Deferred", "NotTried") or not failure_events:
         return None
     return _failure(outcome, attempt.text)
@@ -59,12 +65,12 @@ def _failure(outcome: Outcome, cause: str) -> Event:
     return _event(outcome, "EvictionFailed", failure=f" failed: {cause}")
 
 
-def _event(outcome: Outcome, reason: str, *, failure: str = "") -> Event:
+def _event(outcome: Outcome, reason: str, *, failure: str = "", more: str = "") -> Event:
     pod = outcome.pod
     return Event(
         regarding=Regarding(kind="Pod", namespace=pod.pod.namespace, name=pod.pod.name, uid=pod.object.metadata.uid),
         reason=reason,
-        note=f"pod eviction from {pod.node} node by {REQUESTED_BY}{failure}",
+        note=f"pod eviction from {pod.node} node by {REQUESTED_BY}{failure}{more}",
         action=ACTION,
         type="Warning" if failure else "Normal",
     )

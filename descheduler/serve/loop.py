@@ -130,11 +130,12 @@ class Loop:
         leads: Callable[[], bool] = lambda: True,
         memory: CycleMemory | None = None,
         moving: Callable[[], Mapping[str, str]] = dict,
+        requests: Callable[[Setup, View], Requests] | None = None,
     ) -> None:
         """Without `evict` every cycle is a dry run; without `memory` what is remembered ends with this object. `moving`
-        says where migration jobs stand, by the uids of their pods."""
+        says where migration jobs stand, by the uids of their pods, and `requests` where EvictionRequests do."""
         self._source, self._policy, self._clock = source, policy, clock
-        self._evict, self._leads, self._moving = evict, leads, moving
+        self._evict, self._leads, self._moving, self._requests = evict, leads, moving, requests
         self._setup = reader.setup(policy.document)
         self._number = 0
         self._scheduled = float("-inf")
@@ -237,13 +238,15 @@ class Loop:
         view = self._source.view(self._policy.document, self._setup)
         view = msgspec.structs.replace(view, moving=self._moving())
         self._background, ended = past_evictions.follow(self._background, view, result.began)
+        standing = self._requests(self._setup, view) if self._requests else {}
+        ended += tuple(Ended(one, "Evicted", one.text) for one in standing.values() if one.state == "gone")
         self._cycle_memory.begin(view, leads=result.leader)
         plan = planner.plan(
             view,
             watch.timed(self._setup),
             self._cycle_memory.sightings,
             self._memory,
-            self._background,
+            {**self._background, **standing},
             history=self._cycle_memory.history,
         )
         self._memory = plan.memory

@@ -21,7 +21,13 @@ from koordlite.model.status import Faults
 
 LOOP_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 STRATEGY_BUCKETS = LOOP_BUCKETS[:-2]
-_RESULTS = {"Evicted": "success", "InBackground": "background", "JobCreated": "background", "WouldEvict": "dry-run"}
+_RESULTS = {
+    "Evicted": "success",
+    "InBackground": "background",
+    "Requested": "background",
+    "JobCreated": "background",
+    "WouldEvict": "dry-run",
+}
 """What upstream calls them, and `dry-run`, which it cannot tell from a success. Everything else is an `error`."""
 _NOT_ASKED = ("Deferred", "NotTried")
 """Neither evicted nor refused: limits of MigrationController, or the end of the run, came first."""

@@ -47,6 +47,7 @@ _SPEC = (
     "tolerations",
     "topology_spread_constraints",
     "resource_claims",
+    "eviction_responders",
 )
 """Fields of a pod's spec that its template decides, the volumes aside."""
 

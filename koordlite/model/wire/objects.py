@@ -209,6 +209,7 @@ class PodSpec(WireObject, frozen=True):
     volumes: tuple[Volume, ...] | None = None
     resource_claims: tuple[dict[str, Any], ...] | None = None
     scheduling_gates: tuple[dict[str, Any], ...] | None = None
+    eviction_responders: tuple[dict[str, Any], ...] | None = None
     host_network: bool | None = None
 
 
