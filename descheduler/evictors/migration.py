@@ -250,7 +250,10 @@ class Round:
     def _seen(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Seen:
         pod = self._cluster.pod(job.pod)
         reserving = not job.reservation and (job.spec.mode or self._args.default_job_mode) != "EvictDirectly"
-        place = (held.get(job.reservation) or self._cluster.reservation(job.reservation)) if job.reservation else None
+        # Of a pod that waits it is read after the pod: from an older one it would seem to have its node without it.
+        place = held.get(job.reservation) if not job.room_on else None
+        if place is None and job.reservation:
+            place = self._cluster.reservation(job.reservation)
         bound = place.bound if place is not None else None
         return Seen(
             now=self._now,

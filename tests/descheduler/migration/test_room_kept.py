@@ -17,6 +17,7 @@ from apiserver import ApiServer, ManualClock
 from migrationloop import START, Death, Loop, Object
 
 from descheduler.cycle import planner
+from descheduler.evictors import migration_api
 from descheduler.evictors.migration import Migrations
 from descheduler.migration.objects import JOBS, WAITING
 from descheduler.snapshot import assemble, cluster
@@ -212,6 +213,22 @@ def test_the_place_of_a_pod_that_has_a_node_is_given_back_at_last(loops: Any, mo
     loop.run(15)
     assert (len(lost), loop.where()["big"]) == (3, "c")
     assert loop.all("Reservation") == [] and loop.placeholders() == []
+
+
+def test_a_place_that_was_read_before_its_pod_is_not_given_up(loops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = loops()
+    loop.plan()
+    lists: list[Any] = [{}]
+    read = migration_api.Cluster.reservations
+
+    def late(its: migration_api.Cluster) -> Any:
+        lists.append(read(its))
+        return lists[-2]
+
+    monkeypatch.setattr(migration_api.Cluster, "reservations", late)
+    loop.run(20)
+    assert loop.where()["big"] == "old"
+    assert {job["status"]["phase"] for job in loop.all("PodMigrationJob")} == {"Succeeded"}
 
 
 def test_a_dry_run_says_what_would_be_asked_for_and_what_stands_against_it(loops: Any) -> None:
