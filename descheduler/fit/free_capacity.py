@@ -19,7 +19,7 @@ from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation
-from koordlite.numa.nrt.filter import is_shared
+from koordlite.numa.nrt.filter import cpu_left, is_shared
 
 Booking = tuple[int, Mapping[str, Quantity]]
 """Amounts taken from a NUMA node."""
@@ -174,8 +174,8 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         amounts = dict(self.node.zones.get(number, {}))
         if not cpus:
             return amounts
-        whole = Quantity.of(len(cpus & self.free_cpus))
-        amounts["cpu"] = min(whole, amounts.get("cpu", whole))
+        reported = amounts.get("cpu")
+        amounts["cpu"] = Quantity(cpu_left(None if reported is None else reported.nano, cpus, self.free_cpus))
         if "memory" in amounts:
             # A report that has the CPU topology is Koordinator's: its `available` does not know of pods.
             promised = sum(

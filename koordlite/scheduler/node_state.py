@@ -14,7 +14,7 @@ from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.reservation.placed import NO_RESERVATIONS
 from koordlite.reservation.pods import KnownPod
-from koordlite.scheduler.judgement import judge, victims
+from koordlite.scheduler.judgement import judge, koordinator, victims
 from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top, settled
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Container, Report
@@ -76,14 +76,14 @@ class NodeState(msgspec.Struct):
             return Row(self.name, allocatable, self.limits, node=self.node, pods=alive, crane=self.crane)
         self.cover(settings, now, since)
         uncounted = self._reserved(settings)
-        amounts = [pod.shape.held for pod in (*uncounted, *coming)]
+        amounts = [self._takes(pod) for pod in (*uncounted, *coming)]
         overreserve = settings.cache == "overreserve"
         returned = self.returned(self.covered.outlived) if overreserve else {}
         at_most = on_top(self.report, (), returned)
         zones, owed = at_most, NOTHING_OWED
         if overreserve and any(amounts):
             zones, owed = settled(on_top(self.report, amounts, returned))
-        return Row(
+        row = Row(
             self.name,
             allocatable,
             self.limits,
@@ -97,6 +97,15 @@ class NodeState(msgspec.Struct):
             crane=self.crane,
             is_plain=self.crane is None and keys.CPU_TOPOLOGY not in self.report.annotations,
         )
+        return koordinator.beside_promises(row)
+
+    def _takes(self, pod: KnownPod) -> Amounts:
+        """The most that the pod can hold on a NUMA node: no CPUs where kubelet gives none. Shares are no NUMA
+        node's, and what Koordinator's scheduler promised is counted by its CPUs."""
+        assert self.report is not None
+        if not self.report.gives_no_cpus:
+            return pod.shape.held
+        return {name: amount for name, amount in pod.shape.held.items() if name != "cpu"}
 
     def expected(self, row: Row, assumed: Iterable[KnownPod], settings: JudgeSettings) -> Row:
         """The row with each pod that the report has not counted on the NUMA node where kubelet will put it; where that
@@ -112,7 +121,7 @@ class NodeState(msgspec.Struct):
         )
         for pod in (*(self._reserved(settings) if overreserve else ()), *coming):
             found = admitted(found, pod, settings)
-        return found
+        return koordinator.beside_promises(found)
 
     def cover(self, settings: JudgeSettings, now: float, since: float) -> None:
         """Work out which pods the report has counted."""

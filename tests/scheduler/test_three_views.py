@@ -22,7 +22,6 @@ from koordlite.lab.cluster.cluster import SandboxCluster
 from koordlite.model import times
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.wire import objects
-from koordlite.numa.koordinator import held
 from koordlite.scheduler.judgement import koordinator
 from koordlite.scheduler.numa_api import overview_page, rest, view
 from tests.scheduler.builders import Scene
@@ -83,12 +82,6 @@ class Node(Emulated):
         row, picture = scene.cluster.row("node-a"), assemble.view(read, times.show(now))
         assert row is not None
         page, node, judged = view.of_row(row), picture.nodes["node-a"], koordinator.state_of(row)
-        free = held.available_cpus(
-            judged.topology.machine,
-            judged.held.cpus,
-            reserved=judged.topology.reserved,
-            most_holders=judged.topology.most_holders,
-        )
         capacity = FreeCapacity.of(node)
         answers = [*said(numa_alignment, picture), *said(reserved_cpus, picture)]
         names = {pod.uid: pod.pod.key for pod in node.pods}
@@ -96,7 +89,7 @@ class Node(Emulated):
             state=page.state(now),
             free={
                 "page": str(page.topology.cpuset - page.reserved - CPUSet(frozenset(page.exclusive))),
-                "extender": str(free),
+                "extender": str(koordinator.free_cpus(judged)),
                 "descheduler": str(capacity.free_cpus),
             },
             zones={
@@ -173,7 +166,7 @@ def test_they_agree_about_cpus_that_koordinators_scheduler_gives_beside_reserved
     found = node.views()
     assert set(found.free.values()) == {"2-13,18-31"} and found.state == "ok"
     assert found.page_violations == found.descheduler_violations == set()
-    assert found.zones["page"] == found.zones["extender"]
+    assert list(found.zones.values()) == [[12_000, 14_000]] * 3, "a pod without CPUs of its own takes none"
 
 
 def test_they_name_a_cpu_that_is_reserved_and_used_by_the_same_word_and_facts(node: Node) -> None:
@@ -184,6 +177,22 @@ def test_they_name_a_cpu_that_is_reserved_and_used_by_the_same_word_and_facts(no
     found = node.views()
     assert found.page_violations == found.descheduler_violations == {("ns/web", "main", "UsesReservedCPU", "hard")}
     assert set(found.free.values()) == {"4-31"}
+    assert list(found.zones.values()) == [[12_000, 16_000]] * 3
     page, descheduler = found.facts["page"], found.facts["descheduler"]
     assert page == {"owner": "koordinator", "cpus": "0-1", "reserved": "0-1"}
     assert page.items() <= descheduler.items(), "the descheduler says the whole set besides"
+
+
+def test_they_leave_out_cpus_that_are_reserved_by_annotation_alone(node: Node) -> None:
+    """Kubelet has 12 of 16 CPUs left on NUMA node 0: it does not know the annotation."""
+    node.node(cpu_manager="static", reservation='{"reservedCPUs":"0-1"}')
+    node.pod("web", "", "2", request="4", guaranteed=True, static_cpus="4-7")
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        node.run(agent)
+        found = node.views()
+        assert set(found.free.values()) == {"2-3,8-31"}
+        assert list(found.zones.values()) == [[10_000, 16_000]] * 3
+        node.remove("web")
+        node.run(agent)
+    assert list(node.views().zones.values()) == [[14_000, 16_000]] * 3

@@ -16,6 +16,8 @@ from typing import Literal
 
 import msgspec
 
+from koordlite.model.cpuset import CPUSet
+
 Amounts = Mapping[str, int]
 """Nano-units by resource name."""
 Zones = Mapping[int, Amounts]
@@ -31,6 +33,17 @@ REFUSED = {
 }
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "storage", "pods"})
 _HOST_LEVEL = frozenset({"ephemeral-storage", "storage"})
+
+
+def cpu_left(reported: int | None, cpus: CPUSet, free: CPUSet) -> int:
+    """CPU that a NUMA node has left for pods with CPUs of their own, in nano-units.
+
+    What the report says is available, and no more than its `cpus` that are `free`: neither reserved nor anybody's own.
+    Kubelet's amounts know neither a reservation by annotation nor CPUs that Koordinator's scheduler promised: a pod
+    admitted for the difference would get these very CPUs. None: the report does not list CPU.
+    """
+    whole = NANO * len(cpus & free)
+    return whole if reported is None else min(whole, reported)
 
 
 class Part(msgspec.Struct, frozen=True):

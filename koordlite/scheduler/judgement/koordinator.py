@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from koordlite.model import defaults, keys
-from koordlite.model.cpuset import EMPTY
-from koordlite.model.errors import Problem
+from koordlite.model import keys
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
@@ -22,6 +21,7 @@ from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.numa.machine import Machine
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "koordinator"
@@ -112,11 +112,8 @@ def resized(pod: KnownPod, row: Row) -> Promise | None:
         return None
     if asked.count == len(pod_reader.parse_resource_status(pod.resource_status).cpuset):
         return None
-    free = held.available_cpus(
-        machine, state.held.cpus, reserved=state.topology.reserved, most_holders=state.topology.most_holders
-    )
     try:
-        cpus = resize.resized(own.cpus, asked.count, machine, free)
+        cpus = resize.resized(own.cpus, asked.count, machine, free_cpus(state))
     except ValueError as error:
         return Promise(refusal=str(error))
     zones: dict[int, Mapping[str, Quantity]] = {}
@@ -143,12 +140,29 @@ def state_of(row: Row) -> KoordinatorNode:
     return found
 
 
+def free_cpus(state: KoordinatorNode) -> CPUSet:
+    """CPUs of the node that are neither reserved nor anybody's own."""
+    topology = state.topology
+    return held.available_cpus(
+        topology.machine, state.held.cpus, reserved=topology.reserved, most_holders=topology.most_holders
+    )
+
+
+def beside_promises(row: Row) -> Row:
+    """The row without the CPUs that its pods were promised by name, of which its report's amounts do not know."""
+    report = row.report
+    if report is None or not report.koordinator.machine.cpus or not any(pod.resource_status for pod in row.pods):
+        return row
+    # Not kept for the row: its reservations are not in it yet.
+    free = free_cpus(_state(row))
+    zones = reports.beside_owners(row.zones, report.koordinator, free)
+    at_most = zones if row.at_most is row.zones else reports.beside_owners(row.at_most, report.koordinator, free)
+    return msgspec.structs.replace(row, zones=zones, at_most=at_most)
+
+
 def _state(row: Row) -> KoordinatorNode:
     assert row.report is not None
-    assert row.report.object is not None
-    problems: list[Problem] = []
-    reported = node_report.read(row.report.object, problems, max_numa_nodes=defaults.MOST_NUMA_NODES)
-    topology = msgspec.structs.replace(reported, numa_policy="")
+    topology = msgspec.structs.replace(row.report.koordinator, numa_policy="")
     node = row.node or Node(name=row.name)
     labels = node.labels
     manager = topology.cpu_manager

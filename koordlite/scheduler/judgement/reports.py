@@ -12,11 +12,14 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from koordlite.model import defaults, keys
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
+from koordlite.numa.koordinator import node_report
+from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
 from koordlite.numa.nrt import fingerprint, placement
-from koordlite.numa.nrt.filter import Amounts, Zones
+from koordlite.numa.nrt.filter import Amounts, Zones, cpu_left
 from koordlite.numa.nrt.reader import DEFAULT, Reader
 
 Container = tuple[str, str, str]
@@ -40,6 +43,7 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
     scope: str = "container"
     max_numa_nodes: int = 8
     available: Zones = msgspec.field(default_factory=dict)
+    """Without CPUs that are reserved or that pods have alone, as far as the report names CPUs."""
     totals: Zones = msgspec.field(default_factory=dict)
     """What each NUMA node may hand out at most."""
     costs: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
@@ -52,6 +56,13 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
     """numaplacement, by NUMA node."""
     problems: tuple[Problem, ...] = ()
     object: objects.NRTObject | None = None
+    koordinator: NodeTopology = NO_REPORT
+    """The same as Koordinator's scheduler reads it, where an agent reports CPUs."""
+
+    @property
+    def gives_no_cpus(self) -> bool:
+        """Tell whether kubelet gives no pod CPUs of its own, as far as an agent says: without a policy, its default."""
+        return bool(self.koordinator.machine.cpus) and self.koordinator.cpu_manager.policy != "static"
 
     @property
     def is_usable(self) -> bool:
@@ -90,6 +101,13 @@ def of_object(obj: objects.NRTObject, max_numa_nodes: int = defaults.NUMA_NODES)
     said, owner = reader.policy.over(DEFAULT), reader.owner
     kept = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
     available, totals = _columns(reader.nodes, owner, problems)
+    # Only allocators of CPUs read the object, and only where an agent of theirs writes it.
+    small, topology = None, NO_REPORT
+    if keys.CPU_TOPOLOGY in kept:
+        meta = objects.ObjectMeta(name=obj.metadata.name, annotations=kept)
+        small = objects.NRTObject(metadata=meta, topology_policies=obj.topology_policies, zones=obj.zones)
+        topology = node_report.read(small, [], max_numa_nodes=defaults.MOST_NUMA_NODES)
+        available = beside_owners(available, topology, CPUSet(topology.machine.all.ids - topology.reserved.ids))
     return Report(
         name=obj.metadata.name,
         version=obj.metadata.resource_version,
@@ -105,15 +123,18 @@ def of_object(obj: objects.NRTObject, max_numa_nodes: int = defaults.NUMA_NODES)
         annotations=kept,
         vectors=dict(_vectors(reader.nodes)),
         problems=tuple(problems),
-        # Only allocators of CPUs read the object, and only where an agent of theirs writes it.
-        object=objects.NRTObject(
-            metadata=objects.ObjectMeta(name=obj.metadata.name, annotations=kept),
-            topology_policies=obj.topology_policies,
-            zones=obj.zones,
-        )
-        if keys.CPU_TOPOLOGY in kept
-        else None,
+        object=small,
+        koordinator=topology,
     )
+
+
+def beside_owners(zones: Zones, topology: NodeTopology, free: CPUSet) -> Zones:
+    """The amounts with no more CPU than `free` CPUs of each NUMA node, where the report names CPUs."""
+    by_node = topology.machine.by_node
+    return {
+        node: {**zone, "cpu": cpu_left(zone["cpu"], by_node[node], free)} if "cpu" in zone and node in by_node else zone
+        for node, zone in zones.items()
+    }
 
 
 _Nodes = Mapping[int, objects.Zone]
