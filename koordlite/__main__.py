@@ -23,7 +23,7 @@ def begin(program: str, module: str) -> int:
             frame = frame.f_back
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, interrupted)
     try:
         import importlib
