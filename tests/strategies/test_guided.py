@@ -64,7 +64,7 @@ def test_while_no_service_waits_best_effort_may_have_all_but_two_percent_of_the_
     assert sentence(decision) == (
         "the limit is 7.8 cores, since no service waits too long for BE: "
         "ns/web waited 0.3 % of the time it wanted a CPU; BE may make services 10 % slower; "
-        "by the formula it were 4.2; shrinks quota unlimited → 784 ms per 100 ms"
+        "by the formula it would be 4.2; shrinks quota unlimited → 784 ms per 100 ms"
     )
 
 
@@ -211,7 +211,7 @@ def test_a_service_that_misses_its_objective_takes_half_of_what_is_above_the_for
     assert build.changes([limit]) == {QUOTA: str((784_000 + 420_000) // 2)}
     assert sentence(limit) == (
         "the limit is 6.0 cores, because p99 of ns/web was 52.04 ms, and its objective is 50 ms; by the formula it "
-        "were 4.2; shrinks quota 784 ms → 602 ms per 100 ms"
+        "would be 4.2; shrinks quota 784 ms → 602 ms per 100 ms"
     )
     assert (of_pod.reason, sentence(of_pod)) == (
         "ObjectiveMissed",
