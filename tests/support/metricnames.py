@@ -75,8 +75,6 @@ Section `metrics` of `koordlite.yaml` switches on what costs more. All of it is 
   without series when other programs held the counters of a CPU on which it ran.
 - `numaSystemUsage`: `koordlet_node_metric_numa_system_usage`, and CPU in `koordlet_node_metric_numa_node_usage`, as
   means over the aggregation time. They are there as well while a NodeMetric is published.
-
-This page is checked against the programs by the tests.
 """
 
 
@@ -182,7 +180,7 @@ def page() -> str:
     return "\n".join(
         [
             HEAD,
-            *_table("The agent", agent()),
+            *_table("The agent", agent(), of_all="node"),
             *_table("The descheduler", descheduler()),
             *_table("The scheduler extender", extender()),
             *_reservations(),
@@ -205,12 +203,13 @@ def _numa() -> Iterator[str]:
     yield from list(_table("", [each for each in names if each not in own]))[1:]
 
 
-def _table(title: str, metrics: Iterable[Exported]) -> Iterator[str]:
+def _table(title: str, metrics: Iterable[Exported], *, of_all: str = "") -> Iterator[str]:
+    """`of_all` is a label of each of them, which HEAD says."""
     yield f"## {title}\n"
     yield "| metric | type | labels | meaning |"
     yield "|---|---|---|---|"
     for each in metrics:
-        labels = " ".join(f"`{label}`" for label in each.labels)
+        labels = " ".join(f"`{label}`" for label in each.labels if label != of_all)
         yield f"| `{each.name}` | {each.kind} | {labels} | {each.help.rstrip('.')} |"
     yield ""
 
