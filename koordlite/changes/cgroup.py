@@ -33,11 +33,11 @@ def places_of(group: str) -> tuple[Place, ...]:
 
 
 UNLIMITED = -1
-_UNSET = {"cpu.quota": UNLIMITED, "memory.high": UNLIMITED, "memory.limit": UNLIMITED}
+_UNSET = {"cpu.quota": UNLIMITED, **dict.fromkeys(("memory.high", "memory.limit", "memory.swap.max"), UNLIMITED)}
 """What a kernel has where nobody wrote; 0 for the others."""
 _UNSEEN = Cgroup()
 _BY_LEVEL = ("memory.high", "memory.low", "memory.min")
-_IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", "memory.limit", *_BY_LEVEL})
+_IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", "memory.limit", "memory.swap.max", *_BY_LEVEL})
 
 
 class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
@@ -80,13 +80,17 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
-        """Sets are widened before they are narrowed, what grows grows from the top, what shrinks from the bottom."""
+        """Sets are widened before they are narrowed, what grows grows from the top, what shrinks from the bottom. Swap
+        grows before memory shrinks, so that reclaim has somewhere to put what it takes, and shrinks at last."""
         files = _within_quotas_above([change for change in changes if isinstance(change, CgroupChange)], cgroups)
+        more_swap, less_swap = _passes(files, "memory.swap.max", cgroups)
         return (
             *_move_sets([c for c in files if c.field == "cpuset.cpus"], cgroups),
             *_move_bandwidth(files, cgroups),
+            *more_swap,
             *(step for way in _passes(files, "memory.limit", cgroups) for step in way),
             *(step for field in _BY_LEVEL for step in _move_levels(files, field, cgroups)),
+            *less_swap,
             *_others(files),
         )
 

@@ -1,4 +1,4 @@
-"""Memory of a pod that is kept from reclaim, the amount where reclaim begins, and the needs of the levels above."""
+"""Memory of a pod that is kept from reclaim, the amount where reclaim begins, needs of the levels above, and swap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koordlite.model.slo.qos import MemoryQOS
 Values = dict[CgroupField, int]
 UNLIMITED = -1
 PAGE = 4096
-_IN_PAGES = frozenset({"memory.min", "memory.low", "memory.high"})
+_IN_PAGES = frozenset({"memory.min", "memory.low", "memory.high", "memory.swap.max"})
 
 
 def protection(qos: MemoryQOS, request: int) -> Values:
@@ -39,6 +39,16 @@ def throttling(qos: MemoryQOS, *, request: int, limit: int, allocatable: int, pa
     request, top = max(request, 0), limit if limit > 0 else allocatable
     begin = request + (top - request) * qos.throttling_percent // 100
     return max(begin // page * page, protection(qos, request)["memory.min"])
+
+
+def swap_max(percent: int, *, request: int, limit: int) -> int:
+    """limit × percent: `memory.swap.max`; without a limit (0) of the request. Whoever has neither gets no swap, as from
+    kubelet (LimitedSwap).
+
+    >>> swap_max(50, request=2**29, limit=2**30), swap_max(50, request=0, limit=0)
+    (536870912, 0)
+    """
+    return max(limit if limit > 0 else request, 0) * percent // 100
 
 
 def kept(field: CgroupField, value: int, *, page: int = PAGE) -> int:

@@ -29,6 +29,7 @@ _HOT = frozenset(
         "memory.low",
         "memory.high",
         "memory.max",
+        "memory.swap.max",
         "memory.limit_in_bytes",
         "memory.stat",
         "memory.current",

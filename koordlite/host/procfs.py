@@ -122,6 +122,16 @@ def memory(files: Files) -> MemInfo:
     return MemInfo(_kib(raw, b"MemTotal"), _kib(raw, b"MemAvailable"))
 
 
+def swap_bytes(files: Files) -> int:
+    """Size of all swap devices and files in use, from /proc/swaps; 0 where the kernel has none (no CONFIG_SWAP)."""
+    try:
+        rows = files.read("/proc/swaps").splitlines()[1:]
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    # A name may hold blanks only as octal. Source: Linux `swap_show`.
+    return sum(number(fields[2]) for fields in map(bytes.split, rows) if len(fields) == 5) * _KIB
+
+
 def mounts(files: Files) -> tuple[Mount, ...]:
     """Mounts, as this process sees them; empty where /proc has no mounts file, as in a recording."""
     for path in ("/proc/self/mounts", "/proc/mounts"):

@@ -58,6 +58,8 @@ def plant(tree: Tree, node: NodeParts) -> None:
     }
     for name, file in files.items():
         tree.place(f"/proc/{name}", file)
+    if node.machine.swap is not None:
+        tree.place("/proc/swaps", constant(_swaps(node.machine.swap)))
     folder = tree.root.entries["proc"]
     if isinstance(folder, Folder):
         folder.lookup = lambda name: _process(node, name)
@@ -102,12 +104,18 @@ def _meminfo(node: NodeParts) -> str:
         "MemAvailable": total - anon,
         "Buffers": 0,
         "Cached": cache,
-        "SwapTotal": 0,
-        "SwapFree": 0,
+        "SwapTotal": node.machine.swap or 0,
+        "SwapFree": node.machine.swap or 0,
     }
     return "".join(
         f"{k + ':':<16}{0:>8}\n" if v is None else f"{k + ':':<16}{v // 1024:>8} kB\n" for k, v in rows.items()
     )
+
+
+def _swaps(size: int) -> str:
+    """One partition of `size` bytes, or none. Source: Linux `swap_show`."""
+    rows = f"/dev/vda2                               partition\t{size // 1024}\t\t0\t\t-2\n" if size else ""
+    return f"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n{rows}"
 
 
 def _cpu_block(machine: Machine, cpu: LogicalCPU) -> str:

@@ -19,6 +19,7 @@ CgroupField = Literal[
     "memory.low",
     "memory.high",
     "memory.limit",
+    "memory.swap.max",
     "memory.wmark_ratio",
     "memory.wmark_scale_factor",
     "memory.wmark_min_adj",

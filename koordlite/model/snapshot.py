@@ -128,6 +128,8 @@ class Snapshot:
     """Places (`Change.place`) whose last write the kernel or the cluster refused → the refusal."""
     page_bytes: int = 4096
     """A page of memory: the kernel keeps limits in whole ones."""
+    swap_bytes: int = 0
+    """Swap of the machine, while a strategy asks for `swap`; 0 where the kernel has none."""
     interval_seconds: float = 1.0
     """How often pictures are taken."""
     refused_evictions: Mapping[str, str] = dataclasses.field(default_factory=dict)

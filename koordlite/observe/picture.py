@@ -183,6 +183,7 @@ class Observer:
             memory_places=same("memory places", self._memory_places.read(now, placed)),
             resctrl=resctrl,
             system=same("system", system.settings(self._files, wanted.reads, held=own.settings)),
+            swap_bytes=procfs.swap_bytes(self._files) if "swap" in wanted.reads else 0,
             oom_scores=same(
                 "oom scores", system.oom_scores(self._host, cluster.pods, pods, reads=wanted.reads, held=own.scores)
             ),

@@ -1,7 +1,7 @@
-"""Keep memory of pods from reclaim and begin the reclaim of others early, as their class or their annotation asks.
+"""Keep memory of pods from reclaim, begin the reclaim of others early, and bound swap, as class or annotation ask.
 
 Pods, containers and the QoS levels above them are written in one plan, so that a level always covers what is below it.
-Source: Koordinator strategy CgroupReconcile.
+Source: Koordinator strategy CgroupReconcile; swap is ours.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes import cgroup
+from koordlite.changes.cgroup import UNLIMITED, CgroupChange
 from koordlite.formulas import ceilings, memory_qos
 from koordlite.formulas.memory_qos import Values
 from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, Verdict
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.settings import StrategySettings, bounded
@@ -34,8 +36,10 @@ _PAGE_CACHE: tuple[CgroupField, ...] = (
     "memory.pagecache_limit.size",
     "memory.pagecache_limit.sync",
 )
+_SWAP: CgroupField = "memory.swap.max"
 _FIELD_NAMES: Mapping[CgroupField, str] = {"memory.min": "min_bytes", "memory.low": "low_bytes"}
-FIELDS: tuple[CgroupField, ...] = (*_PROTECTION, "memory.high", *memory_qos.fixed(MemoryQOS()), *_PAGE_CACHE)
+_OF_KOORDINATOR = (*_PROTECTION, "memory.high", *memory_qos.fixed(MemoryQOS()), *_PAGE_CACHE)
+FIELDS: tuple[CgroupField, ...] = (*_OF_KOORDINATOR, _SWAP)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +66,12 @@ class Config(StrategySettings):
 
 
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
-    """Everything that is written, while a class or a pod asks for it."""
-    return FIELDS if _any_class(slo) or any(keys.MEMORY_QOS in pod.annotations for pod in pods) else ()
+    """Everything that is written, while a class or a pod asks for it; swap, while a class does."""
+    qos = slo.resource_qos
+    classes = [each.memory_qos for each in (qos.lsr_class, qos.ls_class, qos.be_class, qos.system_class)]
+    asked = any(each.enable for each in classes) or any(keys.MEMORY_QOS in pod.annotations for pod in pods)
+    swap = any(_swap_percent(each) is not None for each in classes)
+    return (*(_OF_KOORDINATOR if asked else ()), *((_SWAP, "swap") if swap else ()))
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
@@ -85,14 +93,12 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     for level, values in _of_levels(snapshot, by_level).items():
         wanted[level] = values
         yield _decided(snapshot, level, "MemoryQOSLevel", {level: values})
+    for decision, limits in _swap(snapshot, asking):
+        wanted |= {group: {**wanted.get(group, {}), **values} for group, values in limits.items()}
+        yield decision
     yield _released(snapshot, wanted)
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
-
-
-def _any_class(slo: SLO) -> bool:
-    qos = slo.resource_qos
-    return any(each.memory_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class, qos.system_class))
 
 
 def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
@@ -108,6 +114,8 @@ class _Asked(msgspec.Struct, frozen=True):
     settings: MemoryQOS | None
     bad: pod_overrides.UnusableAnnotation | None = None
     clipped: str = ""
+    swap_percent: int | None = None
+    """Claim of the annotation."""
 
 
 def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
@@ -116,15 +124,16 @@ def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
     if keys.MEMORY_QOS not in pod.annotations:
         return _Asked(of_class if of_class.enable else None)
     asked, bad = pod_overrides.memory_qos(pod, of_class)
+    swap = asked.swap_max_percent
     if not pod_overrides.has_memory_qos(pod, of_class):
-        return _Asked(None, bad)
+        return _Asked(None, bad, swap_percent=swap)
     if config.annotations_may_enable:
-        return _Asked(asked, bad)
+        return _Asked(asked, bad, swap_percent=swap)
     if not of_class.enable:
         return _Asked(None, bad, f"memory QoS of class {pod.qos_class} is off")
     held = ceilings.memory_qos(asked, of_class)
     clipped = f"priority {asked.priority} → {held.priority}" if held != asked else ""
-    return _Asked(held, bad, clipped)
+    return _Asked(held, bad, clipped, swap)
 
 
 def _unused(pod: Pod, asked: _Asked) -> Iterator[Decision]:
@@ -213,6 +222,62 @@ def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Valu
                 page=snapshot.page_bytes,
             )
     return found
+
+
+def _swap_percent(of_class: MemoryQOS) -> int | None:
+    return of_class.swap_max_percent if of_class.enable else None
+
+
+Limits = Mapping[str, Values]
+"""By group of a container."""
+
+
+def _swap(snapshot: Snapshot, asking: Sequence[tuple[Pod, _Asked]]) -> Iterator[tuple[Decision, Limits]]:
+    """Decisions about the swap of pods whose class bounds it, each with the limits that should stand; where nothing is
+    to be written, one about the node. No policy of an annotation takes a pod out of its class's bound."""
+    bounded_pods = [
+        (pod, asked.swap_percent, bound)
+        for pod, asked in asking
+        for bound in (_swap_percent(class_settings(snapshot.slo.resource_qos, pod.qos_class)),)
+        if bound is not None and pod.active and pod.uid in snapshot.places
+    ]
+    if not bounded_pods:
+        return
+    count = {"pods": len(bounded_pods)}
+    if not group_files.has(snapshot, _SWAP):
+        yield Decision("node", "skip", "SwapUnsupported", {"cgroup_version": snapshot.layout.version, **count}), {}
+    elif not snapshot.swap_bytes:
+        yield Decision("node", "skip", "NoSwap", count), {}
+    elif snapshot.kubelet.swap_behavior == "LimitedSwap":
+        yield Decision("node", "hold", "SwapOfKubelet", count), {}
+    else:
+        yield from (_swap_of_pod(snapshot, pod, claim, bound) for pod, claim, bound in bounded_pods)
+
+
+def _swap_of_pod(snapshot: Snapshot, pod: Pod, claim: int | None, bound: int) -> tuple[Decision, Limits]:
+    """Limits of the pod's containers. A number above 0 that stood there before us is another's: kubelet writes one for
+    LimitedSwap, and 0 or nothing otherwise."""
+    resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
+    percent = bound if claim is None else min(claim, bound)
+    limits, total, others = dict[str, Values](), 0, list[str]()
+    for container in pod.containers:
+        group = snapshot.places[pod.uid].containers.get(container.name, "")
+        values = snapshot.cgroups.get(group, Cgroup()).values
+        before = snapshot.found.get(cgroup.PLACE.place(group, _SWAP))
+        if (values.get(_SWAP, UNLIMITED) if before is None else before.value) not in (0, UNLIMITED):
+            others.append(container.name)
+            continue
+        request, limit = (_bytes(container, resource, which) for which in ("requests", "limits"))
+        most = memory_qos.swap_max(percent, request=request, limit=limit)
+        total += most
+        limits |= {group: {_SWAP: most}} if _SWAP in values else {}
+    changes = tuple(change for group, values in limits.items() for change in _changes(snapshot, group, values))
+    evidence: dict[str, int | str] = {"swap_bytes": total, "swap_percent": percent, "files": len(changes)}
+    evidence |= {"clipped": f"swapMaxPercent {claim} → {bound}"} if claim is not None and claim > bound else {}
+    evidence |= {"containers": ", ".join(others)} if others else {}
+    verdict: Verdict = "set" if changes else "hold"
+    reason = "SwapOfOthers" if others else "SwapLimit"
+    return Decision(f"pod/{pod.key}", verdict, reason, evidence, changes), limits
 
 
 def _bytes(container: ContainerInfo, resource: str, which: str) -> int:

@@ -39,6 +39,25 @@ def test_memory_without_available_names_the_line(machine: Rooted) -> None:
         procfs.memory(machine)
 
 
+HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        pytest.param(HEADER, 0, id="none is on"),
+        pytest.param(
+            f"{HEADER}/dev/zram0 partition\t1000\t\t1\t\t100\n/a\\040b file\t\t24\t\t0\t\t-2\n", 1024 << 10, id="two"
+        ),
+        pytest.param("", 0, id="nothing at all"),
+        pytest.param(None, 0, id="a kernel without swap"),
+    ],
+)
+def test_swap_is_that_of_all_devices(machine: Rooted, text: str | None, size: int) -> None:
+    machine.plant({} if text is None else {"/proc/swaps": text})
+    assert procfs.swap_bytes(machine) == size
+
+
 def test_mount_points_with_blanks_are_unescaped(machine: Rooted) -> None:
     machine.plant({"/proc/self/mounts": "cgroup2 /mnt/a\\040b\\134c cgroup2 rw,nsdelegate 0 0\nshort line\n"})
     assert procfs.mounts(machine) == (procfs.Mount("cgroup2", "/mnt/a b\\c", frozenset({"rw", "nsdelegate"})),)

@@ -51,6 +51,19 @@ def test_missing_and_null_fields_have_kubelets_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("memory_swap", "behavior"),
+    [
+        pytest.param({"swapBehavior": "LimitedSwap"}, "LimitedSwap", id="limited"),
+        pytest.param({"swapBehavior": None}, "", id="null"),
+        pytest.param({}, "", id="as kubelet prints its default"),
+        pytest.param(None, "", id="kubelet before NodeSwap"),
+    ],
+)
+def test_who_divides_swap_is_read(memory_swap: object, behavior: str) -> None:
+    assert kubelet.parse_configz(configz(memorySwap=memory_swap)).swap_behavior == behavior
+
+
+@pytest.mark.parametrize(
     ("fields", "expected"),
     [
         pytest.param({"systemReserved": {"cpu": "200m"}, "kubeReserved": {"cpu": "1800m"}}, "0,6", id="2 CPUs: a core"),

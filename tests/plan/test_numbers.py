@@ -50,6 +50,16 @@ def test_no_limit_is_more_than_any() -> None:
     assert steps(wanted, held) == [("k/p", "memory.high", 5), ("k", "memory.high", -1)]
 
 
+def test_swap_grows_before_memory_shrinks_and_shrinks_after_it_grew() -> None:
+    held = {group: Cgroup(values={"memory.high": 10, "memory.limit": 20, "memory.swap.max": 5}) for group in "ab"}
+    less, more = {"memory.high": 5, "memory.limit": 9}, {"memory.high": 11, "memory.limit": 21}
+    wanted = [change("a", field, value) for field, value in less.items()]  # type: ignore[arg-type]
+    wanted += [change("b", field, value) for field, value in more.items()]  # type: ignore[arg-type]
+    done = steps([*wanted, change("b", "memory.swap.max", 0), change("a", "memory.swap.max", -1)], held)
+    assert len(done) == 6
+    assert (done[0], done[-1]) == (("a", "memory.swap.max", -1), ("b", "memory.swap.max", 0))
+
+
 def test_a_group_gets_shares_only_while_it_is_not_idle() -> None:
     waking = steps([change("k", "cpu.shares", 8), change("k", "cpu.idle", 0)], {})
     assert waking == [("k", "cpu.idle", 0), ("k", "cpu.shares", 8)]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from koordlite.formulas import memory_qos as formula
 from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups, Process
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
@@ -92,6 +93,96 @@ def test_files_the_kernel_lacks_are_named(node: Any) -> None:
     qos = MemoryQOS(enable=True, wmark_ratio=95)
     decisions = memory_qos.decide(node(MEMORY, slo=be(memory_qos=qos)), memory_qos.Config())
     assert [d.evidence["file"] for d in decisions if d.verdict == "skip"] == ["memory.wmark_ratio"]
+
+
+SWAP = {**MEMORY, "memory.swap.max": -1}
+QUARTER = MemoryQOS(enable=True, swap_max_percent=25)
+
+
+def swap_of(build: Any, seen: Snapshot, config: memory_qos.Config | None = None) -> tuple[str | None, set[str]]:
+    """What is written for the container, and the reasons that speak of swap."""
+    decisions = list(memory_qos.decide(seen, config or memory_qos.Config()))
+    reasons = {d.reason for d in decisions if "Swap" in d.reason}
+    return build.changes(decisions).get(f"{MAIN}/memory.swap.max"), reasons
+
+
+@pytest.mark.parametrize(
+    ("qos", "present", "written", "reasons"),
+    [
+        pytest.param(MemoryQOS(enable=True), -1, None, set(), id="without the key swap is nobody's business here"),
+        pytest.param(
+            MemoryQOS(enable=False, swap_max_percent=25), -1, None, set(), id="a class without memory QoS has no bound"
+        ),
+        pytest.param(QUARTER, -1, str(GIB // 4), {"SwapLimit"}, id="25 % of 1 GiB where there is no limit"),
+        pytest.param(QUARTER, 0, str(GIB // 4), {"SwapLimit"}, id="0 is kubelet's without LimitedSwap"),
+        pytest.param(QUARTER, GIB, None, {"SwapOfOthers"}, id="a number that stood there is another's"),
+        pytest.param(MemoryQOS(enable=True, swap_max_percent=0), -1, "0", {"SwapLimit"}, id="0 % takes the swap away"),
+    ],
+)
+def test_swap_of_a_container_is_a_part_of_its_limit(
+    build: Any, node: Any, *, qos: MemoryQOS, present: int, written: str | None, reasons: set[str]
+) -> None:
+    seen = node({**SWAP, "memory.swap.max": present}, slo=be(memory_qos=qos), swap_bytes=GIB)
+    assert swap_of(build, seen) == (written, reasons)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        pytest.param({"swap_bytes": 0}, "NoSwap", id="a node without swap"),
+        pytest.param({"kubelet": Kubelet(swap_behavior="LimitedSwap")}, "SwapOfKubelet", id="kubelet divides it"),
+        pytest.param({"lacks": True}, "SwapUnsupported", id="v1, or a kernel without swap"),
+    ],
+)
+def test_where_swap_is_not_ours_one_decision_says_so_and_what_was_written_goes_back(
+    build: Any, node: Any, more: dict[str, Any], reason: str
+) -> None:
+    values = MEMORY if more.pop("lacks", False) else {**SWAP, "memory.swap.max": 4096}
+    ours = {f"{MAIN}/memory.swap.max": Found(-1, memory_qos.NAME)}
+    seen = node(values, slo=be(memory_qos=QUARTER), **{"swap_bytes": GIB, "found": ours, "ours": ours, **more})
+    assert swap_of(build, seen) == ("-1", {reason})
+    assert [d.subject for d in memory_qos.decide(seen, memory_qos.Config()) if d.reason == reason] == ["node"]
+
+
+def test_what_is_ours_is_changed_again_whatever_number_stands_there(build: Any, node: Any) -> None:
+    ours = {f"{MAIN}/memory.swap.max": Found(0, memory_qos.NAME)}
+    seen = node({**SWAP, "memory.swap.max": GIB}, slo=be(memory_qos=QUARTER), swap_bytes=GIB, found=ours, ours=ours)
+    assert swap_of(build, seen) == (str(GIB // 4), {"SwapLimit"})
+
+
+@pytest.mark.parametrize("may_enable", [False, True])
+@pytest.mark.parametrize(
+    ("annotation", "percent"),
+    [
+        pytest.param('{"swapMaxPercent": 10}', 10, id="less than the class"),
+        pytest.param('{"swapMaxPercent": 80}', 25, id="more than the class"),
+        pytest.param('{"policy": "none"}', 25, id="no memory QoS"),
+        pytest.param('{"policy": "none", "swapMaxPercent": 80}', 25, id="no memory QoS and a claim"),
+        pytest.param('{"enable": false, "swapMaxPercent": 10}', 10, id="off, but less"),
+        pytest.param('{"policy": "auto"}', 25, id="Koordinator's own settings name no swap"),
+        pytest.param('{"swapMaxPercent": 101}', 25, id="no percentage"),
+        pytest.param("{", 25, id="no JSON"),
+    ],
+)
+def test_an_annotation_only_lowers_swap(
+    build: Any, node: Any, annotation: str, percent: int, *, may_enable: bool
+) -> None:
+    notes = {keys.MEMORY_QOS: annotation}
+    seen = node(SWAP, slo=be(memory_qos=QUARTER), swap_bytes=GIB, annotations=notes)
+    written, _ = swap_of(build, seen, memory_qos.Config(annotations_may_enable=may_enable))
+    assert written == str(GIB * percent // 100 // 4096 * 4096)
+    clipped = [
+        d.evidence["clipped"]
+        for d in memory_qos.decide(seen, memory_qos.Config())
+        if "Swap" in d.reason and "clipped" in d.evidence
+    ]
+    assert clipped == (["swapMaxPercent 80 → 25"] if "80" in annotation and "none" not in annotation else [])
+
+
+def test_an_annotation_gives_no_swap_where_the_class_has_no_bound(build: Any, node: Any) -> None:
+    notes = {keys.MEMORY_QOS: '{"swapMaxPercent": 80}'}
+    seen = node(SWAP, slo=be(memory_qos=MemoryQOS(enable=True)), swap_bytes=GIB, annotations=notes)
+    assert swap_of(build, seen) == (None, set())
 
 
 @given(

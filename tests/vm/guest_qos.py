@@ -51,6 +51,7 @@ WANTED: dict[CgroupField, int | CPUSet] = {
     "memory.low": 8 * MiB,
     "memory.high": 256 * MiB,
     "memory.limit": 512 * MiB,
+    "memory.swap.max": 64 * MiB,
     "memory.oom.group": 1,
     "cpu.bvt_warp_ns": -1,
     "memory.wmark_ratio": 95,

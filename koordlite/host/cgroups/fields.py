@@ -124,6 +124,7 @@ NUMBERS: Mapping[str, Number] = {
         parse_v2=parse_bytes,
         print_v2=lambda value: b"max" if value == UNLIMITED else b"%d" % value,
     ),
+    "memory.swap.max": msgspec.structs.replace(_protection("memory.swap.max"), v1=None),
     "memory.wmark_ratio": _plain("memory", "memory.wmark_ratio", 0, 100),
     "memory.wmark_scale_factor": _plain("memory", "memory.wmark_scale_factor", 1, 1000),
     "memory.wmark_min_adj": _plain("memory", "memory.wmark_min_adj", -25, 50),

@@ -45,6 +45,7 @@ def parse_configz(raw: bytes) -> Kubelet:
         listed_reserved_cpus=cpus,
         reserved=reserved,
         cpu_cfs_quota=text.cpu_cfs_quota is not False,
+        swap_behavior=(text.memory_swap and text.memory_swap.swap_behavior) or "",
     )
 
 
@@ -115,6 +116,10 @@ def combine(config: Kubelet, state: CPUManagerState, topology: Topology) -> tupl
 _NONE_RESERVED = "fix kubelet's configuration; until then no CPU counts as reserved by kubelet"
 
 
+class _MemorySwapText(msgspec.Struct, frozen=True, rename="camel"):
+    swap_behavior: str | None = None
+
+
 class _ConfigText(msgspec.Struct, frozen=True, rename="camel"):
     cpu_manager_policy: str | None = None
     cpu_manager_policy_options: dict[str, str] | None = None
@@ -125,6 +130,7 @@ class _ConfigText(msgspec.Struct, frozen=True, rename="camel"):
     system_reserved: dict[str, str] | None = None
     kube_reserved: dict[str, str] | None = None
     cpu_cfs_quota: bool | None = msgspec.field(default=None, name="cpuCFSQuota")
+    memory_swap: _MemorySwapText | None = None
 
 
 class _Configz(msgspec.Struct, frozen=True):

@@ -44,9 +44,11 @@ def protection() -> AttributeTable:
     }
 
 
-def maximum() -> AttributeTable:
-    """memory.max."""
-    return {"memory.max": _amount_file("memory_limit")}
+def maximum(*, swap: bool) -> AttributeTable:
+    """memory.max, and memory.swap.max of a kernel with swap."""
+    return {"memory.max": _amount_file("memory_limit")} | (
+        {"memory.swap.max": _amount_file("swap_max")} if swap else {}
+    )
 
 
 def extensions(version: int) -> AttributeTable:

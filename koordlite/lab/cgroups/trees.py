@@ -52,6 +52,8 @@ class Group(msgspec.Struct, eq=False):
     memory_min: int = 0
     memory_low: int = 0
     memory_high: int = UNLIMITED
+    swap_max: int = UNLIMITED
+    """Kept; nothing is swapped here."""
     oom_group: int = 0
     events: dict[str, int] = msgspec.field(default_factory=dict)
     """How often memory ran into a limit, by the kernel's word; this group's own only."""

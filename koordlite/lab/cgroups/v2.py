@@ -36,7 +36,7 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
             **_cpu(),
             **_cpuset(hierarchy, machine),
             "memory.current": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n", root=False),
-            **memory_files.maximum(),
+            **memory_files.maximum(swap=machine.swap is not None),
             **memory_files.protection(),
             "memory.stat": Attribute(_memory_stat),
             "memory.numa_stat": Attribute(_numa_stat(machine)),

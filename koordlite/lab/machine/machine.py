@@ -56,6 +56,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     l2_bytes: int = 2 * 2**20
     resctrl: str | None = ""
     """Options resctrl is mounted with when the machine has booted; None: it is not mounted."""
+    swap: int | None = None
+    """Bytes of swap; None: a kernel that is built without it."""
     extended: bool = False
     """An Anolis kernel: group identity, memory watermarks and priorities."""
 

@@ -24,7 +24,17 @@ from koordlite.model.status import Pause
 from koordlite.ports import ClusterView
 
 _SETS = ("cpuset.cpus", "cpuset.cpus.effective")
-_PROGRAMMED = (*_SETS, "cpu.max", "cpu.cfs_quota_us", "cpu.idle", "memory.min", "memory.low", "memory.high", "schemata")
+_PROGRAMMED = (
+    *_SETS,
+    "cpu.max",
+    "cpu.cfs_quota_us",
+    "cpu.idle",
+    "memory.min",
+    "memory.low",
+    "memory.high",
+    "memory.swap.max",
+    "schemata",
+)
 _RESCTRL = "/sys/fs/resctrl/"
 
 

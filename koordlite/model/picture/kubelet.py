@@ -48,6 +48,9 @@ class Kubelet(msgspec.Struct, frozen=True):
     cpu_cfs_quota: bool | None = None
     """Whether it writes the quotas of CPU limits (`cpuCFSQuota`); None when unknown."""
 
+    swap_behavior: str = ""
+    """NoSwap | LimitedSwap, which writes `memory.swap.max` of every container; empty when unknown or not set."""
+
     @property
     def reserved_milli(self) -> int:
         """Thousandths of a CPU in `reserved`."""

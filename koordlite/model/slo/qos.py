@@ -28,7 +28,8 @@ class CPUQOS(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryQOS(msgspec.Struct, frozen=True, kw_only=True):
-    """`memoryQOS`: protection from reclaim and its beginning. Percentages are of a container's request or limit."""
+    """`memoryQOS`: protection from reclaim, its beginning, and swap. Percentages are of a container's request or
+    limit."""
 
     enable: bool = False
     min_limit_percent: Percent = 0
@@ -44,6 +45,8 @@ class MemoryQOS(msgspec.Struct, frozen=True, kw_only=True):
     page_cache_limit_percent: Percent | None = None
     page_cache_limit_size: Quantity | None = None
     page_cache_reclaim_sync: bool | None = None
+    swap_max_percent: Percent | None = None
+    """Ours: swap of a container; None leaves it to others."""
 
 
 class IOConfig(msgspec.Struct, frozen=True, kw_only=True):
