@@ -160,7 +160,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     followed_milli = _followed(snapshot, config, memory, budget_milli)
     owed = _owed(snapshot, config, memory, followed_milli)
     unit_milli = 1 if _follows_by_quota(snapshot) else 1000
-    guidance = None
+    guidance, services = None, dict[str, Pod]()
     repaid_milli = suppress.repayment_milli(owed_milli_seconds=owed, unit_milli=unit_milli)
     budget = Budget(budget_milli, followed_milli, owed, repaid_milli)
     if budget.followed_milli != budget.milli:
@@ -170,7 +170,8 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     if not _be_cpus(snapshot):
         decisions = [_least(snapshot, evidence, budget)]
     elif _follows_waits(snapshot):
-        quota, guidance = _guided(snapshot, config, evidence, budget)
+        services = _services(snapshot)
+        quota, guidance = _guided(snapshot, config, evidence, budget, services)
         decisions = [quota, _full_set(snapshot, config, "PolicyIsQuota", {})]
         if snapshot.slo.threshold.cpu_suppress_policy != "guided":
             decisions = [_by_cpuset(snapshot, config, evidence, budget), _quota_beside_set(snapshot, quota)]
@@ -184,7 +185,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     yield from _remembering(snapshot, memory, budget, decisions, guidance)
     if guidance is not None:
         yield from _unusable_wishes(snapshot)
-        yield from _objectives(snapshot, guidance)
+        yield from _objectives(snapshot, guidance, services)
 
 
 def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
@@ -545,11 +546,12 @@ def _by_quota(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget, reason
 _GUIDED = {"calm": "ServicesDoNotWait", "learning": "WaitCauseUnknown", "caused": "ServicesWait"}
 
 
-def _guided(snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: Budget) -> tuple[Decision, Guidance]:
+def _guided(
+    snapshot: NodeSnapshot, config: Config, evidence: Evidence, budget: Budget, services: Mapping[str, Pod]
+) -> tuple[Decision, Guidance]:
     """A quota as high as services allow; the formula's when it is not known what they wait."""
     root = snapshot.layout.besteffort
     guidance = recalled(snapshot, NAME, SuppressMemory).guidance
-    services = _services(snapshot)
     waits, levels = _current_waits(snapshot, services), _levels(snapshot, services)
     by_objective = {level.uid for level in objective.active(levels, guidance.steering, snapshot.time)}
     if services.keys() - by_objective and not waits:
@@ -642,9 +644,8 @@ def _measured(goal: Objective) -> Evidence:
     return {"query": goal.query, "objective": f"{goal.most:g}{unit}", **value, **asked}
 
 
-def _objectives(snapshot: Snapshot, guidance: Guidance) -> Iterator[Decision]:
+def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, Pod]) -> Iterator[Decision]:
     """Where each objective stands."""
-    services = _services(snapshot)
     ratios = {level.uid: level.ratio for level in _levels(snapshot, services)}
     for uid, goal in snapshot.objectives.items():
         if uid not in services:

@@ -28,8 +28,6 @@ LEARNING_SECONDS = 20.0
 """How long at most the limit is the formula's to find out what services wait by themselves."""
 LEARNED_SECONDS = 600.0
 """How long what a service waits by itself is believed: its load changes."""
-NEAR_FLOOR = 0.05
-"""Of the node: a limit that is to shrink from there goes to the formula's, not half the way."""
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -192,8 +190,7 @@ def _by_waits(
         verdict, limit = "caused", min(ceiling, max(present_milli, floor_milli))
         if cut_at is None or worst.since >= cut_at:
             # What was seen before the last cut says nothing about the limit since.
-            near = limit - floor_milli <= capacity_milli * NEAR_FLOOR
-            limit = floor_milli if near else (limit + floor_milli) // 2
+            limit = objective.shrunk_milli(limit, floor_milli=floor_milli, capacity_milli=capacity_milli)
             guidance = msgspec.structs.replace(guidance, cut_at=time)
     guidance = msgspec.structs.replace(
         guidance,

@@ -64,6 +64,16 @@ def _aside(steering: Steering, time: float) -> dict[str, float]:
     return {uid: since for uid, since in steering.aside.items() if 0 <= time - since < ASIDE_SECONDS}
 
 
+def shrunk_milli(limit_milli: int, *, floor_milli: int, capacity_milli: int) -> int:
+    """Half the way from a limit to the formula's; the formula's from near there."""
+    near = limit_milli - floor_milli <= capacity_milli * NEAR_FLOOR
+    return floor_milli if near else (limit_milli + floor_milli) // 2
+
+
+def _worst(levels: Sequence[Level], aside: Mapping[str, float]) -> Level | None:
+    return max((level for level in levels if level.uid not in aside), key=lambda level: level.ratio, default=None)
+
+
 def steered(
     levels: Sequence[Level],
     steering: Steering,
@@ -84,11 +94,11 @@ def steered(
     allowed = present if steering.limit_milli is None else min(max(steering.limit_milli, floor_milli), ceiling_milli)
     is_at_floor = present - floor_milli <= capacity_milli * AT_FLOOR
     moved_at, floor_since = steering.moved_at, steering.at_floor_since
-    worst = max((level for level in levels if level.uid not in aside), key=lambda level: level.ratio, default=None)
+    worst = _worst(levels, aside)
     if worst and worst.ratio > 1 and is_at_floor and floor_since is not None and worst.since >= floor_since:
         # The window lies wholly in the time at the formula's limit: it is not less best effort that the service lacks.
         aside[worst.uid], floor_since = time, None
-        worst = max((level for level in levels if level.uid not in aside), key=lambda level: level.ratio, default=None)
+        worst = _worst(levels, aside)
     is_fresh = worst is not None and (moved_at is None or worst.since >= moved_at)
     limit, is_missed = allowed, worst is not None and worst.ratio > 1
     if worst is None or (worst.ratio <= CALM_RATIO and moved_at is None):
@@ -96,8 +106,7 @@ def steered(
     elif is_missed and is_at_floor:
         limit, moved_at = floor_milli, time if moved_at is None else moved_at
     elif is_missed and is_fresh:
-        near = present - floor_milli <= capacity_milli * NEAR_FLOOR
-        limit, moved_at = floor_milli if near else (present + floor_milli) // 2, time
+        limit, moved_at = shrunk_milli(present, floor_milli=floor_milli, capacity_milli=capacity_milli), time
     elif worst.ratio <= CALM_RATIO and is_fresh:
         limit = max(allowed, min(ceiling_milli, present + round(capacity_milli * GROWTH)))
         moved_at = None if limit == ceiling_milli else time
