@@ -25,6 +25,7 @@ from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration, times
 from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.reservation import Condition
 
 VERSION = "lifecycle.k8s.io/v1alpha1"
 REQUESTER = "koordlite.io/descheduler"
@@ -47,13 +48,6 @@ class _Spec(WireObject, frozen=True):
     intent: str = ""
 
 
-class _Condition(WireObject, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
 class _TargetResponder(WireObject, frozen=True):
     name: str = ""
     state: str = ""
@@ -66,7 +60,7 @@ class _Responder(WireObject, frozen=True):
 
 
 class _Status(WireObject, frozen=True):
-    conditions: tuple[_Condition, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
     target_responders: tuple[_TargetResponder, ...] | None = None
     responders: tuple[_Responder, ...] | None = None
 
