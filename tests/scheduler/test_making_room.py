@@ -237,7 +237,7 @@ def scattered(seed: int) -> Iterator[tuple[tuple[str, ...], Placed, dict[str, in
 @pytest.mark.sliced
 def test_the_moves_hold_when_they_are_made_and_no_fewer_would_do() -> None:
     answered = 0
-    for seed in range(slices.amount(300, 2000)):
+    for seed in range(slices.amount(2000, 300)):
         for nodes, placed, cpus, ask in scattered(seed):
             scene = world(nodes, placed, cpus)
             found = asked(scene, pod("w", str(ask)))
@@ -252,7 +252,7 @@ def test_the_moves_hold_when_they_are_made_and_no_fewer_would_do() -> None:
             made = world(nodes, _after(best[0], nodes, placed, cpus, ask), {**cpus, "w": ask})
             total = {node: made.zones(node) for node in nodes}
             assert all(left >= 0 for zones in total.values() for left in zones), f"seed {seed}: {total}"
-    assert answered > 100
+    assert answered > slices.amount(200, 30)
 
 
 def _after(room: Any, nodes: tuple[str, ...], placed: Placed, cpus: dict[str, int], ask: int) -> Placed:

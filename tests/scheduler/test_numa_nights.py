@@ -92,6 +92,7 @@ def test_the_worst_is_first_and_what_does_not_answer_is_a_row_with_its_reason() 
         pytest.param(b'{"heldBackSeconds": -1}', "a number that no night has", id="a negative number"),
         pytest.param(b'{"evictions": 1e300}', "it is no night", id="no count"),
         pytest.param(b'{"lostCoreHours": 1e13}', "a number that no night has", id="a large number"),
+        pytest.param(b'{"restores": %s}' % (b"9" * 400), "a number that no night has", id="no float holds it"),
         pytest.param(b'{"status": "' + b"x" * 99 + b'"}', "a number that no night has", id="a long word"),
     ],
 )
