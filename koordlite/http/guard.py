@@ -50,14 +50,15 @@ class Guard:
         review: Review | None = None,
         token_to_read: bool = False,
         token_to_post: bool = False,
+        all_read: bool = False,
         clients: Collection[str] | None = None,
     ) -> None:
         """`exposed`: other machines can connect. Without token and review every request from them is refused.
-        `token_to_read`: on this machine, too, all but health wants a token; `token_to_post`: so does POST. `clients`:
-        certificates may POST and read from elsewhere, those with one of these common names, or any that was verified
-        when it is empty."""
+        `token_to_read`: on this machine, too, all but health wants a token; `token_to_post`: so does POST. `all_read`:
+        other machines, too, may read without one. `clients`: certificates may POST and read from elsewhere, those with
+        one of these common names, or any that was verified when it is empty."""
         self._exposed, self._local, self._review, self._clients = exposed, local_token, review, clients
-        self._open_to_read = not exposed and not token_to_read
+        self._open_to_read = all_read or (not exposed and not token_to_read)
         self._open_to_post = not token_to_post
 
     def refusal(

@@ -21,6 +21,7 @@ from koordlite.http.answers import HEALTH, Answer, plain
 from koordlite.http.certificate import Certificate, SelfSigned
 from koordlite.http.connections import CONNECTIONS, STRANGERS, Connection, Connections, Limits
 from koordlite.http.guard import Guard
+from koordlite.http.local_token import is_loopback
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.threads import Worker
 
@@ -58,7 +59,8 @@ class Server:
         self._server = _listen(address, port, setting)
         self._server.certificate = certificate
         self._server.connections = Connections(limits)
-        hooks = _Hooks(answer, change, post, guard or _LOOK_ONLY)
+        look_only = Guard(exposed=not is_loopback(address), all_read=True)
+        hooks = _Hooks(answer, change, post, guard or look_only)
         kept = self._server.connections.limits
         idle = max(_IDLE_SECONDS, kept.request_seconds, kept.idle_seconds or 0.0)
         self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks, "timeout": idle})
@@ -95,9 +97,6 @@ class Server:
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
-
-
-_LOOK_ONLY = Guard(exposed=False)
 
 
 class _Hooks(msgspec.Struct, frozen=True):

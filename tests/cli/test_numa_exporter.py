@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import urllib.request
+
 import pytest
 
+from koordlite.cli import numa_exporter
 from koordlite.cli.numa_exporter import Loop, router
 from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.report.web.numa_history import NumaHistory
@@ -32,3 +36,12 @@ def test_a_loop_that_stands_still_fails_its_probes(path: str) -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_beside_an_agent_the_agents_own_probes_speak_of_its_loop(path: str) -> None:
     assert router(Loop(None), _metrics(), NumaHistory()).answer(path, {}, "").status == 200
+
+
+def test_others_read_it_by_the_address_of_the_pod() -> None:
+    server = numa_exporter._server(":0", router(Loop(None), _metrics(), NumaHistory()))
+    server.start()
+    with contextlib.closing(server):
+        asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/history", headers={"Host": "10.1.2.3:9201"})
+        with urllib.request.urlopen(asked, timeout=5) as answer:
+            assert answer.status == 200

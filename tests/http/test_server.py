@@ -171,6 +171,22 @@ def test_more_connections_than_allowed_are_refused_and_slots_come_back(echo: Ech
         assert raw(made, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [pytest.param("0.0.0.0", b"200", id="for all"), pytest.param("127.0.0.1", b"421", id="local")],
+)
+def test_without_a_guard_a_server_for_others_is_read_by_any_of_its_names(
+    echo: Echo, address: str, status: bytes
+) -> None:
+    """Prometheus and the pages of the cluster ask a pod by its IP."""
+    made = Server(address, 0, echo.ask, change=echo.change)
+    made.start()
+    with contextlib.closing(made):
+        assert raw(made, b"GET /x HTTP/1.1\r\nHost: 10.1.2.3:9201\r\n\r\n").startswith(b"HTTP/1.1 " + status)
+        changed = raw(made, b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+        assert changed.startswith(b"HTTP/1.1 401 ")
+
+
 def raw_or_nothing(server: Server) -> bytes:
     with contextlib.suppress(OSError):
         return raw(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
