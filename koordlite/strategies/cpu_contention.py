@@ -28,8 +28,9 @@ NAME = "cpuContention"
 NEW_CONTAINERS = "none"
 MIN_WINDOW_SECONDS = 3.0
 """A shorter window says more of one burst than of the pod."""
-MIN_ACTIVITY = 0.002
-"""Part of a CPU that a pod has to want before its waits count: of less, single waits decide."""
+MIN_WAIT_US = 10_000
+"""In a second that a pod has to wait before it counts. A pod that nearly never runs waits for much of the time that it
+wants a CPU even on an idle node: each time it wakes, for a moment."""
 NAMES = 10
 """Pods that the message of the condition names: it is of the moment when the condition changed."""
 CULPRITS = 3
@@ -82,7 +83,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     contended: list[str] = []
     for pod in pods:
         wait = snapshot.cpu_waits.get(pod.uid)
-        if wait is not None and _counts(wait) and wait.share * 100 > config.wait_percent:
+        if wait is not None and _long(wait) and wait.share * 100 > config.wait_percent:
             since[pod.uid] = min(memory.since.get(pod.uid, wait.since), snapshot.time)
         decision = _decided(snapshot, config, pod, wait, since.get(pod.uid))
         contended += [pod.key] if decision.reason == "PodContended" else []
@@ -116,9 +117,9 @@ def _of_node(
     return Decision("node", "set" if changes else "hold", reason, evidence, changes, remember=memory)
 
 
-def _counts(wait: CPUWait) -> bool:
+def _long(wait: CPUWait) -> bool:
     seconds = wait.until - wait.since
-    return seconds >= MIN_WINDOW_SECONDS and wait.ran_us + wait.waited_us >= seconds * 1e6 * MIN_ACTIVITY
+    return seconds >= MIN_WINDOW_SECONDS and wait.waited_us >= seconds * MIN_WAIT_US
 
 
 def _decided(snapshot: Snapshot, config: Config, pod: Pod, wait: CPUWait | None, since: float | None) -> Decision:
@@ -135,6 +136,9 @@ def _decided(snapshot: Snapshot, config: Config, pod: Pod, wait: CPUWait | None,
     }
     if since is None:
         reason = "ThrottledByOwnLimit" if evidence["throttled_percent"] else "PodNotContended"
+        if wait.share * 100 > config.wait_percent:
+            reason = "WaitsAreShort"
+            evidence["each_second_us"] = round(wait.waited_us / max(wait.until - wait.since, 1e-3))
         return Decision(subject, "hold", reason, evidence)
     evidence["for_seconds"] = round(snapshot.time - since)
     if snapshot.time - since < config.sustained_seconds:

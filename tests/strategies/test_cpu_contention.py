@@ -99,13 +99,19 @@ def test_a_pod_stopped_by_its_own_limit_is_not_contended(picture: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "short", [wait(0.9, seconds=2.0), wait(0.9, wanted_us=5_000)], ids=["two seconds", "0.1 % of a CPU wanted"]
+    ("short", "said"),
+    [
+        pytest.param(wait(0.9, seconds=2.0), "450 ms", id="two seconds"),
+        pytest.param(wait(0.5, wanted_us=80_000), "8 ms", id="a nearly idle pod"),
+    ],
 )
-def test_a_single_burst_decides_nothing(picture: Any, short: CPUWait) -> None:
+def test_short_waits_decide_nothing(picture: Any, short: CPUWait, said: str) -> None:
     import dataclasses
 
     snapshot = dataclasses.replace(picture(share=0.4), cpu_waits={"web": short})
-    assert decide(snapshot, sustained_seconds=0)["pod/ns/web"].reason == "PodNotContended"
+    answer = decide(snapshot, sustained_seconds=0)["pod/ns/web"]
+    assert answer.reason == "WaitsAreShort"
+    assert sentence(answer).endswith(f"of the time they want a CPU, but only {said} each second")
 
 
 def test_a_kernel_that_does_not_count_is_said_for_each_pod(picture: Any) -> None:
