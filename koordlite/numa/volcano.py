@@ -16,7 +16,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.numa.kubelet import merge
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
 from koordlite.numa.kubelet.merge import Hint
-from koordlite.numa.kubelet.requests import ContainerAsk
+from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.machine import Machine, nodes_of
 
 _NOTHING_ASKED = ("", "none")
@@ -52,7 +52,9 @@ def predicate(
     """
     if not guaranteed:
         return VolcanoVerdict(applies=False)
-    why_not = policy_mismatch(policy, node)
+    why_not = policy_mismatch(policy, node.cpu_policy if node else None, node.topology_policy if node else "")
+    if not why_not and node is not None and policy not in _NOTHING_ASKED and not node.free:
+        why_not = "cpu allocatable map is empty" if node.machine.cpus else "no topo information"
     if why_not or node is None or not applies(policy, node):
         return VolcanoVerdict(why_not, applies=bool(why_not))
     free = node.free
@@ -66,19 +68,17 @@ def predicate(
     return VolcanoVerdict(cpus=node.free - free)
 
 
-def policy_mismatch(policy: str, node: Reported | None) -> str:
-    """Reason why a pod that asks for a policy cannot go to the node; empty where nothing speaks against it."""
+def policy_mismatch(policy: str, cpu_policy: str | None, topology_policy: str) -> str:
+    """Reason why a pod that asks for `policy` cannot go to a node with these policies of kubelet, None where nothing is
+    reported; empty where nothing speaks against it."""
     if policy in _NOTHING_ASKED:
         return ""
-    if node is None:
+    if cpu_policy is None:
         return "numa info is empty"
-    if node.cpu_policy != "static":
+    if cpu_policy != "static":
         return "cpu manager policy isn't static"
-    if policy != node.topology_policy:
-        return f"task topology policy[{policy}] is different with node[{node.topology_policy}]"
-    if not node.machine.cpus:
-        return "no topo information"
-    return "" if node.free else "cpu allocatable map is empty"
+    same = policy == topology_policy
+    return "" if same else f"task topology policy[{policy}] is different with node[{topology_policy}]"
 
 
 def applies(policy: str, node: Reported) -> bool:
@@ -89,7 +89,7 @@ def applies(policy: str, node: Reported) -> bool:
 def cpu_hints(machine: Machine, available: CPUSet, count: int) -> list[Hint]:
     """One hint for every set of NUMA nodes with enough free CPUs, as kubelet merge."""
     state = CPUState(available)
-    found = StaticPolicy(machine).hints(state, "", ContainerAsk("", cpus=count)) or {}
+    found = StaticPolicy(machine).hints(state, PodAsk("", (ContainerAsk("", cpus=count),))) or {}
     return list(found.get("cpu") or ())
 
 

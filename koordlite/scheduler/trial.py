@@ -19,14 +19,12 @@ from koordlite.model.wire import objects
 from koordlite.numa.kubelet import admit as kubelet
 from koordlite.numa.kubelet import requests
 from koordlite.numa.kubelet.admit import KubeletNode, empty_node
-from koordlite.numa.kubelet.merge import Policy
+from koordlite.numa.kubelet.merge import POLICIES
 from koordlite.numa.nrt.filter import add
 from koordlite.reservation import pods
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
-
-_POLICIES: tuple[Policy, ...] = ("none", "best-effort", "restricted", "single-numa-node")
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -80,7 +78,7 @@ class Trial(msgspec.Struct, frozen=True):
         if report is None or text is None:
             return None
         topology = nrt.decode_cpu_topology(text, f"noderesourcetopology/{row.name}")
-        policy = next(word for word in _POLICIES if word == report.policy)
+        policy = next(word for word in POLICIES if word == report.policy)
         state = empty_node(topology, policy=policy, scope="pod" if report.scope == "pod" else "container")
         for pod in self.bound:
             if pod.spec.node_name == row.name:

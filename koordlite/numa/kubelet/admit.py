@@ -20,7 +20,7 @@ from koordlite.numa.kubelet import memory_manager as memory
 from koordlite.numa.kubelet.cpu_manager import DEFAULT, NO_CPUS, CPUOptions, CPUState, StaticPolicy
 from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState, HeldDevices
 from koordlite.numa.kubelet.memory_manager import Blocks, MemoryPolicy, MemoryState
-from koordlite.numa.kubelet.merge import AFFINITY, Hint, Hints, Refused, no_affinity
+from koordlite.numa.kubelet.merge import AFFINITY, Hint, Refused, no_affinity
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from koordlite.numa.machine import Machine, nodes_of
 from koordlite.numa.nrt.score import Costs
@@ -161,12 +161,12 @@ class _Work:
         given = []
         for container in self.pod.containers:
             self._at = container.name
-            given.append(self._give(container, self._merged(self._hints(container))))
+            given.append(self._give(container, self._affinity(self.pod.only(container))))
         return tuple(given)
 
     def by_pod(self) -> tuple[Given, ...]:
         """One affinity for the whole pod."""
-        affinity = self._merged(self._pod_hints())
+        affinity = self._affinity(self.pod)
         return tuple(self._give(container, affinity) for container in self.pod.containers)
 
     def evidence(self, refused: Refused) -> Evidence:
@@ -183,34 +183,20 @@ class _Work:
             found |= {name: size, f"free {name}": _by_node(free_amounts(self.node, name))}
         return found
 
-    def _merged(self, providers: list[Hints | None]) -> Hint:
-        managers = self.node.managers
+    def _affinity(self, pod: PodAsk) -> Hint:
+        """The hints of all managers for the pod, or for one container of it, merged to one."""
+        node, managers = self.node, self.node.managers
         if managers.policy == "none":
             return Hint(None, False)
-        affinity, admitted = merge.merge(managers.policy, providers, managers.rules)
+        hints = [
+            device_manager.hints(node.devices, managers.nodes, pod, self._devices),
+            managers.cpu.hints(node.cpus, pod, self._cpus) if managers.cpu else None,
+            managers.memory.hints(node.memory, pod, self._memory) if managers.memory else None,
+        ]
+        affinity, admitted = merge.merge(managers.policy, hints, managers.rules)
         if not admitted:
             raise no_affinity()
         return affinity
-
-    def _hints(self, container: ContainerAsk) -> list[Hints | None]:
-        node, uid, managers = self.node, self.pod.uid, self.node.managers
-        if managers.policy == "none":
-            return []
-        return [
-            device_manager.container_hints(node.devices, managers.nodes, uid, container, self._devices),
-            managers.cpu.hints(node.cpus, uid, container, self._cpus) if managers.cpu else None,
-            managers.memory.hints(node.memory, uid, container, self._memory) if managers.memory else None,
-        ]
-
-    def _pod_hints(self) -> list[Hints | None]:
-        node, managers = self.node, self.node.managers
-        if managers.policy == "none":
-            return []
-        return [
-            device_manager.pod_hints(node.devices, managers.nodes, self.pod),
-            managers.cpu.pod_hints(node.cpus, self.pod) if managers.cpu else None,
-            managers.memory.pod_hints(node.memory, self.pod) if managers.memory else None,
-        ]
 
     def _give(self, container: ContainerAsk, affinity: Hint) -> Given:
         """Devices, then CPUs, then memory; the books and what can be used again follow."""

@@ -20,6 +20,7 @@ from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet.admit import KubeletNode, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import CPUOptions, CPUState, StaticPolicy
+from koordlite.numa.kubelet.merge import POLICIES
 from koordlite.numa.kubelet.requests import of_pod
 from koordlite.numa.machine import Machine
 
@@ -159,11 +160,9 @@ def _static(kubelet: Kubelet, target: Configuration, machine: Machine) -> Static
 def _node(kubelet: Kubelet, policy: StaticPolicy | None, topology: Topology, state: CPUState) -> KubeletNode | None:
     if policy is None:
         return None
-    words: tuple[Literal["best-effort", "restricted", "single-numa-node"], ...]
-    words = "best-effort", "restricted", "single-numa-node"
     node = empty_node(
         topology,
-        policy=next((word for word in words if word == kubelet.topology_manager_policy), "none"),
+        policy=next((word for word in POLICIES if word == kubelet.topology_manager_policy), "none"),
         scope="pod" if kubelet.topology_manager_scope == "pod" else "container",
         reserved=policy.reserved,
         cpu_options=policy.options,

@@ -6,16 +6,16 @@ Source: kubelet 1.36, `cm/cpumanager/policy_static.go` and `policy_options.go`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.reading.go_words import STRICT_RESERVATION, parse_bool
 from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
-from koordlite.numa.kubelet.merge import SMT, Hint, Hints, Refused, unexpected
+from koordlite.numa.kubelet.merge import SMT, Hint, Hints, Refused, hints_by_nodes, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
-from koordlite.numa.machine import Machine, nodes_of, subsets
+from koordlite.numa.machine import Machine, nodes_of
 
 NAMES = {
     "full-pcpus-only": "full_cores",
@@ -134,20 +134,11 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         """The same without CPUs on cores of which one CPU is reserved."""
         return state.shared - self._reserved_cores
 
-    def hints(self, state: CPUState, uid: str, container: ContainerAsk, reusable: CPUSet = EMPTY) -> Hints | None:
-        """Hints of the policy for one container; None when it wants no CPUs of its own.
+    def hints(self, state: CPUState, pod: PodAsk, reusable: CPUSet = EMPTY) -> Hints | None:
+        """Hints of the policy for the pod as a whole; None when it wants no CPUs of its own.
 
         `reusable` are CPUs of init containers of the same pod, which have ended by then.
         """
-        if not container.cpus:
-            return None
-        given = state.of(uid, container.name)
-        if given is None:
-            return {"cpu": self._hints(self.available(state), reusable, container.cpus)}
-        return {"cpu": self._hints(given, EMPTY, container.cpus) if len(given) == container.cpus else []}
-
-    def pod_hints(self, state: CPUState, pod: PodAsk, reusable: CPUSet = EMPTY) -> Hints | None:
-        """Hints of the policy for the pod as a whole."""
         count = pod.cpus
         if not count:
             return None
@@ -202,28 +193,20 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
             raise Refused(SMT, f"SMT Alignment Error: not enough free physical CPUs: {numbers}")
 
     def _hints(self, available: CPUSet, reusable: CPUSet, count: int) -> list[Hint]:
-        """One hint for every set of NUMA nodes that has enough, and all that can be used again.
-
-        Preferred are those of the size that could hold the request on an empty machine.
-        """
-        fewest, found = len(self.machine.nodes), []
-        for nodes, mask, size, free in self._masks(available, reusable):
-            if size >= count:
-                fewest = min(fewest, len(nodes))
-            if free is not None and free >= count:
-                found.append((nodes, mask))
-        return [Hint(mask, self._preferred(nodes, fewest)) for nodes, mask in found]
-
-    def _masks(self, available: CPUSet, reusable: CPUSet) -> Iterator[tuple[tuple[int, ...], int, int, int | None]]:
-        """(nodes, mask, all CPUs, free CPUs or None where CPUs that can be used again are outside)."""
-        machine = self.machine
-        sizes = {node: len(cpus) for node, cpus in machine.nodes.items()}
-        free = {node: len(cpus & available.ids) for node, cpus in machine.nodes.items()}
-        again = {node: len(cpus & reusable.ids) for node, cpus in machine.nodes.items()}
-        held = sum(again.values())
-        for nodes, mask in subsets(machine.nodes):
-            whole = sum(again[node] for node in nodes) == held
-            yield nodes, mask, sum(sizes[n] for n in nodes), sum(free[n] for n in nodes) + held if whole else None
+        """The sets of NUMA nodes that have enough, and all that can be used again."""
+        by_node = self.machine.nodes
+        free = {node: len(cpus & available.ids) for node, cpus in by_node.items()}
+        again = {node: len(cpus & reusable.ids) for node, cpus in by_node.items()}
+        all_again = sum(again.values())
+        return hints_by_nodes(
+            by_node,
+            lambda nodes: sum(len(by_node[node]) for node in nodes) >= count,
+            lambda nodes, _: (
+                sum(again[node] for node in nodes) == all_again
+                and sum(free[node] for node in nodes) + all_again >= count
+            ),
+            self._preferred,
+        )
 
     def _preferred(self, nodes: tuple[int, ...], fewest: int) -> bool:
         machine = self.machine

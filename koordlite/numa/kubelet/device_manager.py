@@ -10,9 +10,9 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from koordlite.numa.kubelet.merge import Hint, Hints, unexpected
+from koordlite.numa.kubelet.merge import Hint, Hints, hints_by_nodes, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
-from koordlite.numa.machine import nodes_of, subsets
+from koordlite.numa.machine import nodes_of
 
 Devices = Mapping[str, frozenset[int]]
 """Device id → the NUMA nodes it belongs to; none for a device without topology."""
@@ -62,23 +62,19 @@ class DeviceState(msgspec.Struct, frozen=True):
 NO_DEVICES = DeviceState()
 
 
-def container_hints(
-    state: DeviceState, nodes: tuple[int, ...], uid: str, container: ContainerAsk, reusable: HeldDevices
-) -> Hints:
-    """Hints of the manager for one container, by resource."""
-    found: dict[str, list[Hint] | None] = {}
-    for resource, count in state.wanted(container.devices).items():
-        own, again = state.of(uid, container.name, resource), reusable.get(resource, frozenset())
-        found[resource] = _resource_hints(state, nodes, resource, count, own=own, reusable=again)
-    return found
-
-
-def pod_hints(state: DeviceState, nodes: tuple[int, ...], pod: PodAsk) -> Hints:
+def hints(state: DeviceState, nodes: tuple[int, ...], pod: PodAsk, reusable: HeldDevices = NONE) -> Hints:
     """Hints of the manager for the pod as a whole, by resource."""
     found: dict[str, list[Hint] | None] = {}
     for resource, count in state.wanted(pod.devices).items():
+        devices, again = state.devices[resource], reusable.get(resource, frozenset())
         own = frozenset[str]().union(*(state.of(pod.uid, c.name, resource) for c in pod.containers))
-        found[resource] = _resource_hints(state, nodes, resource, count, own=own, reusable=frozenset())
+        if not any(devices.values()):
+            found[resource] = None
+        elif own:
+            found[resource] = _hints(devices, nodes, own, frozenset(), count) if len(own) == count else []
+        else:
+            free = state.free(resource)
+            found[resource] = _hints(devices, nodes, free, again, count) if len(free | again) >= count else []
     return found
 
 
@@ -108,40 +104,19 @@ def reusable_after(reusable: HeldDevices, state: DeviceState, uid: str, containe
     return found
 
 
-def _resource_hints(
-    state: DeviceState,
-    nodes: tuple[int, ...],
-    resource: str,
-    count: int,
-    *,
-    own: frozenset[str],
-    reusable: frozenset[str],
-) -> list[Hint] | None:
-    devices = state.devices[resource]
-    if not any(devices.values()):
-        return None
-    if own:
-        return _hints(devices, nodes, own, frozenset(), count) if len(own) == count else []
-    free = state.free(resource)
-    return _hints(devices, nodes, free, reusable, count) if len(free | reusable) >= count else []
-
-
 def _hints(
     devices: Devices, nodes: tuple[int, ...], available: frozenset[str], reusable: frozenset[str], count: int
 ) -> list[Hint]:
-    """One hint for every set of NUMA nodes with devices that has enough of them, and all that can be used again."""
-    places = sorted(frozenset[int]().union(*devices.values()) & set(nodes)) or sorted(nodes)
-    fewest, found = len(places), []
+    """The sets of NUMA nodes with devices that have enough of them, and all that can be used again."""
     aligned = [devices[d] for d in reusable if devices.get(d)]
-    for chosen, mask in subsets(places):
-        inside = set(chosen)
-        if sum(bool(on & inside) for on in devices.values()) >= count:
-            fewest = min(fewest, len(chosen))
-        if not all(on & inside for on in aligned):
-            continue
-        if len(aligned) + sum(bool(devices[d] & inside) for d in available) >= count:
-            found.append((len(chosen), mask))
-    return [Hint(mask, size == fewest) for size, mask in found]
+    return hints_by_nodes(
+        frozenset[int]().union(*devices.values()) & set(nodes) or nodes,
+        lambda chosen: sum(not on.isdisjoint(chosen) for on in devices.values()) >= count,
+        lambda chosen, _: (
+            not any(on.isdisjoint(chosen) for on in aligned)
+            and len(aligned) + sum(not devices[d].isdisjoint(chosen) for d in available) >= count
+        ),
+    )
 
 
 def _chosen(

@@ -12,9 +12,9 @@ import msgspec
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import NUMANode
-from koordlite.numa.kubelet.merge import Hint, Hints, unexpected
+from koordlite.numa.kubelet.merge import Hint, Hints, Nodes, hints_by_nodes, unexpected
 from koordlite.numa.kubelet.requests import ContainerAsk, Counts, PodAsk
-from koordlite.numa.machine import mask_of, nodes_of, subsets
+from koordlite.numa.machine import mask_of, nodes_of
 
 Reusable = Mapping[tuple[int, str], int]
 """Bytes that ended init containers of the pod have reserved, by mask and kind."""
@@ -27,22 +27,13 @@ class MemoryPolicy(msgspec.Struct, frozen=True):
 
     keeps_groups: bool = True
 
-    def hints(self, state: MemoryState, uid: str, container: ContainerAsk, reusable: Reusable) -> Hints | None:
-        """Hints of the policy for one container; None when it reserves nothing for it."""
-        if not container.memory:
-            return None
-        given = state.of(uid, container.name)
-        if given is not None:
-            return _hints_again(given, container.memory)
-        return calculate_hints(state, container.memory, reusable)
-
-    def pod_hints(self, state: MemoryState, pod: PodAsk) -> Hints | None:
-        """Hints of the policy for the pod as a whole."""
+    def hints(self, state: MemoryState, pod: PodAsk, reusable: Reusable) -> Hints | None:
+        """Hints of the policy for the pod as a whole; None when it reserves nothing for it."""
         wanted = pod.memory
         if not wanted:
             return None
         given = next((b for c in pod.containers if (b := state.of(pod.uid, c.name)) is not None), None)
-        return calculate_hints(state, wanted, {}) if given is None else _hints_again(given, wanted)
+        return calculate_hints(state, wanted, reusable) if given is None else _hints_again(given, wanted)
 
     def allocate(
         self, state: MemoryState, uid: str, container: ContainerAsk, *, affinity: Hint, reusable: Reusable
@@ -95,19 +86,18 @@ def calculate_hints(state: MemoryState, wanted: Counts, reusable: Reusable) -> H
 
     Preferred are those of the size that could hold the request on an empty machine.
     """
-    fewest, found = len(state.nodes), []
-    for nodes, mask in subsets(state.nodes):
+
+    def could(nodes: Nodes) -> bool:
         parts = [state.nodes[node] for node in nodes]
-        if any(sum(part.allocatable(kind) for part in parts) < size for kind, size in wanted.items()):
-            continue
-        fewest = min(fewest, len(nodes))
-        if len(nodes) == 1 and len(parts[0].group) > 1:
-            continue
-        if _breaks_group(state, nodes):
-            continue
-        if all(sum(p.free(kind) for p in parts) + reusable.get((mask, kind), 0) >= n for kind, n in wanted.items()):
-            found.append((len(nodes), mask))
-    each = [Hint(mask, size == fewest) for size, mask in found]
+        return all(sum(part.allocatable(kind) for part in parts) >= size for kind, size in wanted.items())
+
+    def can(nodes: Nodes, mask: int) -> bool:
+        parts = [state.nodes[node] for node in nodes]
+        if not could(nodes) or (len(nodes) == 1 and len(parts[0].group) > 1) or _breaks_group(state, nodes):
+            return False
+        return all(sum(p.free(kind) for p in parts) + reusable.get((mask, kind), 0) >= n for kind, n in wanted.items())
+
+    each = hints_by_nodes(state.nodes, could, can)
     return dict.fromkeys(wanted, each) if each else {}
 
 

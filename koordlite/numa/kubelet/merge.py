@@ -6,13 +6,13 @@ different masks could be preferred together; `Rules.equal_masks` false merges by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
 from koordlite.model.reading.go_words import parse_bool
-from koordlite.numa.machine import mask_of
+from koordlite.numa.machine import mask_of, subsets
 from koordlite.numa.nrt import score
 from koordlite.numa.nrt.score import Costs
 
@@ -33,6 +33,22 @@ class Hint(NamedTuple):
 
 Hints = Mapping[str, Sequence[Hint] | None]
 """What one manager says, by resource name: None is no opinion, an empty list that nothing could serve the request."""
+
+
+Nodes = tuple[int, ...]
+
+
+def hints_by_nodes(
+    nodes: Iterable[int],
+    could: Callable[[Nodes], bool],
+    can: Callable[[Nodes, int], bool],
+    preferred: Callable[[Nodes, int], bool] = lambda chosen, fewest: len(chosen) == fewest,
+) -> list[Hint]:
+    """One hint for every set of NUMA nodes (ids, mask) that `can` serve the request now. Preferred are those of the
+    smallest size that `could` serve it on an empty machine."""
+    sets = list(subsets(nodes))
+    fewest = next((len(chosen) for chosen, _ in sets if could(chosen)), len(sets[-1][0]) if sets else 0)
+    return [Hint(mask, preferred(chosen, fewest)) for chosen, mask in sets if can(chosen, mask)]
 
 
 _NO_OPINION = (Hint(None, True),)

@@ -41,26 +41,26 @@ class PodAsk(msgspec.Struct, frozen=True):
     uid: str
     containers: tuple[ContainerAsk, ...]
 
+    def only(self, container: ContainerAsk) -> PodAsk:
+        """One of its containers by itself, as scope `container` aligns it."""
+        return PodAsk(self.uid, (msgspec.structs.replace(container, kind="app"),))
+
     @property
     def cpus(self) -> int:
         """Exclusive CPUs of the pod as a whole, at the time when it has most."""
-        return _at_most({c.name: c.cpus for c in self.containers}, self.containers)
+        return _at_most((c.kind, c.cpus) for c in self.containers)
 
     @property
     def memory(self) -> dict[str, int]:
         """Memory and huge pages of the pod as a whole; only what some app container asks for is counted."""
         names = dict.fromkeys(name for c in self.containers if c.kind == "app" for name in c.memory)
-        return {
-            name: _at_most({c.name: c.memory.get(name, 0) for c in self.containers}, self.containers) for name in names
-        }
+        return {name: _at_most((c.kind, c.memory.get(name, 0)) for c in self.containers) for name in names}
 
     @property
     def devices(self) -> dict[str, int]:
         """Devices of the pod as a whole."""
         names = dict.fromkeys(name for c in self.containers for name in c.devices)
-        return {
-            name: _at_most({c.name: c.devices.get(name, 0) for c in self.containers}, self.containers) for name in names
-        }
+        return {name: _at_most((c.kind, c.devices.get(name, 0)) for c in self.containers) for name in names}
 
 
 def started(spec: objects.PodSpec) -> Iterator[tuple[Kind, objects.Container]]:
@@ -128,14 +128,13 @@ def _container(
     )
 
 
-def _at_most(amounts: Counts, containers: Iterable[ContainerAsk]) -> int:
+def _at_most(amounts: Iterable[tuple[Kind, int]]) -> int:
     """max(init container + sidecars before it, app containers + all sidecars)."""
     sidecars = peak = apps = 0
-    for container in containers:
-        amount = amounts[container.name]
-        if container.kind == "app":
+    for kind, amount in amounts:
+        if kind == "app":
             apps += amount
-        elif container.kind == "sidecar":
+        elif kind == "sidecar":
             sidecars += amount
         else:
             peak = max(peak, sidecars + amount)

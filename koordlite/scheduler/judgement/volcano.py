@@ -4,17 +4,12 @@ the rest."""
 from __future__ import annotations
 
 from koordlite.model import keys
-from koordlite.model.cpuset import CPUSet
-from koordlite.model.topology import CPU
 from koordlite.numa import volcano
-from koordlite.numa.machine import Machine
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import kubelet
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "volcano"
-_UNASKED = Machine((CPU(0, 0, 0, 0),))
-"""Which CPUs there are is not compared: a report by amounts does not say."""
 
 
 def concerns(shape: PodShape, row: Row, settings: JudgeSettings) -> bool:
@@ -26,7 +21,12 @@ def concerns(shape: PodShape, row: Row, settings: JudgeSettings) -> bool:
 def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Volcano's text when kubelet's policy is another one."""
     del settings
-    return Verdict(NAME, volcano.policy_mismatch(shape.note(keys.VOLCANO_NUMA_POLICY), _reported(row)))
+    asked, report = shape.note(keys.VOLCANO_NUMA_POLICY), row.report
+    if report is None:
+        return Verdict(NAME, volcano.policy_mismatch(asked, None, ""))
+    reported: str = row.once(NAME, lambda: report.reader([]).cpu_manager.policy)
+    # A report without the CPU manager's policy comes from nodes that align, which kubelet does with static only.
+    return Verdict(NAME, volcano.policy_mismatch(asked, reported or "static", report.policy))
 
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
@@ -38,12 +38,3 @@ def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Pro
     """Nothing is written."""
     del shape, row, settings, uid
     return Promise()
-
-
-def _reported(row: Row) -> volcano.Reported | None:
-    report = row.report
-    if report is None:
-        return None
-    policy: str = row.once("volcano", lambda: report.reader([]).cpu_manager.policy)
-    # A report without the CPU manager's policy comes from nodes that align, which kubelet does with static only.
-    return volcano.Reported(_UNASKED, CPUSet((0,)), policy or "static", report.policy)

@@ -96,7 +96,7 @@ def cpu_hints(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = given["pod"]
     container = next(c for c in pod["containers"] if c["name"] == given["container"])
     policy = StaticPolicy(machine(given["topology"]))
-    found = policy.hints(_state(given), pod["uid"], _cpu_ask(container, pod)) or {}
+    found = policy.hints(_state(given), PodAsk(pod["uid"], (_cpu_ask(container, pod),))) or {}
     return {"hints": shown(found.get("cpu") or ())}, {"hints": expect["hints"] or []}
 
 
@@ -125,7 +125,7 @@ def _merged(given: Any, *, equal_masks: bool) -> dict[str, Any]:
 @adapter("memory_manager.hints")
 def memory_hints(given: Any, expect: Any) -> tuple[Any, Any]:
     container = given["containers"][0]
-    found = MemoryPolicy().hints(_memory(given), given["podUID"], _memory_ask(container), {}) or {}
+    found = MemoryPolicy().hints(_memory(given), PodAsk(given["podUID"], (_memory_ask(container),)), {}) or {}
     shown_by_kind = {kind: shown(each or ()) for kind, each in sorted(found.items())}
     return {**dict(expect), "hints": shown_by_kind}, {**dict(expect), "hints": dict(expect["hints"] or {})}
 
