@@ -16,9 +16,8 @@ from koordlite.formulas.topology import numa
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import assignments
-from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.koordinator.values import Allocation, Held
 from koordlite.numa.nrt.filter import cpu_left, is_shared
 
 Booking = tuple[int, Mapping[str, Quantity]]

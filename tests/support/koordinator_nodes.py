@@ -10,9 +10,8 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU
 from koordlite.numa.koordinator import ask
-from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import KoordinatorNode, NodeTopology
-from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.koordinator.values import Allocation, Held
 from koordlite.numa.machine import Machine
 
 

@@ -169,23 +169,27 @@ def parse_resource_status(text: str, machine: CPUSet | None = None) -> ResourceS
 
     Kept, because the same few CPUs are handed out on every node of a cluster.
     """
-    status = declared.decode(_StatusText, text)
+    status = declared.decode(ResourceStatusText, text)
     entries = status.numa_node_resources
     nodes = tuple(dict.fromkeys(entry.node for entry in entries))
     return ResourceStatus(CPUSet.parse(status.cpuset, machine), nodes, any(map(_grants_cpu, entries)))
 
 
-class _NUMAText(msgspec.Struct, frozen=True):
+class ZoneText(msgspec.Struct, frozen=True):
+    """Amounts on one NUMA node."""
+
     node: int = 0
     resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
 
 
-class _StatusText(msgspec.Struct, frozen=True):
+class ResourceStatusText(msgspec.Struct, frozen=True):
+    """Text of that annotation: CPUs of the pod alone, and its amounts by NUMA node."""
+
     cpuset: str = ""
-    numa_node_resources: tuple[_NUMAText, ...] = ()
+    numa_node_resources: tuple[ZoneText, ...] = ()
 
 
-def _grants_cpu(entry: _NUMAText) -> bool:
+def _grants_cpu(entry: ZoneText) -> bool:
     cpu, batch = entry.resources.get("cpu"), entry.resources.get(keys.BATCH_CPU)
     return (cpu is not None and cpu.nano != 0) or (batch is not None and batch.nano > 0)
 

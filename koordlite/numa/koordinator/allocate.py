@@ -12,23 +12,26 @@ import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.quantity import NANO, Quantity
-from koordlite.numa.koordinator import held
-from koordlite.numa.koordinator.held import RESTRICTED_POLICY, Reserved
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.take import NO_POLICY, TakePolicy, take_preferred
 from koordlite.numa.koordinator.values import (
     FULL_PCPUS,
     NEVER,
     NOT_ENOUGH_CPUS,
+    RESTRICTED_POLICY,
     SPREAD_BY_PCPUS,
     ZERO,
     Allocation,
     Amounts,
     Refusal,
+    Reserved,
     TakenCPU,
     Zones,
+    available_cpus,
+    available_zones,
     minus,
     refuse,
+    returned,
     zones_added,
 )
 from koordlite.numa.machine import Machine, mask_of, nodes_of
@@ -109,13 +112,9 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
     @classmethod
     def _of(cls, node: KoordinatorNode, required_bind: str, reuse: Reuse) -> Supply:
         topology = node.topology
-        taken = held.returned(node.held.cpus, reuse.preferred, reuse.preemptible)
-        cpus = held.available_cpus(
-            topology.machine, taken, reserved=topology.reserved, most_holders=topology.most_holders
-        )
-        zones = reuse.only or held.available_zones(
-            node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reuse.zones
-        )
+        taken = returned(node.held.cpus, reuse.preferred, reuse.preemptible)
+        cpus = available_cpus(topology.machine, taken, reserved=topology.reserved, most_holders=topology.most_holders)
+        zones = reuse.only or available_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reuse.zones)
         if required_bind:
             cpus = usable(topology.machine, cpus, required_bind)
             zones = {zone: _capped(amounts, topology.machine, zone, cpus) for zone, amounts in zones.items()}

@@ -5,8 +5,7 @@ Source: Koordinator v1.9 `PreFilter` (plugin.go), `AllowUseCPUSet` (util.go).
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -77,13 +76,6 @@ class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def count(self) -> int:
         """Whole CPUs in the request."""
         return self.cpu_milli // 1000
-
-    @functools.cached_property
-    def key(self) -> Hashable:
-        """Equal for equal asks."""
-        amounts = tuple(sorted((name, amount.nano, amount.format) for name, amount in self.requests.items()))
-        binding = self.bound, self.required_bind, self.preferred_bind, self.exclusive
-        return amounts, binding, self.numa_policy, self.numa_exclusive, self.needs_reservation, self.spec
 
 
 def of(pod: Pod, settings: NUMAArgs = DEFAULTS) -> PodAsk | Refusal | None:

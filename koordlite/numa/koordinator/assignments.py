@@ -18,7 +18,6 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
-from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
 from koordlite.numa.koordinator.values import Allocation, Amounts, Zones, added
 from koordlite.numa.machine import NO_MACHINE, Machine
@@ -155,18 +154,9 @@ def written(text: str, uid: str) -> Allocation:
 def _zones(text: str) -> Zones:
     """Kept, because the same few amounts are handed out on every node of a cluster."""
     found: dict[int, Amounts] = {}
-    for entry in declared.decode(_StatusText, text).numa_node_resources:
+    for entry in declared.decode(pod_reader.ResourceStatusText, text).numa_node_resources:
         found[entry.node] = added(found.get(entry.node, {}), entry.resources)
     return found
-
-
-class _ZoneText(msgspec.Struct, frozen=True):
-    node: int = 0
-    resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
-
-
-class _StatusText(msgspec.Struct, frozen=True):
-    numa_node_resources: tuple[_ZoneText, ...] = ()
 
 
 def cpu_limit_milli(pod: Pod) -> int | None:

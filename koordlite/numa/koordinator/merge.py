@@ -56,7 +56,7 @@ def merge(
     states: Mapping[int, str],
     costs: Costs | None = None,
 ) -> Merged:
-    """One hint for the pod. `states` are those of `held.Held` by NUMA node, for the `exclusive` rule. `costs`: of as
+    """One hint for the pod. `states` are those of `values.Held` by NUMA node, for the `exclusive` rule. `costs`: of as
     many NUMA nodes those nearest together come first; None: Koordinator's order."""
     given = list(providers)
     lists, reasons = _collected(given)

@@ -18,13 +18,16 @@ from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.once import Once
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
-from koordlite.numa.koordinator.held import NO_RESERVATIONS, NOTHING_HELD, Held, Reservations
 from koordlite.numa.koordinator.values import (
     BEST_EFFORT,
+    NO_RESERVATIONS,
+    NOTHING_HELD,
     RESTRICTED,
     SINGLE_NUMA_NODE,
     Allocation,
+    Held,
     Ratios,
+    Reservations,
     Zones,
     amplified,
 )

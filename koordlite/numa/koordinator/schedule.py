@@ -22,7 +22,6 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
-from koordlite.numa.koordinator import held
 from koordlite.numa.koordinator.allocate import (
     NodeRequest,
     Supply,
@@ -62,9 +61,11 @@ from koordlite.numa.koordinator.values import (
     Amounts,
     Refusal,
     Zones,
+    allocated_zones,
     amplified,
     amplify,
     refuse,
+    returned,
     total,
 )
 from koordlite.numa.machine import nodes_of, subsets
@@ -93,8 +94,7 @@ class Suitability(msgspec.Struct, frozen=True):
 
 
 def judge(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Suitability | Refusal:
-    """Tell whether the pod may be bound to `node`, and how well it goes with it. Equal for pods with equal
-    `PodAsk.key`."""
+    """Tell whether the pod may be bound to `node`, and how well it goes with it. Equal for equal requests."""
     filtered = filter_node(ask, node, settings)
     if isinstance(filtered, Refusal):
         return filtered
@@ -187,11 +187,11 @@ def score_node(ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings:
     zones, own = chosen
     back = given_back(node)
     if zones:
-        allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=back.zones)
+        allocated = allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=back.zones)
         allocatable = total(node.zones, zones)
         requested = total(allocated, zones)
     if bound and request.count:
-        used = len(held.returned(node.held.cpus, back.preferred - own))
+        used = len(returned(node.held.cpus, back.preferred - own))
         requested = {**requested, "cpu": Quantity.of_milli(amplify(1000 * used, node.cpu_ratio))}
     return _score(settings, allocatable, requested, request)
 

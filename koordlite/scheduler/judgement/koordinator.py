@@ -13,11 +13,10 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.numa import resize
-from koordlite.numa.koordinator import ask, assignments, held, node_report, schedule
+from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
-from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import Allocation, Refusal
+from koordlite.numa.koordinator.values import Allocation, Held, Refusal, Reservations, Reserved, available_cpus
 from koordlite.numa.machine import Machine
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import KnownPod, PodShape
@@ -143,7 +142,7 @@ def state_of(row: Row) -> KoordinatorNode:
 def free_cpus(state: KoordinatorNode) -> CPUSet:
     """CPUs of the node that are neither reserved nor anybody's own."""
     topology = state.topology
-    return held.available_cpus(
+    return available_cpus(
         topology.machine, state.held.cpus, reserved=topology.reserved, most_holders=topology.most_holders
     )
 

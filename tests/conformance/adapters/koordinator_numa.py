@@ -11,12 +11,11 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import allocate as allocating
-from koordlite.numa.koordinator import ask, held, merge, node_report, schedule
+from koordlite.numa.koordinator import ask, merge, node_report, schedule, values
 from koordlite.numa.koordinator.allocate import NodeRequest, Supply
-from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import KoordinatorNode, NodeTopology
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
-from koordlite.numa.koordinator.values import Allocation, Hint, Refusal, TakenCPU
+from koordlite.numa.koordinator.values import IDLE, Allocation, Held, Hint, Refusal, TakenCPU
 from koordlite.numa.machine import Machine, mask_of, nodes_of
 from tests.conformance.adapters import adapter, shapes
 
@@ -57,10 +56,10 @@ def _taken(machine: Machine, row: Any) -> TakenCPU:
 def available_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
     machine = _machine(given)
     whole = _held(machine, given)
-    left = held.returned(whole.cpus, *(_set(text) for text in given.get("preferred") or ()))
-    free = held.available_cpus(machine, left, reserved=_set(given["reservedCPUs"]), most_holders=given["maxRefCount"])
+    left = values.returned(whole.cpus, *(_set(text) for text in given.get("preferred") or ()))
+    free = values.available_cpus(machine, left, reserved=_set(given["reservedCPUs"]), most_holders=given["maxRefCount"])
     rows = [_row(cpu, left[cpu]) for cpu in sorted(left)]
-    states = [whole.state(zone) for zone in range(len(expect["numaStatus"]))]
+    states = [whole.states.get(zone, IDLE) for zone in range(len(expect["numaStatus"]))]
     return {"allocated": rows, "available": str(free), "numaStatus": states}, expect
 
 
@@ -72,8 +71,8 @@ def _row(cpu: int, one: TakenCPU) -> Any:
 @adapter("getAvailableNUMANodeResources")
 def available_zones(given: Any, expect: Any) -> tuple[Any, Any]:
     node, reusable = node_of(given), _zones(given.get("reusableResources"))
-    allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
-    free = held.available_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
+    allocated = values.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
+    free = values.available_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
     wanted = _zones(expect["available"]), _zones(expect.get("allocated"))
     return (free, allocated), wanted
 

@@ -17,9 +17,8 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
-from koordlite.numa.koordinator.held import NOTHING_HELD, Held
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import Allocation, Refusal
+from koordlite.numa.koordinator.values import NOTHING_HELD, Allocation, Held, Refusal
 
 _NAMES = """detail id core socket node cpuset uid managedByKubelet policy options reservedCPUs cpusetExclusive
     cpu memory numaNodeResources resources requiredCPUBindPolicy numaTopologyPolicy"""

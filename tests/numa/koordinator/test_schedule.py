@@ -19,11 +19,10 @@ from koordlite.model.wire import objects
 from koordlite.numa.koordinator import assignments, schedule
 from koordlite.numa.koordinator.allocate import NodeRequest, Supply, allocate, fits
 from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodAsk
-from koordlite.numa.koordinator.held import Held, available_zones
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.schedule import Suitability
 from koordlite.numa.koordinator.take import TakePolicy
-from koordlite.numa.koordinator.values import Allocation, Refusal
+from koordlite.numa.koordinator.values import Allocation, Held, Refusal, available_zones
 from koordlite.numa.machine import Machine, subsets
 
 POLICY = "node.koordinator.sh/numa-topology-policy"

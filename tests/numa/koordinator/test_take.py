@@ -9,9 +9,8 @@ from koordinator_nodes import machine
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
-from koordlite.numa.koordinator.held import Held, available_cpus, returned
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
-from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.koordinator.values import Allocation, Held, available_cpus, returned
 from koordlite.numa.machine import Machine
 
 POLICIES = some.builds(

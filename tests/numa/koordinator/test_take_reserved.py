@@ -10,9 +10,8 @@ from koordinator_nodes import machine, node, wanted
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.numa.koordinator import schedule
-from koordlite.numa.koordinator.held import Held, Reservations, Reserved
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import Allocation, Refusal
+from koordlite.numa.koordinator.values import Allocation, Held, Refusal, Reservations, Reserved
 
 SINGLE = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}
 
