@@ -14,8 +14,7 @@ import msgspec
 from koordlite.host import kept_file, state_folder
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import UNREADABLE, InputError, Problem
-from koordlite.numa.crane.assignments import Entry
-from koordlite.numa.crane.promises import Entries, contradiction
+from koordlite.numa.crane.assignments import Entries, Entry, contradiction
 
 NAME = "crane-promises.json"
 COPY = "crane-promises-copy.json"

@@ -19,9 +19,8 @@ from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.topology import Topology
-from koordlite.numa.crane import assignments, promises
-from koordlite.numa.crane.assignments import Assignments
-from koordlite.numa.crane.promises import Claim, Entries
+from koordlite.numa.crane import assignments
+from koordlite.numa.crane.assignments import Assignments, Claim, Entries
 from koordlite.numa.koordinator.assignments import SharedPool
 from koordlite.numa.machine import Machine
 from koordlite.unchanged import Unchanged
@@ -90,7 +89,7 @@ class CranePromises:
         known = self._known()
 
         def held() -> CPUSet:
-            entries = promises.kept(known, self._claims(pods))
+            entries = assignments.kept(known, self._claims(pods))
             return cpuset.union(entry.cpus for theirs in entries.values() for entry in theirs.values())
 
         return self._unchanged.of("held", (pods, known), held)
@@ -122,12 +121,12 @@ class CranePromises:
             usable=usable,
             reserved=around.reserved,
             taken=around.taken,
-            entries=promises.kept(known, claims) if around.complete else known,
+            entries=assignments.kept(known, claims) if around.complete else known,
         )
         refused: Mapping[str, str] = {}
         if around.complete and not why_not:
-            held = promises.adopted(self._left(), held, claims) if not known else held
-            after, refused = promises.renewed(held, claims, around.shortage)
+            held = assignments.adopted(self._left(), held, claims) if not known else held
+            after, refused = assignments.renewed(held, claims, around.shortage)
             held = self._keep(held, after)
         assert self._wanted is not None
         return CraneState(

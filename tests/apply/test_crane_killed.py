@@ -16,7 +16,7 @@ from koordlite.apply import restore
 from koordlite.host import crane_promises, state_folder
 from koordlite.host.journal import file
 from koordlite.model.cpuset import CPUSet
-from koordlite.numa.crane.promises import contradiction
+from koordlite.numa.crane.assignments import contradiction
 
 Step = Callable[..., None]
 FIXED = ("first", "second", "third")

@@ -12,8 +12,7 @@ from hypothesis import strategies as some
 from koordlite.host import crane_promises
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.numa.crane.assignments import Entry
-from koordlite.numa.crane.promises import Entries, contradiction
+from koordlite.numa.crane.assignments import Entries, Entry, contradiction
 
 NAMES = some.text(min_size=1, max_size=8)
 

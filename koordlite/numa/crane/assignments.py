@@ -1,4 +1,7 @@
-"""CPUs of containers by Crane's policies, one assignment after the other.
+"""CPUs of containers by Crane's policies: what was given stays, what is new comes after, pod by pod.
+
+The result of Crane's scheduler is the pod's: its CPUs are chosen together and then divided among its containers, each
+as many as it requests.
 
 exclusive: CPUs of the pod alone. immovable: the same CPUs for life, shared with whoever has no CPUs of its own, and
 given to no second such pod. numa: whatever is shared of its NUMA nodes, at any time. Source: crane-agent
@@ -7,7 +10,8 @@ given to no second such pod. numa: whatever is shared of its NUMA nodes, at any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +19,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.kubelet.cpu_take import take_packed
 from koordlite.numa.machine import Machine
+from koordlite.numa.resize import resized
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -77,28 +82,10 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
         with too few."""
         return union(take_packed(self.machine, self.free(node), count) for node, count in sorted(zones.items()))
 
-    def allocate(self, pod: str, container: str, policy: str, zones: Mapping[int, int]) -> Assignments:
-        """With an assignment for `container`; the same when it has one already. ValueError as of `chosen`.
-
-        A container whose result is as large as what its pod has gets the pod's CPUs: the result is the pod's.
-        """
-        if container in self.entries.get(pod, {}):
-            return self
-        held = union(entry.cpus for entry in self.entries.get(pod, {}).values())
-        same = bool(held) and policy != "numa" and len(held) == sum(zones.values())
-        cpus = held if same else EMPTY if policy == "numa" else self.chosen(zones)
-        return self.with_entry(pod, container, Entry(policy, tuple(sorted(zones.items())), cpus))
-
     def with_entry(self, pod: str, container: str, entry: Entry) -> Assignments:
         """With this assignment."""
         theirs = {**self.entries.get(pod, {}), container: entry}
         return msgspec.structs.replace(self, entries={**self.entries, pod: theirs})
-
-    def without(self, pod: str, container: str) -> Assignments:
-        """Without the assignment of a container: what no sibling holds is everybody's again."""
-        theirs = {name: entry for name, entry in self.entries.get(pod, {}).items() if name != container}
-        others = {uid: entries for uid, entries in self.entries.items() if uid != pod}
-        return msgspec.structs.replace(self, entries={**others, pod: theirs} if theirs else others)
 
     def _fixed(self, policy: str) -> CPUSet:
         entries = (entry for theirs in self.entries.values() for entry in theirs.values())
@@ -142,3 +129,152 @@ def targets(policy: str, containers: Sequence[Container], only: Sequence[str] = 
     containers = [each for each in containers if not only or each[0] in only]
     found = {name: guaranteed_cpus(requests, limits) for name, requests, limits in containers}
     return {name: count for name, count in found.items() if count}
+
+
+Entries = Mapping[str, Mapping[str, Entry]]
+"""By pod uid and container name."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Request of one pod's annotations."""
+
+    uid: str
+    policy: str
+    zones: tuple[tuple[int, int], ...]
+    """NUMA nodes with the CPUs on each."""
+    containers: Mapping[str, int]
+    """Containers that are given CPUs, with the CPUs they request, in the order of the spec."""
+    barred: str = ""
+    """Why the pod gets no CPUs by Crane's rules, whatever it asks for; empty when nothing stands against it."""
+
+
+def kept(before: Entries, claims: Iterable[Claim]) -> Entries:
+    """Rest of `before` that still holds: the assignments of pods that ask for the same as they did."""
+    asked = {claim.uid: claim for claim in claims if not claim.barred}
+    return {uid: theirs for uid, theirs in before.items() if uid in asked and _same(theirs, asked[uid])}
+
+
+def adopted(left: Mapping[str, Mapping[str, CPUSet]], held: Assignments, claims: Iterable[Claim]) -> Assignments:
+    """`held` with what crane-agent `left` in its checkpoint, by pod uid and container, as far as it is what the claims
+    ask for and nobody else has it: such pods stay on their CPUs."""
+    for claim in claims:
+        theirs = {name: cpus for name, cpus in left.get(claim.uid, {}).items() if name in claim.containers}
+        if theirs.keys() == claim.containers.keys() and _fits(union(theirs.values()), held, claim):
+            for name, each in theirs.items():
+                held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, each))
+    return held
+
+
+def _fits(cpus: CPUSet, held: Assignments, claim: Claim) -> bool:
+    """Tell whether these CPUs are what the claim asks for, and free."""
+    counts = tuple((node, len(cpus & CPUSet(held.machine.nodes.get(node, ())))) for node, _ in claim.zones)
+    asked = counts == claim.zones and len(cpus) == sum(count for _, count in claim.zones)
+    free = cpus <= held.shared - held.immovable and bool(held.default - cpus)
+    return asked and free and claim.policy in ("exclusive", "immovable") and not claim.barred
+
+
+def renewed(
+    held: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str] = lambda _exclusive: ""
+) -> tuple[Assignments, Mapping[str, str]]:
+    """`held` with what the claims get that have nothing yet, in their order; and why the others get nothing, by uid.
+
+    `shortage` says why not so many CPUs may be exclusive, empty when they may; what holds already stays.
+    """
+    refused: dict[str, str] = {}
+    held = _followed(held, claims, shortage)
+    for claim in claims:
+        if claim.uid in held.entries:
+            continue
+        why = claim.barred or _wrong(held, claim)
+        after = held if why else _granted(held, claim)
+        why = why or (shortage(after.exclusive) if after.exclusive != held.exclusive else "")
+        if why:
+            refused[claim.uid] = why
+        else:
+            held = after
+    return held, refused
+
+
+def _followed(held: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str]) -> Assignments:
+    """`held` after containers were resized in place: each keeps as many of its CPUs as it requests.
+
+    One that grows again gets others as far as the pod's result reaches and they are free. First those that shrink: the
+    others may need what they had.
+
+    Ours: crane-agent leaves a container what it had, whatever it requests.
+    """
+    for grows, claim in itertools.product((False, True), claims):
+        theirs, promised = held.entries.get(claim.uid, {}), sum(count for _, count in claim.zones)
+        each_its_own = len(union(entry.cpus for entry in theirs.values())) == sum(len(e.cpus) for e in theirs.values())
+        if claim.policy == "numa" or not each_its_own or sum(claim.containers.values()) > promised:
+            continue
+        for name, entry in theirs.items():
+            count = claim.containers.get(name, 0)
+            if not count or count == len(entry.cpus) or (count > len(entry.cpus)) != grows:
+                continue
+            try:
+                cpus = resized(entry.cpus, count, held.machine, union(held.free(node) for node, _ in claim.zones))
+            except ValueError:
+                continue  # It keeps what it has until there is more.
+            after = held.with_entry(claim.uid, name, msgspec.structs.replace(entry, cpus=cpus))
+            if not grows or (after.default and not shortage(after.exclusive)):
+                held = after
+    return held
+
+
+def contradiction(entries: Entries) -> str:
+    """Reason why these assignments cannot all hold: a CPU is exclusive twice, or exclusive and immovable; empty when
+    they can."""
+    owners: dict[int, str] = {}
+    for uid, theirs in entries.items():
+        for cpu in sorted({cpu for entry in theirs.values() for cpu in entry.cpus}):
+            if cpu in owners:
+                return f"CPU {cpu} is given to the pods {owners[cpu]} and {uid}"
+            owners[cpu] = uid
+    return ""
+
+
+def _same(theirs: Mapping[str, Entry], claim: Claim) -> bool:
+    alike = all((entry.policy, entry.zones) == (claim.policy, claim.zones) for entry in theirs.values())
+    return alike and theirs.keys() == claim.containers.keys()
+
+
+def _wrong(held: Assignments, claim: Claim) -> str:
+    """Reason why the claim cannot be granted, with numbers; empty when it can."""
+    nodes = sorted(held.machine.nodes)
+    absent = [node for node, _ in claim.zones if node not in nodes]
+    if absent:
+        return f"it names NUMA node {absent[0]}, and this machine has {', '.join(map(str, nodes)) or 'none'}"
+    if claim.policy == "numa":
+        return ""
+    asked, given = sum(claim.containers.values()), sum(count for _, count in claim.zones)
+    if given > asked:
+        return f"it names {given} CPUs, and the containers request {asked}"
+    short = [(node, count) for node, count in claim.zones if count > len(held.free(node))]
+    if short:
+        node, count = short[0]
+        return f"{count} CPUs of NUMA node {node} are asked for, and {len(held.free(node))} are free: {held.free(node)}"
+    if claim.policy == "exclusive" and given >= len(held.default):
+        return f"{given} CPUs are asked for, and of {len(held.default)} shared ones one has to stay for other pods"
+    return ""
+
+
+def _granted(held: Assignments, claim: Claim) -> Assignments:
+    if claim.policy == "numa":
+        parts = dict.fromkeys(claim.containers, EMPTY)
+    else:
+        parts = _divided(held, claim, held.chosen(dict(claim.zones)))
+    for name, cpus in parts.items():
+        held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, cpus))
+    return held
+
+
+def _divided(held: Assignments, claim: Claim, cpus: CPUSet) -> dict[str, CPUSet]:
+    """Each container as many of the pod's CPUs as it requests; all of them to each where there are not enough."""
+    if sum(claim.containers.values()) != len(cpus):
+        return dict.fromkeys(claim.containers, cpus)
+    parts: dict[str, CPUSet] = {}
+    for name, count in claim.containers.items():
+        parts[name] = take_packed(held.machine, cpus, count)
+        cpus -= parts[name]
+    return parts

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from koordlite.model import keys
-from koordlite.model.cpuset import CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.pod import crane
 from koordlite.model.quantity import parse_resources
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import TopologyObject, Zone
 from koordlite.numa.crane import scheduling, zones
-from koordlite.numa.crane.assignments import Assignments
+from koordlite.numa.crane.assignments import Assignments, Entry
 from koordlite.numa.machine import Machine
 from tests.conformance.adapters import adapter, shapes
 
@@ -43,11 +43,21 @@ def allocate(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 def _step(held: Assignments, step: Any) -> tuple[Assignments, str]:
+    """Crane gives containers their CPUs one by one; one whose result is as large as what its pod has gets the pod's."""
+    pod, name, policy = step["pod"], step["container"], step.get("cpuPolicy")
+    theirs = dict(held.entries.get(pod, {}))
     if step["op"] == "remove":
-        return held.without(step["pod"], step["container"]), ""
+        theirs.pop(name, None)
+        others = {uid: entries for uid, entries in held.entries.items() if uid != pod}
+        return msgspec.structs.replace(held, entries={**others, pod: theirs} if theirs else others), ""
+    if name in theirs:
+        return held, ""
     counts = {int(node): count for node, count in step["topologyResultCPUs"].items()}
+    own = union(entry.cpus for entry in theirs.values())
+    same = bool(own) and policy != "numa" and len(own) == sum(counts.values())
     try:
-        return held.allocate(step["pod"], step["container"], step["cpuPolicy"], counts), ""
+        cpus = own if same else EMPTY if policy == "numa" else held.chosen(counts)
+        return held.with_entry(pod, name, Entry(policy, tuple(sorted(counts.items())), cpus)), ""
     except ValueError as error:
         # Since kubelet 1.24 the text ends with the numbers; Crane has that of 1.23.
         return held, str(error).partition(": requested=")[0]

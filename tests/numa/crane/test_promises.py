@@ -12,9 +12,8 @@ import slices
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.topology import CPU
-from koordlite.numa.crane import promises
-from koordlite.numa.crane.assignments import Assignments
-from koordlite.numa.crane.promises import Claim
+from koordlite.numa.crane import assignments
+from koordlite.numa.crane.assignments import Assignments, Claim
 from koordlite.numa.machine import Machine
 
 MACHINE = Machine(tuple(CPU(cpu, cpu % 8, cpu % 8 // 4, cpu % 8 // 4) for cpu in range(16)))
@@ -29,7 +28,7 @@ def claim(uid: str, policy: str, *zones: tuple[int, int], containers: Mapping[st
 
 def given(*claims: Claim, reserved: str = "", taken: str = "") -> tuple[Assignments, Mapping[str, str]]:
     held = Assignments(machine=MACHINE, usable=MACHINE.all, reserved=CPUSet.parse(reserved), taken=CPUSet.parse(taken))
-    return promises.renewed(held, claims)
+    return assignments.renewed(held, claims)
 
 
 def test_containers_of_a_pod_get_cpus_of_their_own() -> None:
@@ -67,9 +66,9 @@ def test_what_others_have_is_not_chosen_and_not_shared() -> None:
 
 def test_a_promise_ends_when_the_pod_asks_for_something_else() -> None:
     held, _ = given(claim("a", "exclusive", (0, 2)))
-    assert promises.kept(held.entries, [claim("a", "exclusive", (0, 2))]) == held.entries
+    assert assignments.kept(held.entries, [claim("a", "exclusive", (0, 2))]) == held.entries
     for other in (claim("a", "immovable", (0, 2)), claim("a", "exclusive", (1, 2)), claim("b", "exclusive", (0, 2))):
-        assert promises.kept(held.entries, [other]) == {}
+        assert assignments.kept(held.entries, [other]) == {}
 
 
 def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_when_it_grows_again() -> None:
@@ -78,8 +77,8 @@ def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_
     past = [held.entries["a"]]
     for containers in sizes[1:]:
         claims = [claim("a", "exclusive", (0, 6), containers=containers)]
-        assert promises.kept(held.entries, claims) == held.entries, "it is no other promise"
-        held, refused = promises.renewed(held, claims)
+        assert assignments.kept(held.entries, claims) == held.entries, "it is no other promise"
+        held, refused = assignments.renewed(held, claims)
         assert not refused
         assert {name: len(entry.cpus) for name, entry in held.entries["a"].items()} == containers
         past.append(held.entries["a"])
@@ -91,21 +90,21 @@ def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_
 def test_what_a_container_gave_back_it_has_again_only_if_it_is_free() -> None:
     first = claim("a", "exclusive", (0, 4))
     held, _ = given(first)
-    held, _ = promises.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 2})])
+    held, _ = assignments.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 2})])
     assert held.of("a", "main") == CPUSet.parse("0,8")
-    held, refused = promises.renewed(held, [first, claim("b", "exclusive", (0, 6))])
+    held, refused = assignments.renewed(held, [first, claim("b", "exclusive", (0, 6))])
     assert held.of("a", "main") == CPUSet.parse("0-1,8-9"), "it comes before a new pod"
     assert "4 are free" in refused["b"]
     less = claim("a", "exclusive", (0, 4), containers={"main": 2})
-    held, _ = promises.renewed(held, [less, claim("b", "exclusive", (0, 6))])
-    held, _ = promises.renewed(held, [first, claim("b", "exclusive", (0, 6))])
+    held, _ = assignments.renewed(held, [less, claim("b", "exclusive", (0, 6))])
+    held, _ = assignments.renewed(held, [first, claim("b", "exclusive", (0, 6))])
     assert held.of("a", "main") == CPUSet.parse("0,8"), "the new pod has them"
     assert not held.of("a", "main") & (held.of("b", "main") or EMPTY)
 
 
 def test_a_pod_that_grows_beyond_its_result_keeps_what_it_has() -> None:
     held, _ = given(claim("a", "exclusive", (0, 4)))
-    after, refused = promises.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 6})])
+    after, refused = assignments.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 6})])
     assert (after.entries, refused) == (held.entries, {})
 
 
@@ -118,8 +117,8 @@ def test_the_last_shared_cpu_is_not_given_away() -> None:
 def test_contradictions_are_found() -> None:
     first, _ = given(claim("a", "exclusive", (0, 2)))
     second, _ = given(claim("b", "immovable", (0, 2)))
-    assert promises.contradiction(first.entries) == ""
-    assert promises.contradiction({**first.entries, **second.entries}) == "CPU 0 is given to the pods a and b"
+    assert assignments.contradiction(first.entries) == ""
+    assert assignments.contradiction({**first.entries, **second.entries}) == "CPU 0 is given to the pods a and b"
 
 
 class Life:
@@ -155,9 +154,9 @@ class Life:
 
     def round(self) -> None:
         before = self.held
-        kept = promises.kept(before.entries, list(self.claims.values()))
+        kept = assignments.kept(before.entries, list(self.claims.values()))
         held = msgspec.structs.replace(before, entries=kept)
-        self.held, refused = promises.renewed(held, list(self.claims.values()))
+        self.held, refused = assignments.renewed(held, list(self.claims.values()))
         self._check(before, refused)
 
     def _check(self, before: Assignments, refused: Mapping[str, str]) -> None:
@@ -184,7 +183,7 @@ class Life:
         assert not held.exclusive & (held.default | held.shared)
         assert held.immovable <= held.default
         assert held.default | held.exclusive | held.taken == CPUSet(range(16))
-        assert promises.contradiction(held.entries) == ""
+        assert assignments.contradiction(held.entries) == ""
         assert held.default or len(held.taken) == 16
 
 
