@@ -172,19 +172,8 @@ def align(asked: AlignedRequest, *, zones: Zones, allocatable: Amounts | None, s
         if part.kind != "init" and node in zones:
             placed.append((part, (node,)))
             if place < last:
-                zones = take(zones, node, part.taken)
+                zones = without(zones, (node,), part.taken)
     return Fit(tuple(placed))
-
-
-def take(zones: Zones, node: int, amounts: Amounts) -> Zones:
-    """The zones after `amounts` were taken from one NUMA node; unchanged where there is none of that number.
-
-    ValueError when it has less of a resource. Source: scheduler-plugins `subtractResourcesFromNUMANodeList`.
-    """
-    for name, left in zones.get(node, {}).items():
-        if amounts.get(name, 0) > left:
-            raise ValueError(f"NUMA node {node} has {left} of {name}, and {amounts[name]} are to be taken (nano-units)")
-    return without(zones, (node,), amounts)
 
 
 def fit_zone(part: Part, zones: Zones, allocatable: Amounts | None) -> int | None:

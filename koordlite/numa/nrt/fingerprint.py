@@ -1,7 +1,7 @@
 """Fingerprint of the pods of a node: one short text by which a scheduler sees whether a report knows the same pods.
 
 Two pods of the same namespace and name have the same part, so a pod that was created again with other requests does not
-change it. Source: podfingerprint v1 (k8stopologyawareschedwg/podfingerprint), with its checks in its order.
+change it. Source: podfingerprint v1 (k8stopologyawareschedwg/podfingerprint).
 """
 
 from __future__ import annotations
@@ -18,26 +18,14 @@ ANNOTATION = "topology.node.k8s.io/fingerprint"
 Method = Literal["all", "with-exclusive-resources"]
 ONLY_EXCLUSIVE: Method = "with-exclusive-resources"
 
-_PREFIX, _VERSION, _SHORTEST_SUM = "pfp0", "v001", 8
-
-Flaw = Literal["malformed", "incompatible-version", "mismatch"]
+_HEAD = "pfp0v001"
 
 
 def sign(pods: Iterable[tuple[str, str]]) -> str:
     """The fingerprint of pods given by namespace and name, in any order; a pod named twice counts twice."""
     hashes = sorted(_hash(name, seed=_hash(namespace)) for namespace, name in pods)
     whole = b"".join(each.to_bytes(8, "little") for each in hashes)
-    return f"{_PREFIX}{_VERSION}{xxhash.xxh64_hexdigest(whole)}"
-
-
-def flaw(text: str, pods: Iterable[tuple[str, str]]) -> Flaw | None:
-    """Mistake in `text` as the fingerprint of these pods; None when it is theirs."""
-    prefix, version = text[: len(_PREFIX)], text[len(_PREFIX) : len(_PREFIX) + len(_VERSION)]
-    if len(text.encode()) < len(_PREFIX) + len(_VERSION) + _SHORTEST_SUM or prefix != _PREFIX:
-        return "malformed"
-    if version != _VERSION:
-        return "incompatible-version"
-    return None if text == sign(pods) else "mismatch"
+    return f"{_HEAD}{xxhash.xxh64_hexdigest(whole)}"
 
 
 def read(attributes: Mapping[str, str], annotations: Mapping[str, str]) -> str:

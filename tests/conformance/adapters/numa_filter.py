@@ -61,13 +61,11 @@ def _config(told: reader.Told) -> dict[str, Any]:
 @adapter("nrt.subtract_from_one_numa")
 def taken_from_one(given: Any, expect: Any) -> tuple[Any, Any]:
     zones, guaranteed = _zones(given), given["qosClass"] == "Guaranteed"
-    try:
-        asked = {name: nano for name, nano in _amounts(given["requests"]).items() if _counts(name, guaranteed)}
-        left = nrt_filter.take(zones, given["numaID"], asked)
-    except ValueError:
-        # Which of several resources is named depends on Go's order of a map.
+    asked = {name: nano for name, nano in _amounts(given["requests"]).items() if _counts(name, guaranteed)}
+    if any(asked.get(name, 0) > left for name, left in zones.get(given["numaID"], {}).items()):
+        # A part is placed only where it fits. Which of several resources is named depends on Go's order of a map.
         return {"error": True}, {"error": bool(expect.get("error") or expect.get("expectedError"))}
-    return left, _zones(expect)
+    return nrt_filter.without(zones, (given["numaID"],), asked), _zones(expect)
 
 
 @adapter("nrt.subtract_from_numas")

@@ -15,17 +15,12 @@ CONTAINERS = st.tuples(NAMES, NAMES, NAMES)
 @given(st.lists(st.tuples(NAMES, NAMES)), st.randoms(use_true_random=False))
 def test_order_of_pods_does_not_matter(pods, random):
     shuffled = random.sample(pods, len(pods))
-    assert fingerprint.flaw(fingerprint.sign(pods), shuffled) is None
+    assert fingerprint.sign(pods) == fingerprint.sign(shuffled)
 
 
 @given(st.lists(st.tuples(NAMES, NAMES), unique=True, min_size=1))
 def test_a_pod_more_is_a_mismatch(pods):
-    assert fingerprint.flaw(fingerprint.sign(pods), pods[1:]) == "mismatch"
-
-
-@given(st.text())
-def test_any_text_is_judged(text):
-    assert fingerprint.flaw(text, ()) in ("malformed", "incompatible-version", "mismatch")
+    assert fingerprint.sign(pods) != fingerprint.sign(pods[1:])
 
 
 @given(
