@@ -14,11 +14,10 @@ import msgspec
 from koordlite.model import keys, times
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import HandOverText, ReservationObject, ReservationStatus
-from koordlite.numa.koordinator.values import left
 from koordlite.reservation import capacity, lifecycle, placeholder
 from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.pods import KnownPod
-from koordlite.reservation.waiting import node_capacity
+from koordlite.reservation.waiting import missing, node_capacity
 from koordlite.reservation.world import World
 
 
@@ -175,8 +174,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
     @functools.cached_property
     def remaining(self) -> Amounts:
         """Rest that owners have left of it, and what is therefore held: amounts above 0."""
-        rest = left(lifecycle.amounts(self.status.allocatable), lifecycle.amounts(self.status.allocated))
-        return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
+        return missing(lifecycle.amounts(self.status.allocatable), lifecycle.amounts(self.status.allocated))
 
     def lacking(self, amounts: Amounts) -> list[str]:
         """Resources of which its node has too little for one more placeholder, beside what others were promised."""

@@ -34,7 +34,6 @@ from koordlite.model.wire.reservation import (
 from koordlite.reservation.capacity import Holding, restricted_names
 from koordlite.reservation.matching import check_owners, read
 
-LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 3.0, 15.0
 _SCHEDULED, _READY = "Scheduled", "Ready"
 
 
@@ -204,16 +203,6 @@ class Lifetime(msgspec.Struct, frozen=True):
         return (self.expires is not None and now > self.expires) or (
             self.ttl is not None and now - self.created > self.ttl
         )
-
-    def look_again(self, now: float) -> float:
-        """Seconds until the next look, 3 to 15; 0 when none is needed."""
-        if self.expires is not None:
-            left = self.expires - now
-        elif self.ttl is not None and self.ttl > 0:
-            left = self.created + self.ttl - now
-        else:
-            return 0.0
-        return min(max(left, LEAST_RETRY_SECONDS), MOST_RETRY_SECONDS) if left else 0.0
 
 
 def has_ended(status: ReservationStatus) -> bool:

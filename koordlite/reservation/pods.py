@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 
 from koordlite.model import keys, times
-from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
@@ -25,39 +23,37 @@ _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts
 
 
-class PodShape(msgspec.Struct, frozen=True, eq=False):
-    """Common parts of the pods of one template. Compared by identity."""
+class PodShape:
+    """Common parts of the pods of one template, read of one of them. Compared by identity."""
 
-    request: nrt.AlignedRequest
-    """What is aligned, as kubelet counts it."""
-    total: Amounts
-    """The pod's effective request in nano-units."""
-    exclusive: Amounts
-    """The part of it that no other pod can use meanwhile: devices, and of Guaranteed pods whole CPUs and memory."""
-    held: Amounts
-    """The most that it can hold while no report has counted it: kubelet keeps what init containers had until the pod
-    ends, and what later containers have not used again comes on top."""
-    aligned: bool
-    """Whether kubelet aligns any of it."""
-    best_effort: bool
-    """Asks for nothing but native resources, and has no class: passes everywhere."""
-    pod: Pod
-    """One pod of the template; only what all of them share is meant."""
-    daemon: bool
-    """Made by a DaemonSet."""
-    containers: tuple[objects.Container, ...]
-    problems: tuple[Problem, ...]
-    names_scheduler: bool = False
-    """It carries an annotation that a scheduler of CPUs or NUMA nodes reads: Crane's, ours or Volcano's."""
-    names_reservation: bool = False
-    """It carries an annotation about the reservations it takes."""
-    extra: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What allocators worked out of this shape, by their name."""
-
-    @property
-    def guaranteed(self) -> bool:
-        """Kubernetes' class Guaranteed."""
-        return self.pod.kube_qos is KubeQoS.GUARANTEED
+    def __init__(self, obj: objects.PodObject) -> None:
+        pod = self.pod = pod_reader.from_wire(obj)
+        """One pod of the template; only what all of them share is meant."""
+        self.guaranteed = pod.kube_qos is KubeQoS.GUARANTEED
+        self.total: Amounts = {name: amount.nano for name, amount in pod.requests.items()}
+        """The pod's effective request in nano-units."""
+        started = requests.in_nano(obj.spec)
+        self.request = nrt.aligned_by_kubelet(started, guaranteed=self.guaranteed)
+        """What is aligned, as kubelet counts it."""
+        self.aligned = any(counted for part in self.request.parts for _, _, counted in part.wanted)
+        """Whether kubelet aligns any of it."""
+        running = (amounts for kind, _, amounts in started if kind != "init")
+        self.exclusive = exclusive(running, guaranteed=self.guaranteed)
+        """The part of it that no other pod can use meanwhile: devices, and of Guaranteed pods whole CPUs and memory."""
+        self.held = exclusive((amounts for _, _, amounts in started), guaranteed=self.guaranteed)
+        """The most that it can hold while no report has counted it: kubelet keeps what init containers had until the
+        pod ends, and what later containers have not used again comes on top."""
+        self.best_effort = pod.kube_qos is KubeQoS.BEST_EFFORT and nrt.only_native(self.request)
+        """Asks for nothing but native resources, and has no class: passes everywhere."""
+        self.daemon = any(owner.kind == "DaemonSet" for owner in obj.metadata.owner_references or ())
+        """Made by a DaemonSet."""
+        self.containers, self.problems = obj.spec.containers or (), pod.problems
+        self.names_scheduler = any(key in pod.annotations for key in _SCHEDULER_NOTES)
+        """It carries an annotation that a scheduler of CPUs or NUMA nodes reads: Crane's, ours or Volcano's."""
+        self.names_reservation = any(key in pod.annotations for key in _RESERVATION_NOTES)
+        """It carries an annotation about the reservations it takes."""
+        self.extra: dict[str, Any] = {}
+        """What allocators worked out of this shape, by their name."""
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Result of `make()`, worked out once for this shape."""
@@ -143,6 +139,14 @@ class KnownPod(msgspec.Struct, frozen=True):
         return self.phase == "Failed" and self.reason in ("TopologyAffinityError", "SMTAlignmentError")
 
 
+def held_by(pods: Iterable[KnownPod]) -> dict[str, Quantity]:
+    """Sum of their requests."""
+    total: dict[str, Quantity] = {}
+    for pod in pods:
+        add_resources(total, pod.requests)
+    return total
+
+
 class Shapes:
     """Shapes by what decides; the oldest are forgotten beyond `most`."""
 
@@ -158,7 +162,7 @@ class Shapes:
         if found is None:
             if len(self._shapes) >= self._most:
                 del self._shapes[next(iter(self._shapes))]
-            found = self._shapes[key] = shape_of(obj)
+            found = self._shapes[key] = PodShape(obj)
         return found
 
 
@@ -204,31 +208,6 @@ def _tied(obj: objects.PodObject, shape: PodShape) -> str:
     if fields := pod_reader.constraints(obj.spec):
         return sys.intern(f"its {', '.join(fields)} may bind it to its node")
     return ""
-
-
-def shape_of(obj: objects.PodObject) -> PodShape:
-    """Fields that decide about pods like `obj`."""
-    pod = pod_reader.from_wire(obj)
-    guaranteed = pod.kube_qos is KubeQoS.GUARANTEED
-    started = requests.in_nano(obj.spec)
-    request = nrt.aligned_by_kubelet(started, guaranteed=guaranteed)
-    running = [amounts for kind, _, amounts in started if kind != "init"]
-    every = [amounts for _, _, amounts in started]
-    owners = obj.metadata.owner_references or ()
-    return PodShape(
-        request=request,
-        total={name: amount.nano for name, amount in pod.requests.items()},
-        exclusive=exclusive(running, guaranteed=guaranteed),
-        held=exclusive(every, guaranteed=guaranteed),
-        aligned=any(counted for part in request.parts for _, _, counted in part.wanted),
-        best_effort=pod.kube_qos is KubeQoS.BEST_EFFORT and nrt.only_native(request),
-        pod=pod,
-        daemon=any(owner.kind == "DaemonSet" for owner in owners),
-        containers=obj.spec.containers or (),
-        problems=pod.problems,
-        names_scheduler=any(key in pod.annotations for key in _SCHEDULER_NOTES),
-        names_reservation=any(key in pod.annotations for key in _RESERVATION_NOTES),
-    )
 
 
 def exclusive(running: Iterable[Amounts], *, guaranteed: bool) -> dict[str, int]:

@@ -14,7 +14,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.reservation import hand_over, lifecycle, matching, placed, placeholder, validity, waiting
 from koordlite.reservation.actions import Case
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import KnownPod, held_by
 from koordlite.reservation.world import World
 
 Document = dict[str, Any]
@@ -59,7 +59,7 @@ def _line(world: World, obj: ReservationObject, now: float) -> Document:
         "phase": status.phase or "Pending",
         "node": status.node_name,
         "holds": _wanted(obj),
-        "held": _texts(waiting.held_by(pods)),
+        "held": _texts(held_by(pods)),
         "taken": _texts(lifecycle.amounts(status.allocated)),
         "owners": [f"{owner.namespace}/{owner.name}" for owner in status.current_owners or ()],
         "why": _why(obj),
@@ -139,31 +139,24 @@ def _waiting(
     world: World, obj: ReservationObject, settings: placeholder.PlaceholderSettings, now: float
 ) -> Iterator[dict[str, str]]:
     """Pods that wait for a node and that its owners name, and why they do not get it."""
-    place = placed.matchable(obj)
+    place, coming = placed.matchable(obj), hand_over.under_way(obj)
+
+    def why(pod: KnownPod, one: matching.Candidate) -> str:
+        if place is None:
+            return "it is not available"
+        if coming is not None:
+            return f"it is being handed over to {'it' if coming.uid == pod.uid else 'another pod'}"
+        if pod.refused() is None:
+            return "its scheduler has not said that no node has room"
+        if against := waiting.refusal(world, one, place, now):
+            return against
+        other = waiting.taker(world, pod, obj, settings.guarded)
+        return f"pod {other.key} would take the room first" if other else "it is the next, or one before it is"
+
     for pod in sorted(world.waiting.values(), key=lambda pod: pod.key):
         one = waiting.candidate(pod)
-        if one is None or not matching.may_own(obj, one.pod):
-            continue
-        yield {
-            "pod": pod.key,
-            "why": _why_waits(world, pod.uid, obj, settings, now) if place else "it is not available",
-        }
-
-
-def _why_waits(
-    world: World, uid: str, obj: ReservationObject, settings: placeholder.PlaceholderSettings, now: float
-) -> str:
-    pod, place, coming = world.waiting[uid], placed.matchable(obj), hand_over.under_way(obj)
-    one = waiting.candidate(pod)
-    assert place is not None and one is not None
-    if coming is not None:
-        return "it is being handed over to it" if coming.uid == uid else "it is being handed over to another pod"
-    if pod.refused() is None:
-        return "its scheduler has not said that no node has room"
-    if why := waiting.refusal(world, one, place, now):
-        return why
-    other = waiting.taker(world, pod, obj, settings.guarded)
-    return f"pod {other.key} would take the room first" if other is not None else "it is the next, or one before it is"
+        if one is not None and matching.may_own(obj, one.pod):
+            yield {"pod": pod.key, "why": why(pod, one)}
 
 
 def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:

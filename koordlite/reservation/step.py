@@ -16,7 +16,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import HandOverText, ReservationStatus
-from koordlite.numa.koordinator.values import ZERO, left
+from koordlite.numa.koordinator.values import ZERO
 from koordlite.reservation import hand_over, lifecycle, placeholder, validity
 from koordlite.reservation.actions import (
     Action,
@@ -32,8 +32,8 @@ from koordlite.reservation.actions import (
 )
 from koordlite.reservation.matching import may_own
 from koordlite.reservation.placeholder import PlaceholderSettings
-from koordlite.reservation.pods import KnownPod
-from koordlite.reservation.waiting import assigned, displaced, held_by, missing, taker
+from koordlite.reservation.pods import KnownPod, held_by
+from koordlite.reservation.waiting import assigned, displaced, missing, taker
 from koordlite.reservation.world import World
 
 KEEP_SECONDS = 24 * 3600.0
@@ -310,18 +310,13 @@ def _noted(case: Case, name: str) -> Iterator[Action]:
 
 def _begun(case: Case, owner: KnownPod) -> Iterator[Action]:
     """The place is promised to the pod; the rest of the way is the same as for a process that finds it promised."""
-    rest = _left_over(case, owner)
+    rest = missing(case.remaining, owner.requests)
     name = "" if not rest or lifecycle.is_once(case.reservation) else case.next_name
     before = hand_over.read(case.reservation)
     text = hand_over.begun(owner.namespace, owner.name, owner.uid, before=before, now=case.now, rest=name)
     yield Annotate(annotations={keys.HAND_OVER: text})
     yield case.say("HandOver", f"its place on node {case.node} goes to pod {owner.key}")
     yield from _freed(case, owner, name)
-
-
-def _left_over(case: Case, owner: KnownPod) -> Amounts:
-    rest = left(case.remaining, dict(owner.requests))
-    return {name: amount for name, amount in rest.items() if amount.nano > 0}
 
 
 def _freed(case: Case, owner: KnownPod, rest: str) -> Iterator[Action]:
@@ -331,7 +326,7 @@ def _freed(case: Case, owner: KnownPod, rest: str) -> Iterator[Action]:
     nomination makes it try again.
     """
     if rest and not any(pod.name == rest for pod in case.alive):
-        yield case.make(_left_over(case, owner), number=int(rest.rpartition("-")[2]), pin=True)
+        yield case.make(missing(case.remaining, owner.requests), number=int(rest.rpartition("-")[2]), pin=True)
     going = [pod for pod in case.alive if pod.name != rest]
     if not going:
         return

@@ -7,13 +7,13 @@ that are under way, pods that a scheduler keeps room for, and placeholders that 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from koordlite.model import node_selectors
 from koordlite.model.errors import InputError
-from koordlite.model.quantity import Quantity, add_resources
+from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import NodeObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.numa.koordinator.values import ZERO, added, left
@@ -21,7 +21,7 @@ from koordlite.reservation import capacity, hand_over, lifecycle, matching
 from koordlite.reservation.capacity import NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.placed import Placed, matchable, preferred
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import KnownPod, held_by
 from koordlite.reservation.world import World
 
 Amounts = Mapping[str, Quantity]
@@ -162,14 +162,6 @@ def _as_held(world: World, place: Placed) -> Placed:
     )
 
 
-def held_by(pods: Iterable[KnownPod]) -> dict[str, Quantity]:
-    """Sum of their requests."""
-    total: dict[str, Quantity] = {}
-    for pod in pods:
-        add_resources(total, pod.requests)
-    return total
-
-
 def missing(wanted: Amounts, held: Amounts) -> dict[str, Quantity]:
     """Amounts wanted and not held: those above 0."""
     rest = left(wanted, {name: amount for name, amount in held.items() if name in wanted})
@@ -234,8 +226,5 @@ def _outstanding(world: World, reservation: ReservationObject, owner: KnownPod) 
     status = reservation.status
     rest = left(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))
     whole = {name: max(rest.get(name, ZERO), owner.requests.get(name, ZERO)) for name in {*rest, *owner.requests}}
-    held: dict[str, Quantity] = {}
-    for pod in world.placeholders(reservation.metadata.uid):
-        if pod.node == status.node_name and not pod.ended:
-            add_resources(held, pod.requests)
-    return {name: amount for name, amount in left(whole, held).items() if amount.nano > 0 and name != "pods"}
+    pods = world.placeholders(reservation.metadata.uid)
+    return missing(whole, held_by(pod for pod in pods if pod.node == status.node_name and not pod.ended))

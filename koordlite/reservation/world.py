@@ -11,12 +11,12 @@ from koordlite.formulas.allocatable import node_room
 from koordlite.model import keys
 from koordlite.model.errors import InputError
 from koordlite.model.node import parse_reservation
-from koordlite.model.quantity import Quantity, add_resources, parse_resources
+from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import AVAILABLE, HandOverText, ReservationObject
 from koordlite.reservation import capacity, hand_over, placeholder
 from koordlite.reservation.capacity import NodeCapacity
-from koordlite.reservation.pods import KnownPod, Shapes, known
+from koordlite.reservation.pods import KnownPod, Shapes, held_by, known
 
 Amounts = Mapping[str, Quantity]
 KOORD_SCHEDULER = ("koord-app", "koord-scheduler")
@@ -207,10 +207,7 @@ class World:
         if found is None:
             return None
         if node not in self._sums:
-            total: dict[str, Quantity] = {}
-            for pod in self._on_node.get(node, {}).values():
-                add_resources(total, pod.requests)
-            self._sums[node] = total
+            self._sums[node] = held_by(self._on_node.get(node, {}).values())
         allocatable = parse_resources(found.status.allocatable, "", "", [])
         limits = {resource: Quantity(nano) for resource, nano in self._limits.get(node, {}).items()}
         return NodeCapacity(

@@ -15,7 +15,7 @@ from descheduler.plugins import reserved_cpus
 from descheduler.snapshot import assemble, files
 from koordlite.model import keys
 from koordlite.model.wire import objects
-from koordlite.reservation.pods import shape_of
+from koordlite.reservation.pods import PodShape
 from koordlite.reservation.world import World
 from koordlite.scheduler.judgement import judge
 from tests.scheduler.builders import Scene, as_object
@@ -188,7 +188,7 @@ def test_a_node_that_keeps_much_back_is_rated_by_the_rest() -> None:
         put(scene, node(name, reservation_))
         scene.report(name, HALF, HALF)
     asked = pod("asked", "2", "16Gi")
-    shape, rows = shape_of(as_object(asked)), {name: scene.cluster.row(name) for name in ("a", "b")}
+    shape, rows = PodShape(as_object(asked)), {name: scene.cluster.row(name) for name in ("a", "b")}
     # (14/16 + 16/32) / 2 and (2/4 + 16/32) / 2
     points = {name: judge.points(shape, row, scene.cluster.settings) for name, row in rows.items() if row}
     assert points == {"a": 68, "b": 50}
@@ -208,7 +208,7 @@ def test_the_controller_sees_no_room_where_the_extender_sees_none() -> None:
 
 def _fits(asked: dict[str, Any], row: Any) -> bool:
     used = [each.shape.total for each in row.pods]
-    total = shape_of(as_object(asked)).total
+    total = PodShape(as_object(asked)).total
     return all(sum(one.get(r, 0) for one in used) + total[r] <= row.allocatable[r] for r in ("cpu", "memory"))
 
 

@@ -126,8 +126,16 @@ def expiring(given: Any, expect: Any) -> tuple[Any, Any]:
         NOW + given["createdSecondsFromNow"], given.get("ttlSeconds"), None if expires is None else NOW + expires
     )
     ended = lifecycle.has_ended(ReservationStatus(phase=given["phase"]))
-    found = (False, 0) if ended else (life.is_over(NOW), round(life.look_again(NOW)))
+    found = (False, 0) if ended else (life.is_over(NOW), round(_next_look(life)))
     return {"expired": found[0], "nextSyncSeconds": found[1]}, expect
+
+
+def _next_look(life: lifecycle.Lifetime) -> float:
+    """Seconds until Koordinator looks again, 3 to 15; 0 when it need not. Our controller looks every 3 s."""
+    end = life.expires
+    if end is None:
+        end = life.created + life.ttl if life.ttl and life.ttl > 0 else NOW
+    return min(max(end - NOW, 3.0), 15.0) if end != NOW else 0.0
 
 
 @adapter("isReservationNeedCleanup")
