@@ -80,31 +80,6 @@ class Board:
         return [totals[name] for name in names]
 
 
-class Boards:
-    """One board for each shape; those not asked for longest are forgotten."""
-
-    def __init__(self, settings: JudgeSettings, faults: SubjectFaults) -> None:
-        self.settings, self._faults = settings, faults
-        """What every verdict of these boards was judged by."""
-        self._boards: dict[PodShape, Board] = {}
-
-    def of(self, shape: PodShape, places: int) -> Board:
-        """The board of a shape, in a cluster of so many nodes."""
-        board = self._boards.pop(shape, None) or Board(shape, self.settings, self._faults)
-        self._boards[shape] = board
-        while len(self._boards) > max(8, MOST_ENTRIES // max(1, places)):
-            del self._boards[next(iter(self._boards))]
-        return board
-
-    def is_behind(self, shape: PodShape, now: int) -> bool:
-        """Tell whether a question about this shape would have to judge nodes, at this change of the cluster."""
-        board = self._boards.get(shape)
-        return board is None or board.version < now
-
-    def __len__(self) -> int:
-        return len(self._boards)
-
-
 MOST_PODS = 5_000
 MOST_ROWS = 300_000
 """Rows that all attempts together refer to."""

@@ -27,8 +27,8 @@ from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import AllocatedText, ReservationObject
 from koordlite.reservation import pods as judged
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
+from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.node_state import NodeState
 from koordlite.scheduler.reservations import Reservations
 
@@ -271,7 +271,7 @@ class Cluster:
 
     def put_report(self, obj: objects.NRTObject) -> None:
         """A NodeResourceTopology came or changed."""
-        report, now = reports.of_object(obj, self.settings.max_numa_nodes), self._now()
+        report, now = Report(obj, self.settings.max_numa_nodes), self._now()
         with self.lock:
             state = self._state(obj.metadata.name)
             first = state.report is None

@@ -21,7 +21,7 @@ from koordlite.model.wire import objects
 from koordlite.reservation import pods
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts, Board, Boards
+from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.nodes import Promise, Row
@@ -90,7 +90,8 @@ class Extender:
         self.attempts = Attempts(cluster.settings)
         self.refusals: collections.Counter[str] = collections.Counter()
         """Nodes refused, by reason, over all questions."""
-        self._boards = Boards(cluster.settings, cluster.faults)
+        self._boards: dict[PodShape, Board] = {}
+        """Those asked for last come last; all of them judge by the settings of `attempts`."""
         self._owners = Owners(cluster)
         self._nominations = Nominations(cluster)
         self._undecided: tuple[str, float] | None = None
@@ -218,7 +219,11 @@ class Extender:
         with cluster.lock:
             cluster.refresh()
             now = cluster.changes_before + len(cluster.changes)
-            shapes = [shape for shape in dict.fromkeys(cluster.waiting.values()) if self._boards.is_behind(shape, now)]
+            shapes = [
+                shape
+                for shape in dict.fromkeys(cluster.waiting.values())
+                if (board := self._boards.get(shape)) is None or board.version < now
+            ]
         for shape in shapes[:most]:
             with self._questions:
                 board = self._board(shape)
@@ -267,10 +272,13 @@ class Extender:
         cluster = self.cluster
         with cluster.lock:
             cluster.refresh()
-            if self._boards.settings is not cluster.settings:
+            if self.attempts.settings is not cluster.settings:
                 # A policy was switched: nothing that was judged before counts.
-                self._boards, self.attempts.settings = Boards(cluster.settings, cluster.faults), cluster.settings
-            board = self._boards.of(shape, len(cluster.rows))
+                self._boards, self.attempts.settings = {}, cluster.settings
+            board = self._boards.pop(shape, None) or Board(shape, cluster.settings, cluster.faults)
+            self._boards[shape] = board
+            while len(self._boards) > max(8, MOST_ENTRIES // max(1, len(cluster.rows))):
+                del self._boards[next(iter(self._boards))]
             now, seen = cluster.changes_before + len(cluster.changes), board.version - cluster.changes_before
             rows: list[Row | None] = []
             if seen < 0:

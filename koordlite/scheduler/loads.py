@@ -109,7 +109,7 @@ class Loads:
     def put_metric(self, obj: metrics.NodeMetricObject) -> None:
         """A NodeMetric came or changed."""
         problems: list[Problem] = []
-        found, name = load.measurement(obj, self.args, problems), obj.metadata.name
+        found, name = load.Measurement(obj, self.args, problems), obj.metadata.name
         self._report(f"nodemetric/{name}", problems)
         with self._lock:
             self._metrics[name] = found
@@ -190,7 +190,7 @@ class Loads:
     def _count(self, name: str) -> None:
         own, metric = self._own.get(name), self._metrics.get(name)
         if own is not None and metric is not None:
-            self._loads[name] = load.node_load(own, metric, self._of_node[name].values(), self.args)
+            self._loads[name] = load.NodeLoad(own, metric, self._of_node[name].values(), self.args)
 
     def _report(self, subject: str, problems: list[Problem]) -> None:
         if problems and self._problems.get(subject) != problems:

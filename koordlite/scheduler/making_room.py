@@ -18,10 +18,9 @@ from koordlite.formulas.make_room import Cost, Room
 from koordlite.numa.nrt.filter import NANO, Amounts, Zones
 from koordlite.report import rooms as room_text
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.attempts import Attempt
-from koordlite.scheduler.cluster import AssumedPod, Cluster
+from koordlite.scheduler.cluster import AssumedPod
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement import judge, kubelet, owners, victims
+from koordlite.scheduler.judgement import judge, kubelet, reserved, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.node_state import admitted
 from koordlite.scheduler.report.documents import amounts_said
@@ -43,9 +42,10 @@ _MOVE = "moves"
 def document(extender: Extender, key: str, pause: Callable[[], None]) -> dict[str, Any] | None:
     """What stands against a waiting pod, and what would make room. `pause` is called often, and lets other threads run.
     None: no such pod waits here."""
-    board = _board(extender, key, pause)
-    if board is None:
+    pod = extender.cluster.pod_of(key)
+    if pod is None or pod.node or not pod.alive:
         return None
+    board = _Board(extender, pod, pause)
     groups, fits = board.groups()
     fits = board.kept or fits
     found: dict[str, Any] = {
@@ -86,47 +86,25 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {'not seen':<11}{found['makeRoom']['notSeen']}"
 
 
-def _board(extender: Extender, key: str, pause: Callable[[], None]) -> _Board | None:
-    cluster = extender.cluster
-    with cluster.lock:
-        pod, attempt = cluster.pod_of(key), extender.attempts.get(key)
-        if pod is None or pod.node or not pod.alive:
-            return None
-        cluster.refresh()
-        rows = {row.name: row for row in cluster.rows if row is not None}
-        closed = frozenset(state.name for state in cluster.nodes.values() if state.closed)
-        kept = cluster.assumed.of_pod(pod.uid)
-        if attempt is not None and attempt.uid != pod.uid:
-            attempt = None
-        # Read here: rows of attempts are let go, too.
-        asked = None if attempt is None or attempt.thinned else frozenset(row.name for row in attempt.asked)
-    board = _Board(cluster, pod, rows, closed=closed, attempt=attempt, asked=asked, pause=pause)
-    board.kept = [kept.node] if kept is not None else []
-    return board
-
-
 class _Board:
     """`make_room.Board` of the rows of one moment."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        waiting: KnownPod,
-        rows: Mapping[str, Row],
-        *,
-        closed: frozenset[str],
-        attempt: Attempt | None,
-        asked: frozenset[str] | None,
-        pause: Callable[[], None],
-    ) -> None:
-        """`asked`: nodes that kube-scheduler asked about; None: that is not known."""
+    def __init__(self, extender: Extender, waiting: KnownPod, pause: Callable[[], None]) -> None:
+        cluster = self._cluster = extender.cluster
         self.waiting, self.left_out = waiting, False
         """`left_out`: some places of a pod were not looked at."""
-        self.kept: list[str] = []
+        self._settings, self._pause, self._changed = cluster.settings, pause, dict[str, Row]()
+        with cluster.lock:
+            cluster.refresh()
+            self._rows = {row.name: row for row in cluster.rows if row is not None}
+            self._closed = frozenset(state.name for state in cluster.nodes.values() if state.closed)
+            kept, attempt = cluster.assumed.of_pod(waiting.uid), extender.attempts.of_uid(waiting.key, waiting.uid)
+            # Read here: rows of attempts are let go, too.
+            whole = attempt if attempt is not None and not attempt.thinned else None
+            self._asked = frozenset(row.name for row in whole.asked) if whole is not None else None
+            """Nodes that kube-scheduler asked about; None: that is not known."""
+        self.kept = [kept.node] if kept is not None else []
         """The node on which the pod is counted already, on its way there."""
-        self._cluster, self._settings, self._pause = cluster, cluster.settings, pause
-        self._rows, self._changed = rows, dict[str, Row]()
-        self._closed, self._asked = closed, asked
         self._candidate = attempt.candidate if attempt is not None else None
         self._measured = attempt.measured if attempt is not None else None
         self._undo: list[tuple[str, Row | None, str]] = []
@@ -138,7 +116,7 @@ class _Board:
         """Of nodes on which nothing has moved."""
         self._roomy: dict[PodShape, list[str]] = {}
         """Nodes that have enough in all for such a pod, where nothing has moved."""
-        self._open = sorted((name for name in rows if name not in closed), key=self._fullness)
+        self._open = sorted(self._rows.keys() - self._closed, key=self._fullness)
         """Nodes that take pods whose tolerations are not known, most CPU left first."""
 
     def groups(self) -> tuple[list[dict[str, Any]], list[str]]:
@@ -349,7 +327,7 @@ class _Board:
         if item is not self.waiting or self._candidate is None or not row.reservations.placed:
             return row
         settings = self._settings
-        return owners.as_met(self._candidate, row, lambda each: judge.verdict(item.shape, each, settings).passes)
+        return reserved.as_met(self._candidate, row, lambda each: judge.verdict(item.shape, each, settings).passes)
 
     def _promised(self, pod: KnownPod, node: str) -> KnownPod:
         """The pod on that node with what its Binding would carry."""

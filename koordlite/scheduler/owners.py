@@ -15,7 +15,7 @@ from koordlite.reservation import capacity, matching
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement import judge, owners
+from koordlite.scheduler.judgement import judge, reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 
 MOST_WAITING = 5_000
@@ -44,12 +44,12 @@ class Met(msgspec.Struct, frozen=True):
                 text = judge.refusal(self.shape, row, self.settings)
             except Exception as error:  # noqa: BLE001 - one node's fault costs that node
                 text = f"{type(error).__name__}: a fault of the program itself"
-            if text := text or (owners.OCCUPIED if self.waits and owners.is_occupied(row) else ""):
+            if text := text or (reserved.OCCUPIED if self.waits and reserved.is_occupied(row) else ""):
                 found[name] = text
         takes = any(row.reservations.taking and name in names and name not in found for name, row in self.rows.items())
         if takes or self.waits:
             own = {name for name, row in self.rows.items() if row.reservations.taking}
-            found |= {name: owners.ELSEWHERE for name in names if name not in own and name not in found}
+            found |= {name: reserved.ELSEWHERE for name in names if name not in own and name not in found}
         return found
 
     def scores(self, names: Sequence[str], by_shape: Sequence[int]) -> list[int]:
@@ -87,7 +87,7 @@ class Owners:
             try:
                 if row is not None and (seen := self._seen(shape, candidate, row)) is not row:
                     rows[node] = seen
-                    waits = waits or owners.waits_for(candidate, row)
+                    waits = waits or reserved.waits_for(candidate, row)
             except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
                 cluster.faults.note(node, error)
         if not rows:
@@ -100,7 +100,7 @@ class Owners:
 
     def _seen(self, shape: PodShape, candidate: Candidate, row: Row) -> Row:
         settings = self._cluster.settings
-        return owners.as_met(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
+        return reserved.as_met(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
 
     def lacks(self, obj: objects.PodObject, name: str) -> str:
         """Reason why a pod could not go to the node of the Reservation `name` if its placeholders were gone; empty
@@ -116,7 +116,7 @@ class Owners:
         signed = row.report is not None and bool(row.report.fingerprint)
         if signed and shape.aligned and since is not None and cluster.now() - since < PATIENCE_SECONDS:
             return BEHIND
-        rows = owners.freed(owners.taking(row, one))
+        rows = reserved.freed(reserved.taking(row, one))
         texts = [judge.refusal(shape, each, cluster.settings) for each in rows]
         return "" if "" in texts else texts[0]
 

@@ -45,7 +45,7 @@ attribute = st.fixed_dictionaries(
 def test_every_report_can_be_read(zones: object, attributes: object, note: str | None) -> None:
     notes = {} if note is None else {keys.PLACEMENT: note}
     made = {"metadata": {"name": "n", "annotations": notes}, "zones": zones, "attributes": attributes}
-    found = reports.of_object(msgspec.convert(made, objects.NRTObject, strict=False))
+    found = reports.Report(msgspec.convert(made, objects.NRTObject, strict=False))
     assert found.available.keys() == found.totals.keys()
     assert all(0 <= node < 64 for node in found.available)
     if found.is_usable:

@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.numa.nrt.filter import add
 from koordlite.reservation.pods import PodShape
-from koordlite.scheduler.judgement import beside_reservation, crane, koordinator, kubelet, owners, volcano
+from koordlite.scheduler.judgement import crane, koordinator, kubelet, reserved, volcano
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 
@@ -46,10 +46,10 @@ def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Judge whether the pod may go to the node."""
     one = row.reservations.taken
     takes = f"takes reservation {one.name}" if one is not None else ""
-    if why := owners.refusal(shape, row):
-        return Verdict(owners.NAME, why, why=takes)
-    if why := beside_reservation.refusal(shape, row):
-        return Verdict(beside_reservation.NAME, why)
+    if why := reserved.refusal(shape, row):
+        return Verdict(reserved.NAME, why, why=takes)
+    if why := reserved.refusal_beside(shape, row):
+        return Verdict(reserved.BESIDE, why)
     found = [each.verdict(shape, row, settings) for each in allocators(shape, row, settings)]
     found.append(kubelet.verdict(shape, row, settings))
     first = next((each for each in found if not each.passes), found[0])
@@ -58,16 +58,16 @@ def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Score the node for the pod, by the rules of whoever allocates there; a reservation for it is above all."""
-    reserved = owners.points(shape, row)
-    if reserved is not None:
-        return Score(reserved, {"Reservation": reserved})
+    total = reserved.points(shape, row)
+    if total is not None:
+        return Score(total, {"Reservation": total})
     first = next(iter(allocators(shape, row, settings)), kubelet)
     return first.score(shape, row, settings)
 
 
 def refusal(shape: PodShape, row: Row, settings: JudgeSettings) -> str:
     """The refusal of `verdict` alone."""
-    if why := owners.refusal(shape, row) or beside_reservation.refusal(shape, row):
+    if why := reserved.refusal(shape, row) or reserved.refusal_beside(shape, row):
         return why
     for each in allocators(shape, row, settings):
         if why := each.verdict(shape, row, settings).refusal:
@@ -95,7 +95,7 @@ def takes(shape: PodShape, row: Row, settings: JudgeSettings) -> dict[int, dict[
 
 def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """Annotations that the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
-    if why := owners.refusal(shape, row):
+    if why := reserved.refusal(shape, row):
         return Promise(refusal=why)
     found, admission = PROMISED, kubelet.verdict(shape, row, settings)
     nodes = admission.numa_nodes
@@ -104,4 +104,4 @@ def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Pro
         if found.refusal:
             return found
         nodes = each.verdict(shape, row, settings).numa_nodes
-    return Promise({**found.annotations, **owners.note(row)}, admission.refusal, nodes)
+    return Promise({**found.annotations, **reserved.note(row)}, admission.refusal, nodes)

@@ -9,7 +9,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import PodShape
-from koordlite.scheduler.judgement import beside_reservation
+from koordlite.scheduler.judgement import reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row, Score, Verdict
 from koordlite.scheduler.judgement.reports import Report
 
@@ -137,7 +137,7 @@ def _by_amounts(shape: PodShape, row: Row, settings: JudgeSettings) -> int:
 
 def _free(row: Row) -> nrt.Zones:
     """Amounts by NUMA node, none above what the node has beside its own reservation."""
-    most = beside_reservation.room(row)
+    most = reserved.room(row)
     if not most:
         return row.zones
     return {

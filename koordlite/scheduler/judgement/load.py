@@ -159,17 +159,34 @@ class NodeOwn(msgspec.Struct, frozen=True):
     thresholds: Thresholds
 
 
-class Measurement(msgspec.Struct, frozen=True):
+class Measurement:
     """A NodeMetric, read once."""
 
-    at: float | None
-    interval: float
-    node: Amounts | None
-    """None: nothing was measured yet."""
-    system: Amounts
-    aggregated: Mapping[tuple[str, float], Amounts]
-    pods: Mapping[str, tuple[Amounts, bool]]
-    """Use by `namespace/name`, and whether it was measured as that of a prod pod."""
+    def __init__(self, obj: metrics.NodeMetricObject, args: LoadAwareSchedulingArgs, problems: list[Problem]) -> None:
+        owner, status, policy = f"nodemetric/{obj.metadata.name}", obj.status, obj.spec.metric_collect_policy
+
+        def read(measured: metrics.MeasuredResources | None) -> Amounts:
+            texts = measured.resources if measured else None
+            return _amounts(parse_resources(texts, owner, "status", problems), args.resources)
+
+        self.at, interval = times.parse_or_none(status.update_time), policy.report_interval_seconds if policy else None
+        self.interval = USUAL_INTERVAL if interval is None else float(min(max(0, interval), MOST_AMOUNT))
+        found, self.aggregated = status.node_metric, dict[tuple[str, float], Amounts]()
+        windows = [(_seconds(one.duration), one.usage or {}) for one in (found and found.aggregated_node_usages) or ()]
+        for window, usage in sorted(windows, key=lambda pair: pair[0]):
+            for kind, measured in usage.items():
+                if measured.resources:
+                    # The longest window stands for the one that is not named.
+                    self.aggregated[kind, window] = self.aggregated[kind, 0.0] = read(measured)
+        self.node = read(found.node_usage) if found else None
+        """None: nothing was measured yet."""
+        self.system = read(found.system_usage) if found else {}
+        self.pods = {
+            f"{pod.namespace}/{pod.name}": (read(pod.pod_usage), pod.priority == PriorityClass.PROD)
+            for pod in status.pods_metric or ()
+            if pod.pod_usage and pod.pod_usage.resources
+        }
+        """Use by `namespace/name`, and whether it was measured as that of a prod pod."""
 
 
 class PodLoad(msgspec.Struct, frozen=True):
@@ -185,18 +202,6 @@ class PodLoad(msgspec.Struct, frozen=True):
     """Until then its estimate counts if that is more than what was measured."""
 
 
-class NodeLoad(msgspec.Struct, frozen=True):
-    """Use of a node, without the pod that is asked about."""
-
-    own: NodeOwn
-    measured_at: float | None
-    measured: bool
-    used: Amounts
-    """By `usageThresholds`, or by the percentile of `aggregated`."""
-    prod_used: Amounts
-    score_used: Amounts
-
-
 def node_own(obj: objects.NodeObject, args: LoadAwareSchedulingArgs, problems: list[Problem]) -> NodeOwn:
     """Read allocatable as it was before amplification, and the thresholds of annotation `usage-thresholds`."""
     owner, notes = f"node/{obj.metadata.name}", obj.metadata.annotations or {}
@@ -209,38 +214,6 @@ def node_own(obj: objects.NodeObject, args: LoadAwareSchedulingArgs, problems: l
         own = _json(text, _CustomThresholds, owner, keys.USAGE_THRESHOLDS, problems)
         thresholds = own.over(args) if own else thresholds
     return NodeOwn(_amounts(allocatable, args.resources), thresholds)
-
-
-def measurement(obj: metrics.NodeMetricObject, args: LoadAwareSchedulingArgs, problems: list[Problem]) -> Measurement:
-    """Read a NodeMetric."""
-    owner, status, names = f"nodemetric/{obj.metadata.name}", obj.status, args.resources
-    policy = obj.spec.metric_collect_policy
-
-    def read(measured: metrics.MeasuredResources | None) -> dict[str, int]:
-        texts = measured.resources if measured else None
-        return _amounts(parse_resources(texts, owner, "status", problems), names)
-
-    aggregated: dict[tuple[str, float], Amounts] = {}
-    found = status.node_metric
-    windows = [(_seconds(each.duration), each.usage or {}) for each in (found and found.aggregated_node_usages) or ()]
-    for window, usage in sorted(windows, key=lambda pair: pair[0]):
-        for kind, measured in usage.items():
-            if measured.resources:
-                # The longest window stands for the one that is not named.
-                aggregated[kind, window] = aggregated[kind, 0.0] = read(measured)
-    interval = policy.report_interval_seconds if policy else None
-    return Measurement(
-        times.parse_or_none(status.update_time),
-        USUAL_INTERVAL if interval is None else float(min(max(0, interval), MOST_AMOUNT)),
-        read(found.node_usage) if found else None,
-        read(found.system_usage) if found else {},
-        aggregated,
-        {
-            f"{pod.namespace}/{pod.name}": (read(pod.pod_usage), pod.priority == PriorityClass.PROD)
-            for pod in status.pods_metric or ()
-            if pod.pod_usage and pod.pod_usage.resources
-        },
-    )
 
 
 def pod_load(obj: objects.PodObject, args: LoadAwareSchedulingArgs, now: float) -> PodLoad:
@@ -277,45 +250,47 @@ def pod_load(obj: objects.PodObject, args: LoadAwareSchedulingArgs, now: float) 
     return PodLoad(pod.key, estimate, is_prod, any(each.kind == "DaemonSet" for each in owners), at, until)
 
 
-def node_load(own: NodeOwn, metric: Measurement, pods: Iterable[PodLoad], args: LoadAwareSchedulingArgs) -> NodeLoad:
-    """Add up what was measured and the estimates of pods that the measurement does not show yet."""
-    names = args.resources
-    delta, prod_delta, estimated = dict.fromkeys(names, 0), dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    prod = {name: metric.system.get(name, 0) if args.prod_usage_include_sys else 0 for name in names}
-    at = metric.at or 0.0
-    for pod in pods:
-        used, as_prod = metric.pods.get(pod.key, (None, False))
-        # Both have to say prod: the class of a pod can change, and a measurement can outlive its pod.
-        both = pod.is_prod and as_prod
-        if both and used:
-            _add(prod, used)
-        anew = used is None or at - metric.interval < pod.at or pod.estimated_until > at
-        _add(estimated, pod.estimate)
-        if anew:
-            _add_more(delta, pod.estimate, used or {})
-        if pod.is_prod and not both and used is not None:
-            _add_more(prod_delta, pod.estimate, {})
-        elif pod.is_prod and anew:
-            _add_more(prod_delta, pod.estimate, used or {})
+class NodeLoad:
+    """Use of a node, without the pod that is asked about: what was measured, and the estimates of pods that the
+    measurement does not show yet."""
 
-    def total(aggregation: tuple[str, float] | None) -> Amounts:
-        measured = metric.node
-        if aggregation is not None:
-            measured = metric.aggregated.get(aggregation, None if aggregation[1] else metric.node)
-        if measured is None:
-            return estimated
-        return {name: measured.get(name, 0) + delta[name] for name in names}
+    def __init__(
+        self, own: NodeOwn, metric: Measurement, pods: Iterable[PodLoad], args: LoadAwareSchedulingArgs
+    ) -> None:
+        names = args.resources
+        delta, prod_delta, estimated = dict.fromkeys(names, 0), dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        prod = {name: metric.system.get(name, 0) if args.prod_usage_include_sys else 0 for name in names}
+        at = metric.at or 0.0
+        for pod in pods:
+            used, as_prod = metric.pods.get(pod.key, (None, False))
+            # Both have to say prod: the class of a pod can change, and a measurement can outlive its pod.
+            both = pod.is_prod and as_prod
+            if both and used:
+                _add(prod, used)
+            anew = used is None or at - metric.interval < pod.at or pod.estimated_until > at
+            _add(estimated, pod.estimate)
+            if anew:
+                _add_more(delta, pod.estimate, used or {})
+            if pod.is_prod and not both and used is not None:
+                _add_more(prod_delta, pod.estimate, {})
+            elif pod.is_prod and anew:
+                _add_more(prod_delta, pod.estimate, used or {})
 
-    score = args.aggregated
-    by = (score.score_aggregation_type, _seconds(score.score_aggregated_duration)) if score else (None, 0.0)
-    return NodeLoad(
-        own,
-        metric.at,
-        metric.node is not None,
-        total(own.thresholds.aggregation),
-        {name: prod[name] + prod_delta[name] for name in names},
-        total((by[0], by[1]) if by[0] else None),
-    )
+        def total(aggregation: tuple[str, float] | None) -> Amounts:
+            measured = metric.node
+            if aggregation is not None:
+                measured = metric.aggregated.get(aggregation, None if aggregation[1] else metric.node)
+            if measured is None:
+                return estimated
+            return {name: measured.get(name, 0) + delta[name] for name in names}
+
+        self.own, self.measured_at, self.measured = own, metric.at, metric.node is not None
+        self.used = total(own.thresholds.aggregation)
+        """By `usageThresholds`, or by the percentile of `aggregated`."""
+        self.prod_used = {name: prod[name] + prod_delta[name] for name in names}
+        score = args.aggregated
+        kind = score.score_aggregation_type if score else None
+        self.score_used = total((kind, _seconds(score.score_aggregated_duration)) if score and kind else None)
 
 
 def is_expired(load: NodeLoad, args: LoadAwareSchedulingArgs, now: float) -> bool:

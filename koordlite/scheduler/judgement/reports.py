@@ -5,11 +5,10 @@ A report that contradicts itself is not used: its zones are not known then, and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Collection, Iterable, Mapping
-
-import msgspec
+from collections.abc import Collection
 
 from koordlite.model import defaults, keys
 from koordlite.model.cpuset import CPUSet
@@ -32,32 +31,47 @@ _READ = (
 _DO = "its reporter has to write it again; the node's NUMA nodes count as unknown until then"
 
 
-class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Contents of one NodeResourceTopology."""
+class Report:
+    """Contents of one NodeResourceTopology, of at most so many NUMA nodes; their ids may have gaps."""
 
-    name: str
-    version: str
-    """resourceVersion."""
-    policy: str = "none"
-    """Kubelet's topology manager policy."""
-    scope: str = "container"
-    max_numa_nodes: int = 8
-    available: Zones = msgspec.field(default_factory=dict)
-    """Without CPUs that are reserved or that pods have alone, as far as the report names CPUs."""
-    totals: Zones = msgspec.field(default_factory=dict)
-    """What each NUMA node may hand out at most."""
-    costs: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
-    fingerprint: str = ""
-    only_exclusive: bool = False
-    """The fingerprint counts only pods with resources of their own."""
-    attributes: Mapping[str, str] = msgspec.field(default_factory=dict)
-    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
-    vectors: Mapping[int, str] = msgspec.field(default_factory=dict)
-    """numaplacement, by NUMA node."""
-    problems: tuple[Problem, ...] = ()
-    object: objects.NRTObject | None = None
-    koordinator: NodeTopology = NO_REPORT
-    """The same as Koordinator's scheduler reads it, where an agent reports CPUs."""
+    def __init__(self, obj: objects.NRTObject, max_numa_nodes: int = defaults.NUMA_NODES) -> None:
+        problems: list[Problem] = []
+        known = Reader(obj, problems, max_numa_nodes=max_numa_nodes)
+        attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
+        annotations, told = obj.metadata.annotations or {}, known.policy.over(DEFAULT)
+        self.name, self.version = obj.metadata.name, obj.metadata.resource_version
+        self.policy, self.scope, self.max_numa_nodes = told.policy, told.scope, told.max_numa_nodes or 8
+        """Of kubelet's topology manager."""
+        available: dict[int, Amounts] = {}
+        totals: dict[int, Amounts] = {}
+        for number, zone in known.nodes.items():
+            rows = [(r.name, *_amounts(r, f"{known.owner}/{zone.name}", problems)) for r in zone.resources or ()]
+            available[number] = {name: left for name, left, _ in rows}
+            totals[number] = {name: total for name, _, total in rows}
+        self.totals: Zones = totals
+        """What each NUMA node may hand out at most."""
+        self.costs = known.distances
+        self.fingerprint = fingerprint.read(attributes, annotations)
+        self.only_exclusive = fingerprint.only_exclusive(attributes)
+        """The fingerprint counts only pods with resources of their own."""
+        self.annotations = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
+        self.problems = tuple(problems)
+        self.koordinator = NO_REPORT
+        """The same as Koordinator's scheduler reads it, where an agent reports CPUs."""
+        self.available: Zones = available
+        """Without CPUs that are reserved or that pods have alone, as far as the report names CPUs."""
+        if keys.CPU_TOPOLOGY in annotations:
+            topology = self.koordinator = node_report.read(obj, [], max_numa_nodes=defaults.MOST_NUMA_NODES)
+            free = CPUSet(topology.machine.all.ids - topology.reserved.ids)
+            self.available = beside_owners(available, topology, free)
+        self._placement = attributes.get(placement.METADATA_ATTRIBUTE, "")
+        """numaplacement, with its vectors by NUMA node."""
+        self._vectors = {
+            number: attribute.get("value", "")
+            for number, zone in known.nodes.items()
+            for attribute in zone.attributes or ()
+            if attribute.get("name") == placement.VECTOR_ATTRIBUTE
+        }
 
     @property
     def gives_no_cpus(self) -> bool:
@@ -80,7 +94,7 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @functools.cached_property
     def _placed(self) -> frozenset[tuple[str, str]]:
-        return frozenset((namespace, pod) for namespace, pod, _ in _by_annotation(self))
+        return frozenset((namespace, pod) for namespace, pod, _ in self._by_annotation())
 
     def reader(self, problems: list[Problem]) -> Reader:
         """Identity of the annotations that are kept."""
@@ -89,43 +103,22 @@ class Report(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def whereabouts(self, containers: Collection[Container]) -> dict[Container, int]:
         """The NUMA node of each container that is on one, as far as the report says; `containers` are all that run
-        on the node and have resources of their own."""
-        return _by_vectors(self, containers) or _by_annotation(self)
+        on the node and have resources of their own. numaplacement cannot be read while it is about other containers."""
+        found: dict[Container, int] = {}
+        if self._placement:
+            with contextlib.suppress(placement.PlacementError):
+                found = placement.decode(placement.parse_metadata(self._placement), self._vectors, containers)
+        return found or self._by_annotation()
 
-
-def of_object(obj: objects.NRTObject, max_numa_nodes: int = defaults.NUMA_NODES) -> Report:
-    """The report in `obj`, of at most so many NUMA nodes; ids may have gaps."""
-    attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
-    annotations, problems = obj.metadata.annotations or {}, list[Problem]()
-    reader = Reader(obj, problems, max_numa_nodes=max_numa_nodes)
-    said, owner = reader.policy.over(DEFAULT), reader.owner
-    kept = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
-    available, totals = _columns(reader.nodes, owner, problems)
-    # Only allocators of CPUs read the object, and only where an agent of theirs writes it.
-    small, topology = None, NO_REPORT
-    if keys.CPU_TOPOLOGY in kept:
-        meta = objects.ObjectMeta(name=obj.metadata.name, annotations=kept)
-        small = objects.NRTObject(metadata=meta, topology_policies=obj.topology_policies, zones=obj.zones)
-        topology = node_report.read(small, [], max_numa_nodes=defaults.MOST_NUMA_NODES)
-        available = beside_owners(available, topology, CPUSet(topology.machine.all.ids - topology.reserved.ids))
-    return Report(
-        name=obj.metadata.name,
-        version=obj.metadata.resource_version,
-        policy=said.policy,
-        scope=said.scope,
-        max_numa_nodes=said.max_numa_nodes or 8,
-        available=available,
-        totals=totals,
-        costs=reader.distances,
-        fingerprint=fingerprint.read(attributes, annotations),
-        only_exclusive=fingerprint.only_exclusive(attributes),
-        attributes=attributes,
-        annotations=kept,
-        vectors=dict(_vectors(reader.nodes)),
-        problems=tuple(problems),
-        object=small,
-        koordinator=topology,
-    )
+    def _by_annotation(self) -> dict[Container, int]:
+        """By our own annotation: the NUMA node that a container is promised, or that all its CPUs are on."""
+        placed = self.reader([]).placement
+        found: dict[Container, int] = {}
+        for each in placed.containers if placed else ():
+            nodes = each.promised_nodes or tuple(each.cpus_by_numa)
+            if each.exclusive and len(nodes) == 1:
+                found[each.namespace, each.pod, each.container] = nodes[0]
+        return found
 
 
 def beside_owners(zones: Zones, topology: NodeTopology, free: CPUSet) -> Zones:
@@ -135,19 +128,6 @@ def beside_owners(zones: Zones, topology: NodeTopology, free: CPUSet) -> Zones:
         node: {**zone, "cpu": cpu_left(zone["cpu"], by_node[node], free)} if "cpu" in zone and node in by_node else zone
         for node, zone in zones.items()
     }
-
-
-_Nodes = Mapping[int, objects.Zone]
-
-
-def _columns(nodes: _Nodes, owner: str, problems: list[Problem]) -> tuple[Zones, Zones]:
-    available: dict[int, Amounts] = {}
-    totals: dict[int, Amounts] = {}
-    for number, zone in nodes.items():
-        rows = [(r.name, *_amounts(r, f"{owner}/{zone.name}", problems)) for r in zone.resources or ()]
-        available[number] = {name: left for name, left, _ in rows}
-        totals[number] = {name: total for name, _, total in rows}
-    return available, totals
 
 
 def _amounts(resource: objects.ZoneResource, owner: str, problems: list[Problem]) -> tuple[int, int]:
@@ -164,32 +144,3 @@ def _amounts(resource: objects.ZoneResource, owner: str, problems: list[Problem]
         why = f"available {resource.available} is not between 0 and allocatable {Quantity(total)}"
         problems.append(Problem(owner, resource.name, str(resource.available), why, _DO))
     return left, total
-
-
-def _vectors(nodes: _Nodes) -> Iterable[tuple[int, str]]:
-    for number, zone in nodes.items():
-        for attribute in zone.attributes or ():
-            if attribute.get("name") == placement.VECTOR_ATTRIBUTE:
-                yield number, attribute.get("value", "")
-
-
-def _by_vectors(report: Report, containers: Collection[Container]) -> dict[Container, int]:
-    """By numaplacement. It cannot be read while it is about other containers than those that are known."""
-    text = report.attributes.get(placement.METADATA_ATTRIBUTE)
-    if not text:
-        return {}
-    try:
-        return placement.decode(placement.parse_metadata(text), report.vectors, containers)
-    except placement.PlacementError:
-        return {}
-
-
-def _by_annotation(report: Report) -> dict[Container, int]:
-    """By our own annotation: the NUMA node that a container is promised, or that all its CPUs are on."""
-    placed = report.reader([]).placement
-    found: dict[Container, int] = {}
-    for each in placed.containers if placed else ():
-        nodes = each.promised_nodes or tuple(each.cpus_by_numa)
-        if each.exclusive and len(nodes) == 1:
-            found[each.namespace, each.pod, each.container] = nodes[0]
-    return found

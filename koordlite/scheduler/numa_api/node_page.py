@@ -63,7 +63,8 @@ def _lead(node: NodeView, now: float) -> str:
     age = node.age(now)
     read = f", placements read {units.span(age)} ago" if age is not None and math.isfinite(age) else ""
     manager = node.manager.policy or "unknown"
-    return f"topology manager {node.policy}, scope {node.scope}; CPU manager {manager}; {len(node.pods)} pods{read}"
+    kubelet = f"topology manager {node.report.policy}, scope {node.report.scope}; CPU manager {manager}"
+    return f"{kubelet}; {len(node.pods)} pods{read}"
 
 
 def _state(node: NodeView, now: float) -> Markup | None:

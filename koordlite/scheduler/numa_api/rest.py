@@ -32,7 +32,7 @@ def whole(node: NodeView, now: float, use: Mapping[int, Use]) -> dict[str, Any]:
     """One node with CPUs by owner, distances, containers and violations."""
     return {
         **_head(node, now),
-        "scope": node.scope,
+        "scope": node.report.scope,
         "cpuManagerPolicy": node.manager.policy,
         "zones": [_zone(node, zone, use) for zone in node.zones],
         "containers": [container(each) for each in node.containers],
@@ -104,7 +104,7 @@ def _head(node: NodeView, now: float) -> dict[str, Any]:
         "name": node.name,
         "state": node.state(now),
         "observedAt": times.show(node.observed) if node.observed is not None else "",
-        "topologyPolicy": node.policy,
+        "topologyPolicy": node.report.policy,
         "pods": len(node.pods),
     }
 

@@ -6,7 +6,7 @@ cannot be read is listed in `problems` and left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,6 +19,7 @@ from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.topology import Topology
+from koordlite.model.wire import objects
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.reports import Report
@@ -29,20 +30,21 @@ State = Literal["ok", "stale", "unreadable", "no report"]
 Owner = Literal["reserved", "exclusive", "shared"]
 
 
-class Zone(msgspec.Struct, frozen=True):
-    """One NUMA node. Amounts are those of the report, less what is reserved for pods that it has not counted."""
+class Zone:
+    """One NUMA node. Amounts are those of the report, less what is reserved for pods that it has not counted; None:
+    not reported."""
 
-    id: int
-    cpus: CPUSet
-    """Empty where the report lists no CPUs, or it has memory only."""
-    cpu_total: int | None
-    """Millicores that pods may have; None: not reported."""
-    cpu_left: int | None
-    memory_total: int | None
-    """Bytes."""
-    memory_left: int | None
-    distances: Mapping[int, int]
-    """To other NUMA nodes and to itself, 10 within one; empty where the report has none."""
+    def __init__(self, number: int, report: Report, row: Row, topology: Topology) -> None:
+        amounts = report.totals.get(number, {}), row.zones.get(number, {})
+        self.id = number
+        self.cpus = next((zone.cpus for zone in topology.nodes if zone.id == number), EMPTY)
+        """Empty where the report lists no CPUs, or it has memory only."""
+        self.cpu_total, self.cpu_left = (_scaled(each.get("cpu"), 10**6) for each in amounts)
+        """Millicores that pods may have."""
+        self.memory_total, self.memory_left = (_scaled(each.get("memory"), 10**9) for each in amounts)
+        """Bytes."""
+        self.distances = report.costs.get(number, {})
+        """To other NUMA nodes and to itself, 10 within one; empty where the report has none."""
 
     @property
     def cpu_part(self) -> float | None:
@@ -68,30 +70,36 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.pod}"
 
 
-class NodeView(msgspec.Struct, frozen=True):
-    """One node."""
+class NodeView:
+    """One node: its row, and what its report says, read once."""
 
-    name: str
-    has_report: bool
-    policy: str
-    """Kubelet's topology manager policy."""
-    scope: str
-    manager: CPUManagerPolicy
-    topology: Topology
-    zones: tuple[Zone, ...]
-    reserved: CPUSet
-    exclusive: Mapping[int, str]
-    """CPU to the pod that has it alone."""
-    containers: tuple[ContainerPlacement, ...]
-    more: int
-    """Containers that the report had no space for."""
-    observed: float | None
-    """When the placement was read, in seconds since the epoch; None: there is none, or its time cannot be read."""
-    has_placement: bool
-    findings: tuple[Finding, ...]
-    problems: tuple[str, ...]
-    pods: tuple[str, ...]
-    """`namespace/name` of those that are bound to the node and have not ended."""
+    def __init__(self, row: Row) -> None:
+        self.name, self.has_report = row.name, row.report is not None
+        self.report = row.report or Report(objects.NRTObject(metadata=objects.ObjectMeta(name=row.name)))
+        problems = list(self.report.problems)
+        known = self.report.reader(problems)
+        self.topology, self.manager, self.placement = known.topology, known.cpu_manager, known.placement
+        self.containers = self.placement.containers if self.placement else ()
+        self.observed = times.parse_or_none(self.placement.observed_at) if self.placement else None
+        """When the placement was read, in seconds since the epoch; None: there is none, or its time cannot be read."""
+        alone = [(a.cpuset, f"{a.namespace}/{a.name}") for a in known.allocs]
+        alone += [(c.promised_cpus, f"{c.namespace}/{c.pod}") for c in self.containers if c.exclusive]
+        self.exclusive = {cpu: pod for cpus, pod in alone for cpu in cpus & self.topology.cpuset}
+        """CPU to the pod that has it alone."""
+        by_note = (known.reservation.reserved_cpus if known.reservation else None) or EMPTY
+        self.reserved = by_note | self.manager.reserved_cpus
+        ids = sorted({*self.report.totals, *(zone.id for zone in self.topology.nodes)})
+        self.zones = tuple(Zone(number, self.report, row, self.topology) for number in ids)
+        rules = numa.Rules(topology=self.topology, policy=self.report.policy, cpu_manager_policy=self.manager.policy)
+        self.findings = tuple(_findings(rules, self.manager, by_note, self.containers, row.pods))
+        self.problems = tuple(map(str, problems))
+        self.pods = tuple(sorted(pod.key for pod in row.pods))
+        """`namespace/name` of those that are bound to the node and have not ended."""
+
+    @property
+    def more(self) -> int:
+        """Containers that the report had no space for."""
+        return (self.placement.more or 0) if self.placement else 0
 
     def owner(self, cpu: int) -> Owner:
         """Owner of `cpu`; `reserved` counts before `exclusive`."""
@@ -99,7 +107,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
     def age(self, now: float) -> float | None:
         """Seconds since the placement was read; None without one, infinite where its time cannot be read."""
-        if not self.has_placement:
+        if self.placement is None:
             return None
         return float("inf") if self.observed is None else max(0.0, now - self.observed)
 
@@ -114,57 +122,8 @@ class NodeView(msgspec.Struct, frozen=True):
 
 def of_row(row: Row) -> NodeView:
     """The node as the extender judges it, worked out once for this version of it."""
-    found: NodeView = row.once("numa view", lambda: _view(row))
+    found: NodeView = row.once("numa view", lambda: NodeView(row))
     return found
-
-
-def _view(row: Row) -> NodeView:
-    report = row.report or Report(row.name, "")
-    problems = list(report.problems)
-    known = report.reader(problems)
-    topology, manager, placement = known.topology, known.cpu_manager, known.placement
-    allocs, by_note = known.allocs, (known.reservation.reserved_cpus if known.reservation else None) or EMPTY
-    containers = placement.containers if placement else ()
-    exclusive = {cpu: f"{a.namespace}/{a.name}" for a in allocs for cpu in a.cpuset & topology.cpuset}
-    exclusive |= {
-        cpu: f"{c.namespace}/{c.pod}" for c in containers if c.exclusive for cpu in c.promised_cpus & topology.cpuset
-    }
-    rules = numa.Rules(topology=topology, policy=report.policy, cpu_manager_policy=manager.policy)
-    return NodeView(
-        name=row.name,
-        has_report=row.report is not None,
-        policy=report.policy,
-        scope=report.scope,
-        manager=manager,
-        topology=topology,
-        zones=tuple(_zone(number, report, row, topology) for number in _ids(report, topology)),
-        reserved=by_note | manager.reserved_cpus,
-        exclusive=exclusive,
-        containers=containers,
-        more=(placement.more or 0) if placement else 0,
-        observed=times.parse_or_none(placement.observed_at) if placement else None,
-        has_placement=placement is not None,
-        findings=tuple(_findings(rules, manager, by_note, containers, row.pods)),
-        problems=tuple(map(str, problems)),
-        pods=tuple(sorted(pod.key for pod in row.pods)),
-    )
-
-
-def _ids(report: Report, topology: Topology) -> Sequence[int]:
-    return sorted({*report.totals, *(zone.id for zone in topology.nodes)})
-
-
-def _zone(number: int, report: Report, row: Row, topology: Topology) -> Zone:
-    totals, left = report.totals.get(number, {}), row.zones.get(number, {})
-    return Zone(
-        id=number,
-        cpus=next((zone.cpus for zone in topology.nodes if zone.id == number), EMPTY),
-        cpu_total=_scaled(totals.get("cpu"), 10**6),
-        cpu_left=_scaled(left.get("cpu"), 10**6),
-        memory_total=_scaled(totals.get("memory"), 10**9),
-        memory_left=_scaled(left.get("memory"), 10**9),
-        distances=report.costs.get(number, {}),
-    )
 
 
 def _scaled(nano: int | None, unit: int) -> int | None:

@@ -1,8 +1,9 @@
-"""Reservations for a pod on a node: whether it finds the capacity, which one it takes, and what is written.
+"""Room on a node that is kept back: by Reservations, of which a pod may take one, and by the node itself.
 
 The amounts of a node are kube-scheduler's to count, and it counts placeholders as the pods they are. They are counted
 here, too, because a reservation holds its capacity also while it has no placeholder: between the end of one and the
-binding of the owner that was let in for it.
+binding of the owner that was let in for it. Of the node's own reservation (`node.koordinator.sh/reservation`)
+kube-scheduler does not know at all.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from koordlite.formulas.allocatable import node_room
+from koordlite.formulas.allocatable.node_room import NanoAmounts
 from koordlite.model import keys
 from koordlite.model.errors import InputError
+from koordlite.model.pod import pod_reader
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import ResourceNames
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.capacity import NodeCapacity, Wanted
 from koordlite.reservation.matching import Candidate, read
 from koordlite.reservation.placed import Placed, preferred
-from koordlite.reservation.pods import PodShape
-from koordlite.scheduler.judgement import beside_reservation
+from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.scheduler.judgement import koordinator
 from koordlite.scheduler.judgement.nodes import Row
 
-NAME = "reservation"
+NAME, BESIDE = "reservation", "beside reservation"
 ELSEWHERE = "node(s) other than that of the reservation for the pod"
 OCCUPIED = "node(s) on which a placeholder still has the CPUs reserved for the pod"
 FIRST, TAKES = 1000, 101
@@ -48,9 +52,9 @@ def refusal(shape: PodShape, row: Row) -> str:
     if not known.placed:
         return capacity.NONE_MEETS if wanted.must_reserve else ""
     where = _capacity(row)
-    if ratio := beside_reservation.amplification(row) - 1:
+    if ratio := amplification(row) - 1:
         # CPUs of its own count amplified: so much less is left for it, and more of what a reservation has of them.
-        own = beside_reservation.request(shape, row).get("cpu", 0) - shape.total.get("cpu", 0)
+        own = request(shape, row).get("cpu", 0) - shape.total.get("cpu", 0)
         back = _cpu(one.holding.available) * ratio if one is not None and _has_cpus(one, row) else 0
         left = where.allocatable.get("cpu", 0) + int(back) - own // 10**6
         where = msgspec.structs.replace(where, allocatable={**where.allocatable, "cpu": left})
@@ -175,16 +179,17 @@ def _capacity(row: Row) -> NodeCapacity:
 def _counted(row: Row) -> NodeCapacity:
     known = row.reservations
     real, _ = row.without_placeholders
-    requested = _total(
-        {name: Quantity(nano) for name, nano in amounts.items()} for amounts in beside_reservation.requests(row, real)
-    )
+    requested = _total({name: Quantity(nano) for name, nano in each.items()} for each in requests(row, real))
     requested.update(_total(one.holding.allocatable for one in known.placed))
     requested.subtract(_total(one.holding.allocated for one in known.placed if one.uid != known.taking))
-    if ratio := beside_reservation.amplification(row) - 1:
+    if ratio := amplification(row) - 1:
         requested["cpu"] += int(ratio * sum(_cpu(one.holding.available) for one in known.placed if _has_cpus(one, row)))
     taken = known.taken
     return NodeCapacity(
-        allocatable=_whole({**row.allocatable, **row.limits}),
+        allocatable={
+            name: nano // (10**6 if name == "cpu" else 10**9)
+            for name, nano in {**row.allocatable, **row.limits}.items()
+        },
         requested=requested,
         owners=capacity.whole(taken.holding.allocated) if taken is not None else {},
         pods=len(real) + len(known.placed),
@@ -194,7 +199,7 @@ def _counted(row: Row) -> NodeCapacity:
 
 def _has_cpus(one: Placed, row: Row) -> bool:
     """Tell whether it holds CPUs, by its annotation or that of a placeholder."""
-    return bool(one.own.cpus) or any(pod.stands_for == one.uid and beside_reservation.has_cpus(pod) for pod in row.pods)
+    return bool(one.own.cpus) or any(pod.stands_for == one.uid and has_cpus(pod) for pod in row.pods)
 
 
 def _cpu(amounts: capacity.Amounts) -> int:
@@ -208,5 +213,58 @@ def _total(parts: Iterable[capacity.Amounts]) -> collections.Counter[str]:
     return found
 
 
-def _whole(nano: capacity.Whole) -> dict[str, int]:
-    return {name: amount // (10**6 if name == "cpu" else 10**9) for name, amount in nano.items()}
+def refusal_beside(shape: PodShape, row: Row) -> str:
+    """Reason why the pod does not fit beside what the node itself keeps back; empty when it does, and where
+    Reservations have a say, which count it as well."""
+    if not row.limits or (row.reservations.placed and not row.reservations.ignores):
+        return ""
+    requested, own = _requested(row), request(shape, row)
+    return "; ".join(
+        f"node(s) with too little {name} beside {keys.RESERVATION} (it has {_amount(name, limit)} beside it, "
+        f"{_amount(name, requested.get(name, 0))} are requested, the pod requests {_amount(name, nano)})"
+        for name, limit in row.limits.items()
+        if (nano := own.get(name, 0)) > 0 and requested.get(name, 0) + nano > limit
+    )
+
+
+def room(row: Row) -> NanoAmounts:
+    """Amounts that pods may still request of the resources that the node's reservation takes from."""
+    requested = _requested(row) if row.limits else {}
+    return {name: max(0, limit - requested.get(name, 0)) for name, limit in row.limits.items()}
+
+
+def _requested(row: Row) -> NanoAmounts:
+    found: NanoAmounts = row.once(BESIDE, lambda: node_room.total(requests(row, row.pods)))
+    return found
+
+
+def requests(row: Row, pods: Iterable[KnownPod]) -> Iterator[NanoAmounts]:
+    """Requests of pods of the node as they count there."""
+    ratio = amplification(row)
+    for pod in pods:
+        yield node_room.counted(pod.shape.total, amplification=ratio, has_cpus=has_cpus(pod))
+
+
+def amplification(row: Row) -> float:
+    """Factor by which CPUs of pods' own count on a node that keeps something back; 1 on others."""
+    return node_room.amplification(row.node.annotations) if row.limits and row.node else 1.0
+
+
+def request(shape: PodShape, row: Row) -> NanoAmounts:
+    """Request of a pod as it will count on the node: one that gets CPUs of its own there counts them amplified."""
+    ratio = amplification(row)
+    if ratio <= 1:
+        return shape.total
+    return node_room.counted(shape.total, amplification=ratio, has_cpus=koordinator.gives_cpus(shape, row))
+
+
+def has_cpus(pod: KnownPod) -> bool:
+    """Tell whether its annotation names CPUs of its own."""
+    try:
+        return bool(pod.resource_status and pod_reader.parse_resource_status(pod.resource_status).cpuset)
+    except ValueError:
+        return False
+
+
+def _amount(name: str, nano: int) -> str:
+    return f"{nano / 10**9:g} CPUs" if name == "cpu" else f"{nano // 10**9}"
