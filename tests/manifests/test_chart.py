@@ -75,7 +75,7 @@ def test_components_are_those_of_kustomize(chart: pathlib.Path) -> None:
 def test_values_change_what_they_name_and_nothing_else(chart: pathlib.Path) -> None:
     resources, tolerations = {"limits": {"memory": "1Gi"}}, [{"key": "batch", "operator": "Exists"}]
     config = {"strategies": {"cpuSuppress": {"mode": "enforce"}}, "numaExporter": {"listen": ":9201"}}
-    config["agent"] = {"reaction": "off"}
+    config |= {"agent": {"reaction": "off"}, "objectives": {"staleSeconds": 60}}
     agent = {"resources": resources, "tolerations": tolerations, "nodeSelector": {"pool": "batch"}}
     agent |= {"updateStrategy": {"type": "OnDelete"}, "affinity": {"nodeAffinity": {}}}
     secrets = [{"name": "my-registry"}]
@@ -154,6 +154,18 @@ def test_nri_mounts_the_runtimes_socket_and_sets_the_agent(chart: pathlib.Path) 
     by_value = found[daemon_set]["spec"]["template"]["spec"]
     assert by_value["volumes"] == by_component["volumes"]
     assert by_value["containers"][0]["volumeMounts"] == by_component["containers"][0]["volumeMounts"]
+
+
+def test_objectives_set_the_agent_and_open_the_way_to_prometheus(chart: pathlib.Path) -> None:
+    policy = ("NetworkPolicy", "koordlite-system", "koordlite")
+    objectives = {"prometheusUrl": "https://prometheus.monitoring:9090"}
+    found = by_name(templated(chart, overlay="enforce", objectives=objectives))
+    (held,) = [each["data"]["koordlite.yaml"] for each in found.values() if "koordlite.yaml" in each.get("data", {})]
+    assert parse(held, "chart").objectives.prometheus_url == objectives["prometheusUrl"]
+    assert found[policy] == by_name(rendered("overlays/enforce", "objectives"))[policy]
+    elsewhere = by_name(templated(chart, objectives=objectives, monitoring={"namespace": "observability"}))[policy]
+    (peer,) = elsewhere["spec"]["egress"][-1]["to"]
+    assert peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] == "observability"
 
 
 def test_monitoring_is_that_of_kustomize_with_ones_own_names(chart: pathlib.Path) -> None:
@@ -258,7 +270,7 @@ def test_helm_lint_has_nothing_to_say(chart: pathlib.Path) -> None:
 def test_helm_gives_what_the_tests_without_it_are_held_to(chart: pathlib.Path) -> None:
     values = {"createNamespace": True, "components": list(ADDED), "strategies": STRATEGIES, **EVERYWHERE}
     values |= {"numa": {"exporter": {"listen": ":9201"}, "metrics": True}, "monitoring": {"enabled": True}}
-    values |= {"nri": {"nri": "auto"}}
+    values |= {"nri": {"nri": "auto"}, "objectives": {"prometheusUrl": "https://prometheus.monitoring:9090"}}
     made, ours = by_name(realhelm.template(chart, values)), by_name(templated(chart, **values))
     for each in (*made.values(), *ours.values()):
         # Helm's JSON has other white space, so its digest is another one.

@@ -55,7 +55,7 @@ def _write(lines: list[str], line: str, dot: Any, values: dict[str, Any], namesp
         lines.extend(" " * int(merged[4]) + each for each in text.splitlines())
         return
     line = line.replace("{{ .Release.Namespace }}", namespace)
-    line = re.sub(r"\{\{ (\.Values[\w.]+) \}\}", lambda found: str(_value(found[1], values)), line)
+    line = re.sub(r"\{\{ \$?(\.Values[\w.]+) \}\}", lambda found: str(_value(found[1], values)), line)
     line = line.replace("{{ toJson . | quote }}", json.dumps(json.dumps(dot)))
     line = re.sub(
         r"\{\{ toJson \(list (.*?)\) \| sha256sum \}\}", lambda found: _digest(found[1].split(), values), line
