@@ -10,10 +10,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from concurrent import futures
 from pathlib import Path
 from typing import Any
 
+import grpc_server
 import msgspec
 import pytest
 from apibench import Bench, until
@@ -52,26 +52,16 @@ class Kubelet:
 
 @pytest.fixture
 def kubelet() -> Iterator[Kubelet]:
-    grpc = pytest.importorskip("grpc")
     # The name of a socket has 107 bytes at most, and a test's own folder may have more.
     with tempfile.TemporaryDirectory(prefix="kubelet-") as folder:
-        yield from _served(grpc, Kubelet(Path(folder)))
-
-
-def _served(grpc: Any, made: Kubelet) -> Iterator[Kubelet]:
-    (made.folder / "pod-resources").mkdir(parents=True)
-    answers = {"List": lambda: made.listed, "GetAllocatableResources": lambda: ALLOCATABLE}
-    methods = {
-        name: grpc.unary_unary_rpc_method_handler(lambda request, context, say=say: base64.b64decode(say()))
-        for name, say in answers.items()
-    }
-    with futures.ThreadPoolExecutor(2) as pool:
-        server = grpc.server(pool)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1.PodResourcesLister", methods),))
-        server.add_insecure_port(f"unix://{made.folder}/pod-resources/kubelet.sock")
-        server.start()
-        yield made
-        server.stop(None).wait()
+        made = Kubelet(Path(folder))
+        (made.folder / "pod-resources").mkdir()
+        handlers: dict[str, grpc_server.Handler] = {
+            "List": lambda *_: base64.b64decode(made.listed),
+            "GetAllocatableResources": lambda *_: base64.b64decode(ALLOCATABLE),
+        }
+        with grpc_server.serving(f"{folder}/pod-resources/kubelet.sock", "v1.PodResourcesLister", handlers):
+            yield made
 
 
 @contextlib.contextmanager

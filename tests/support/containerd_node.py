@@ -19,8 +19,9 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import grpc
+from realnode.waiting import until
 
+from koordlite.kube.kubelet import grpc_call
 from koordlite.nri.protobuf import INT, MAP, STRING, declared, decode, encode, message, wire
 
 CONTAINERD = os.environ.get("CONTAINERD_NRI", "")
@@ -170,12 +171,11 @@ state = "{folder}/state"
         path = f"{pathlib.Path(CONTAINERD).parent}:{os.environ['PATH']}"
         command = [CONTAINERD, "-c", str(folder / "config.toml")]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env={**os.environ, "PATH": path})
-        self._channel = grpc.insecure_channel(f"unix:{self._address}")
         self._sandboxes: list[str] = []
 
     def begin(self) -> None:
         """Wait until it answers, and give it the image."""
-        grpc.channel_ready_future(self._channel).result(timeout=LONG_SECONDS)
+        until(self._answers, "containerd answers", seconds=LONG_SECONDS)
         archive = self.folder / "image.tar"
         archive.write_bytes(_archive())
         command = ["ctr", "-a", self._address, "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "native"]
@@ -242,9 +242,8 @@ state = "{folder}/state"
         """End all pods, and the daemon."""
         for sandbox in self._sandboxes:
             for method in ("StopPodSandbox", "RemovePodSandbox"):
-                with contextlib.suppress(grpc.RpcError):
+                with contextlib.suppress(OSError):
                     self._ask(method, Named(id=sandbox))
-        self._channel.close()
         self._process.terminate()
         self._process.wait(LONG_SECONDS)
         self._log.close()
@@ -254,8 +253,15 @@ state = "{folder}/state"
                 subprocess.run(["umount", "-l", point], check=False)
 
     def _ask(self, method: str, request: Any) -> str:
-        call = self._channel.unary_unary(f"/runtime.v1.RuntimeService/{method}")
-        return decode(Named, call(encode(request), timeout=LONG_SECONDS)).id
+        return decode(Named, self._call(method, encode(request))).id
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(self._call("Version"))
+        return False
+
+    def _call(self, method: str, request: bytes = b"") -> bytes:
+        return grpc_call.call(self._address, f"/runtime.v1.RuntimeService/{method}", request, seconds=LONG_SECONDS)
 
 
 def _archive() -> bytes:

@@ -9,7 +9,6 @@ Container Device Interface: a device of kind `dra.k8s.io/cpu` with the environme
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -23,7 +22,6 @@ from koordlite.resctrl.files import LocalFiles
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 TIMEOUT_SECONDS = 5.0
-_ANSWER_BYTES = 16 << 20
 
 
 CDI_FOLDER = "/var/run/cdi"
@@ -174,7 +172,7 @@ def parse_allocatable(raw: bytes) -> Given:
 
 
 class PodResources:
-    """Asks over the socket; grpcio is imported when it is first needed."""
+    """Asks over the socket; h2 is imported when it is first there."""
 
     def __init__(self, socket: str = SOCKET, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._socket, self._timeout_seconds = socket, timeout_seconds
@@ -194,22 +192,9 @@ class PodResources:
     def _call(self, method: str) -> bytes:
         if not os.path.exists(self._socket):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._socket)
-        import grpc  # type: ignore[import-untyped]
+        from koordlite.kube.kubelet import grpc_call
 
-        options = (("grpc.max_receive_message_length", _ANSWER_BYTES), ("grpc.enable_http_proxy", 0))
-        with contextlib.closing(grpc.insecure_channel(f"unix://{self._socket}", options=options)) as channel:
-            ask = channel.unary_unary(f"/v1.PodResourcesLister/{method}")
-            try:
-                answer = ask(b"", timeout=self._timeout_seconds)
-            except grpc.RpcError as error:
-                # A call that failed is its own error object; its words are kubelet's.
-                number = _ERRNO.get(error.code().name, errno.ECONNREFUSED)
-                raise OSError(number, f"{method}: {error.code().name}: {error.details()}", self._socket) from error
-        return bytes(answer)
-
-
-_ERRNO = {"DEADLINE_EXCEEDED": errno.ETIMEDOUT, "UNIMPLEMENTED": errno.ENOSYS}
-"""gRPC status → errno; any other is a refusal."""
+        return grpc_call.call(self._socket, f"/v1.PodResourcesLister/{method}", seconds=self._timeout_seconds)
 
 
 def _given(

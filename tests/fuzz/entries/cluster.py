@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import grpc_server
 import msgspec
+from h2.connection import H2Connection
 
 from koordlite.changes import cgroup
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
 from koordlite.kube.kubelet import checkpoints, pod_resources
+from koordlite.kube.kubelet.grpc_call import Call
 from koordlite.kube.watch import sources
 from koordlite.kube.watch.reflector import Reflector
 from koordlite.model import keys, nrt
@@ -180,6 +183,25 @@ def unread(parse: Callable[[bytes], object]) -> Callable[[bytes], str]:
     return run
 
 
+def called(raw: bytes) -> str:
+    """What a server says to a call of gRPC, in two pieces."""
+    asked = Call("/v1.PodResourcesLister/List", b"", seconds=1)
+    asked.to_send()
+    for piece in (raw[: len(raw) // 2], raw[len(raw) // 2 :]):
+        if not asked.ended:
+            asked.receive(piece)
+    return f"answer {bool(asked.answer())}" if asked.ended else "none yet"
+
+
+def said(script: Callable[[H2Connection], object]) -> bytes:
+    """What a server sends that is asked, and answers by `script`."""
+    server = grpc_server.connection()
+    server.initiate_connection()
+    server.receive_data(Call("/v1.PodResourcesLister/List", b"", seconds=1).to_send())
+    script(server)
+    return server.data_to_send()
+
+
 EVENTS = [
     b"\n".join(json.dumps({"type": word, "object": json.loads(pods.SEEDS[n])}).encode() for n, word in enumerate(words))
     for words in (["ADDED", "MODIFIED", "DELETED"], ["BOOKMARK", "ADDED"], ["ERROR"])
@@ -234,6 +256,17 @@ ENTRIES = [
     Entry(name="answers", seeds=[b"429\n" + seed(STATUS), b"500\nplain text"], run=answers),
     Entry(name="kubelet-memory-state", seeds=[seed(files.MEMORY_STATE)], run=refused(checkpoints.parse_memory)),
     Entry(name="kubelet-devices", seeds=[seed(files.DEVICES)], run=refused(checkpoints.parse_devices)),
+    Entry(
+        name="grpc-answer",
+        seeds=[
+            said(lambda server: grpc_server.answer(server, POD_RESOURCES)),
+            said(lambda server: server.send_headers(1, (*grpc_server.HEADERS, ("grpc-status", "12")), end_stream=True)),
+            said(lambda server: server.reset_stream(1)),
+            said(lambda server: server.close_connection(additional_data=b"bye")),
+        ],
+        run=called,
+        refusals=(OSError, ValueError),
+    ),
     Entry(name="pod-resources", seeds=[POD_RESOURCES], run=unread(pod_resources.parse_list)),
     Entry(name="claimed-cpus", seeds=[seed(CDI)], run=unread(pod_resources.parse_claims)),
     Entry(name="pod-resources-allocatable", seeds=[ALLOCATABLE], run=unread(pod_resources.parse_allocatable)),
