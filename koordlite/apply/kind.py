@@ -3,6 +3,7 @@ what they are without a machine is in `koordlite.changes`."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import ClassVar, Generic, TypeVar
 
@@ -58,8 +59,8 @@ class Kind(Generic[C, E]):
     journaled (evictions, descriptions) have no entries, and nothing of them is undone."""
 
     change: type[C]
-    places: tuple[PlaceKind, ...]
-    """Where its changes and its entries are; no other kind has these."""
+    entry_places: tuple[PlaceKind, ...] = ()
+    """Where its entries are besides the places of its changes; no other kind has these."""
     carried_out_with: str = ""
     """Changes of kinds with the same word here are carried out in one go; empty for a kind on its own."""
     undone_with: str = ""
@@ -94,18 +95,24 @@ class Kind(Generic[C, E]):
             yield self.write(change, work)
 
     def write(self, change: C, work: Work) -> AppliedStep:
-        """Carry out one change in a round."""
-        return self.put(work.host, change)
+        """Carry out one change in a round, and note it, so that what others write there later is told apart."""
+        step = self.put(work.host, change)
+        if step.ok:
+            work.foreign.wrote(change)
+        return step
 
     def put(self, host: Host, change: C) -> AppliedStep:
         """Write a value, there or back."""
-        with writer.Attempt(host, change) as attempt:
-            attempt.value = self.set(host, change)
-        return attempt.step
+        write, gone = functools.partial(self.set, host, change), functools.partial(self.is_gone, host, change)
+        return writer.attempt(host, change, write, gone)
 
-    def set(self, host: Host, change: C) -> str:
-        """Write it and say what was written; OSError or ValueError when it is refused."""
+    def set(self, host: Host, change: C) -> str | None:
+        """Write it and say what was written, where that is not the value; OSError or ValueError when it is refused."""
         raise NotImplementedError
+
+    def is_gone(self, host: Host, change: C, error: OSError) -> bool:
+        """Tell whether `error` says that what had the value is gone, which is no refusal."""
+        return False
 
     def is_disowned(self, step: AppliedStep) -> bool:
         """Tell whether the step left nothing of ours, so that its entry has to go."""

@@ -10,6 +10,7 @@ import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from koordlite.apply import writer
 from koordlite.changes import resctrl
 from koordlite.changes.resctrl import GroupMade, MountMade, ResctrlReturn, TasksMoved
 from koordlite.host import procfs
@@ -23,10 +24,8 @@ from koordlite.resctrl.values import ROOT
 
 PREFIX = "resctrl/"
 _MONITORS = "/mon_groups/"
-GONE = "gone meanwhile"
 _MOST_ANCESTORS = 8
 _NOT_MOUNTED = (errno.EINVAL, errno.ENOENT)
-Words = Callable[[OSError | ValueError], str]
 
 
 def is_ours(entry: Entry) -> bool:
@@ -40,8 +39,8 @@ def of_group(change: ResctrlReturn, entries: Iterable[Entry]) -> list[Entry]:
     return [e for e in entries if is_ours(e) and (_group(e) == change.group or _group(e).startswith(below))]
 
 
-def undo(host: Host, entries: Sequence[Entry], words: Words) -> list[AppliedStep]:
-    """One step for each entry about resctrl, and one for the kin of threads that go back. `words` tells refusals."""
+def undo(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
+    """One step for each entry about resctrl, and one for the kin of threads that go back."""
     moved = [entry for entry in entries if isinstance(entry, TasksMoved)]
     files = [entry for entry in entries if isinstance(entry, FileEntry) and is_ours(entry)]
     made = sorted((e for e in entries if isinstance(e, GroupMade)), key=lambda e: -e.group.count("/"))
@@ -49,14 +48,14 @@ def undo(host: Host, entries: Sequence[Entry], words: Words) -> list[AppliedStep
         # Who belongs to whom is to be read while the threads are still together.
         unnoted = dict(_kin(host, moved, {entry.group for entry in made}))
     except OSError as error:
-        return [AppliedStep(e.place, "as found", False, words(error)) for e in entries if is_ours(e)]
+        return [AppliedStep(e.place, "as found", False, writer.words(error)) for e in entries if is_ours(e)]
     ours = {entry.into for entry in moved} | {entry.group for entry in made}
     return [
-        *(_try(e.place, e.group or "root group", partial(_thread_back, host, e, ours), words) for e in moved),
-        *_kin_back(host, unnoted, words),
-        *(_try(e.place, e.text.strip(), partial(_values_back, host, e), words) for e in files),
-        *(_try(e.place, "removed", partial(_remove, host, e), words) for e in made),
-        *(_unmounted(host, e, made, words) for e in entries if isinstance(e, MountMade)),
+        *(_try(e.place, e.group or "root group", partial(_thread_back, host, e, ours)) for e in moved),
+        *_kin_back(host, unnoted),
+        *(_try(e.place, e.text.strip(), partial(_values_back, host, e)) for e in files),
+        *(_try(e.place, "removed", partial(host.resctrl.remove_group, e.group)) for e in made),
+        *(_unmounted(host, e, made) for e in entries if isinstance(e, MountMade)),
     ]
 
 
@@ -87,35 +86,28 @@ def _thread_back(host: Host, entry: TasksMoved, ours: Collection[str]) -> bool:
     return _move(host, entry.group, (entry.tid,))
 
 
-def _values_back(host: Host, entry: FileEntry) -> bool:
+def _values_back(host: Host, entry: FileEntry) -> None:
     host.resctrl.write_back(_group(entry), entry.raw)
-    return True
 
 
-def _remove(host: Host, entry: GroupMade) -> bool:
-    host.resctrl.remove_group(entry.group)
-    return True
-
-
-def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade], words: Words) -> AppliedStep:
+def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade]) -> AppliedStep:
     """An unmount takes every group with it. Where others have made some, it is theirs from here on."""
     try:
         present = {*host.resctrl.group_names(), *host.resctrl.mon_group_names(ROOT)}
     except OSError as error:
-        return AppliedStep(entry.place, "unmounted", False, words(error))
+        return AppliedStep(entry.place, "unmounted", False, writer.words(error))
     others = sorted(present - {group.group for group in made})
     if others:
         return AppliedStep(entry.place, f"stays, groups of others are in it: {', '.join(others)}")
-    return _try(entry.place, "unmounted", partial(_umount, host), words)
+    return _try(entry.place, "unmounted", partial(_umount, host))
 
 
-def _umount(host: Host) -> bool:
+def _umount(host: Host) -> None:
     try:
         host.resctrl.umount()
     except OSError as error:
         if error.errno not in _NOT_MOUNTED:
             raise
-    return True
 
 
 def homes(host: Host, moved: Iterable[TasksMoved]) -> dict[int, str]:
@@ -171,11 +163,11 @@ def _kin(host: Host, moved: Sequence[TasksMoved], made: Collection[str]) -> Iter
                 yield tid, group
 
 
-def _kin_back(host: Host, homes: Mapping[int, str], words: Words) -> Iterator[AppliedStep]:
+def _kin_back(host: Host, homes: Mapping[int, str]) -> Iterator[AppliedStep]:
     for group in sorted(set(homes.values())):
         tids = [tid for tid, home in homes.items() if home == group]
         place = resctrl.TASKS.place(group)
-        yield _try(place, f"{len(tids)} threads", partial(_move, host, group, tids), words)
+        yield _try(place, f"{len(tids)} threads", partial(_move, host, group, tids))
 
 
 def _move(host: Host, group: str, tids: Sequence[int]) -> bool:
@@ -189,11 +181,12 @@ def _move(host: Host, group: str, tids: Sequence[int]) -> bool:
     return moved > 0
 
 
-def _try(place: Place, value: str, act: Callable[[], bool], words: Words) -> AppliedStep:
+def _try(place: Place, value: str, act: Callable[[], bool | None]) -> AppliedStep:
+    """The step of `act`, which answers False where there was nothing left to do."""
     try:
-        done = act()
+        is_gone = act() is False
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and vanished(error):
-            return AppliedStep(place, GONE)
-        return AppliedStep(place, value, False, words(error))
-    return AppliedStep(place, value if done else GONE)
+            return AppliedStep(place, writer.GONE)
+        return AppliedStep(place, value, False, writer.words(error))
+    return AppliedStep(place, writer.GONE if is_gone else value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from types import TracebackType
 
 from koordlite.host.bundle import Host
 from koordlite.model.change import Change
@@ -13,30 +12,20 @@ from koordlite.model.status import AppliedStep
 GONE = "gone meanwhile"
 
 
-class Attempt:
-    """Context of one kernel change: what is written in it is set as `value`, and `step` says afterwards what became of
-    it. What is `gone` after an error is no refusal: its limit went with it."""
-
-    value = ""
-    step: AppliedStep
-
-    def __init__(self, host: Host, change: Change, *, gone: Callable[[OSError], bool] = lambda _: False) -> None:
-        self._clock, self._change, self._gone = host.clock, change, gone
-
-    def __enter__(self) -> Attempt:
-        self._started = self._clock.monotonic()
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, _traceback: TracebackType | None) -> bool:
-        """Take an OSError and a ValueError as a refusal; all others go on."""
-        place, seconds = self._change.place, self._clock.monotonic() - self._started
-        if isinstance(error, OSError) and self._gone(error):
-            self.step = AppliedStep(place, GONE)
-        elif isinstance(error, OSError | ValueError):
-            self.step = AppliedStep(place, self._change.describe(), False, words(error), seconds)
-        elif error is None:
-            self.step = AppliedStep(place, self.value, seconds=seconds)
-        return isinstance(error, OSError | ValueError)
+def attempt(
+    host: Host, change: Change, write: Callable[[], str | None], gone: Callable[[OSError], bool]
+) -> AppliedStep:
+    """Try one kernel change. `write` says what it has written; None: the value of the change. An OSError or ValueError
+    is a refusal, but for what is `gone`: its limit went with it."""
+    started = host.clock.monotonic()
+    try:
+        value = write()
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and gone(error):
+            return AppliedStep(change.place, GONE)
+        return AppliedStep(change.place, change.describe(), False, words(error), host.clock.monotonic() - started)
+    seconds = host.clock.monotonic() - started
+    return AppliedStep(change.place, change.describe() if value is None else value, seconds=seconds)
 
 
 def words(error: OSError | ValueError) -> str:

@@ -12,7 +12,7 @@ from koordlite.formulas import blkio
 from koordlite.model.change import Change, KernelChange, Standing
 from koordlite.model.picture.blocks import BlockField
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.place import Place, PlaceKind
+from koordlite.model.place import PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import ForeignWrite
 
@@ -30,6 +30,7 @@ PLACE = PlaceKind(
 class BlockChange(KernelChange, msgspec.Struct, frozen=True):
     """Give `field` of the cgroup `group` the `value` for the disk `device` (`MAJOR:MINOR`)."""
 
+    place_kind: ClassVar[PlaceKind] = PLACE
     # A kernel weighs the use of a disk only once it has a cost model or a latency target.
     rank: ClassVar[int] = 20
     watched: ClassVar[bool] = True
@@ -41,11 +42,6 @@ class BlockChange(KernelChange, msgspec.Struct, frozen=True):
     """None: what was found before us."""
     gives_back: bool = False
     """As in `CgroupChange`."""
-
-    @property
-    def place(self) -> Place:
-        """Place that is changed."""
-        return PLACE.place(self.group, self.device, self.field)
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:

@@ -43,6 +43,7 @@ _IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", "memory.limit",
 class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
     """Give `field` of the cgroup `group` (path below the cgroup root, `kubepods/besteffort`) the `value`."""
 
+    place_kind: ClassVar[PlaceKind] = PLACE
     rank: ClassVar[int] = 10
     watched: ClassVar[bool] = True
 
@@ -51,11 +52,6 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
     value: CPUSet | int
     gives_back: bool = False
     """What was found, or what its owner wants, stands there again: from then on the place is not ours any more."""
-
-    @property
-    def place(self) -> Place:
-        """Place that is changed, for messages and for finding two writers of one file."""
-        return PLACE.place(self.group, self.field)
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:

@@ -37,6 +37,7 @@ def cookie_of(place: Place) -> int:
 class CoreCookieChange(KernelChange, msgspec.Struct, frozen=True):
     """Give the processes in the cgroup `group` the cookie of the core group `core_group`, or take ours away."""
 
+    place_kind: ClassVar[PlaceKind] = PLACE
     rank: ClassVar[int] = 61
 
     group: str
@@ -75,7 +76,3 @@ class CookieMade(Entry, frozen=True, kw_only=True, tag="coreCookie"):
     def describe(self) -> str:
         """State that comes back, in one line."""
         return "no cookie"
-
-    def undoing(self) -> CoreCookieChange:
-        """Taking it away is not about one group."""
-        raise NotImplementedError("cookies are taken away all at once")

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from koordlite.model.change import Change, KernelChange
-from koordlite.model.place import Place, PlaceKind
+from koordlite.model.place import PlaceKind
 
 PLACE = PlaceKind(
     name="eviction",
@@ -29,6 +29,7 @@ KILL = PlaceKind(
 class EvictPod(Change, msgspec.Struct, frozen=True):
     """Ask the cluster's Eviction API to evict one pod. What became of it, `Snapshot.evicted` says afterwards."""
 
+    place_kind: ClassVar[PlaceKind] = PLACE
     # What cannot be undone comes last, when all else has been tried.
     rank: ClassVar[int] = 90
 
@@ -38,11 +39,6 @@ class EvictPod(Change, msgspec.Struct, frozen=True):
     reason: str
     """One sentence for people: it becomes the event's message."""
 
-    @property
-    def place(self) -> Place:
-        """The pod."""
-        return PLACE.place(self.namespace, self.name, self.uid)
-
     def describe(self) -> str:
         """The eviction and its reason."""
         return f"evicted: {self.reason}"
@@ -51,6 +47,7 @@ class EvictPod(Change, msgspec.Struct, frozen=True):
 class KillContainer(KernelChange, msgspec.Struct, frozen=True):
     """Kill all processes in the group of one container at once. Kubelet starts it again by the pod's restart policy."""
 
+    place_kind: ClassVar[PlaceKind] = KILL
     # As evictions, and after them.
     rank: ClassVar[int] = 91
 
@@ -61,11 +58,6 @@ class KillContainer(KernelChange, msgspec.Struct, frozen=True):
     group: str
     reason: str
     """One sentence for people: it becomes the event's message."""
-
-    @property
-    def place(self) -> Place:
-        """The container."""
-        return KILL.place(self.namespace, self.pod, self.uid, self.container)
 
     def describe(self) -> str:
         """The kill and its reason."""

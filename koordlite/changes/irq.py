@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.model.change import Entry, KernelChange, Standing
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.place import Place, PlaceKind
+from koordlite.model.place import PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import ForeignWrite
 
@@ -25,6 +25,7 @@ PLACE = PlaceKind(
 class IRQChange(KernelChange, msgspec.Struct, frozen=True):
     """Let these CPUs take the interrupt `number` of `device`."""
 
+    place_kind: ClassVar[PlaceKind] = PLACE
     rank: ClassVar[int] = 62
     watched: ClassVar[bool] = True
 
@@ -34,11 +35,6 @@ class IRQChange(KernelChange, msgspec.Struct, frozen=True):
     value: CPUSet
     gives_back: bool = False
     """As in `CgroupChange`."""
-
-    @property
-    def place(self) -> Place:
-        """The interrupt."""
-        return PLACE.place(self.number)
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:
@@ -62,15 +58,6 @@ class IRQFound(Entry, frozen=True, kw_only=True, tag="irqAffinity"):
     device: str
     cpus: str
     strategy: str = ""
-
-    @property
-    def place(self) -> Place:
-        """The interrupt."""
-        return PLACE.place(self.number)
-
-    def describe(self) -> str:
-        """The CPUs that come back."""
-        return self.cpus
 
     def undoing(self) -> IRQChange:
         """The change that puts them back."""

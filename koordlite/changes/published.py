@@ -12,7 +12,7 @@ from msgspec import structs
 
 from koordlite.model import nrt
 from koordlite.model.change import Entry, NodeChange, TopologyPart
-from koordlite.model.place import Place, PlaceKind
+from koordlite.model.place import PlaceKind
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import NodeObject, NRTObject, Zone, ZoneResource
@@ -48,15 +48,11 @@ ZONE_RESOURCE = _kind(
 class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
     """Give the extended resource `resource` of the Node this amount in capacity and allocatable; None removes it."""
 
+    place_kind: ClassVar[PlaceKind] = NODE_RESOURCE
     rank: ClassVar[int] = 70
 
     resource: str
     value: int | None
-
-    @property
-    def place(self) -> Place:
-        """The resource."""
-        return NODE_RESOURCE.place(self.resource)
 
     @property
     def amounts(self) -> Mapping[str, int | None]:
@@ -84,15 +80,11 @@ class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
 class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
     """Give the annotation `key` of the Node the text `value`; None removes it."""
 
+    place_kind: ClassVar[PlaceKind] = NODE_ANNOTATION
     rank: ClassVar[int] = 71
 
     key: str
     value: str | None
-
-    @property
-    def place(self) -> Place:
-        """The annotation."""
-        return NODE_ANNOTATION.place(self.key)
 
     @property
     def annotations(self) -> Mapping[str, str | None]:
@@ -111,6 +103,7 @@ class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
 class NodeConditionChange(NodeChange, msgspec.Struct, frozen=True):
     """Give the condition `type` of the Node the status `value`, True or False; None removes it. Others stay."""
 
+    place_kind: ClassVar[PlaceKind] = NODE_CONDITION
     rank: ClassVar[int] = 72
 
     type: str
@@ -119,11 +112,6 @@ class NodeConditionChange(NodeChange, msgspec.Struct, frozen=True):
     message: str = ""
     since: str = ""
     """RFC 3339: when it got this status."""
-
-    @property
-    def place(self) -> Place:
-        """The condition."""
-        return NODE_CONDITION.place(self.type)
 
     @property
     def conditions(self) -> tuple[Mapping[str, str], ...]:
@@ -145,15 +133,11 @@ class NodeConditionChange(NodeChange, msgspec.Struct, frozen=True):
 class TopologyChange(TopologyPart, msgspec.Struct, frozen=True):
     """Give the annotation `key` of the node's NodeResourceTopology the JSON text `value`."""
 
+    place_kind: ClassVar[PlaceKind] = TOPOLOGY_ANNOTATION
     rank: ClassVar[int] = 80
 
     key: str
     value: str
-
-    @property
-    def place(self) -> Place:
-        """The annotation."""
-        return TOPOLOGY_ANNOTATION.place(self.key)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the text."""
@@ -164,15 +148,11 @@ class TopologyChange(TopologyPart, msgspec.Struct, frozen=True):
 class TopologyLabelChange(TopologyPart, msgspec.Struct, frozen=True):
     """Give the label `key` of the node's NodeResourceTopology the `value`; None removes it."""
 
+    place_kind: ClassVar[PlaceKind] = TOPOLOGY_LABEL
     rank: ClassVar[int] = 80
 
     key: str
     value: str | None
-
-    @property
-    def place(self) -> Place:
-        """The label."""
-        return TOPOLOGY_LABEL.place(self.key)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the label, or without it."""
@@ -185,6 +165,7 @@ class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
     """Give the node's NodeResourceTopology these zones, policies and attributes; resources and attributes of other
     owners stay."""
 
+    place_kind: ClassVar[PlaceKind] = ZONES
     rank: ClassVar[int] = 80
 
     zones: tuple[Zone, ...]
@@ -195,11 +176,6 @@ class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
     """Resources that no zone has any more."""
     zone_attributes: frozenset[str] = frozenset()
     """Names of the attributes of zones that are ours: a zone without one loses it."""
-
-    @property
-    def place(self) -> Place:
-        """The zones as a whole."""
-        return ZONES.place()
 
     def describe(self) -> str:
         """Nothing: they fill no line."""
@@ -240,17 +216,13 @@ class ZoneResourceChange(TopologyPart, msgspec.Struct, frozen=True):
     A zone that is not there stays away: `ZonesChange` makes zones.
     """
 
+    place_kind: ClassVar[PlaceKind] = ZONE_RESOURCE
     # The zones have to be there before their resources.
     rank: ClassVar[int] = 81
 
     zone: str
     resource: str
     value: ZoneResource | None
-
-    @property
-    def place(self) -> Place:
-        """The resource in the zone."""
-        return ZONE_RESOURCE.place(self.zone, self.resource)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the amount in its zone; the order of names stays."""
@@ -275,15 +247,6 @@ class NodeResource(_PublishedEntry, frozen=True, kw_only=True, tag="nodeResource
     resource: str
     previous: int | None
 
-    @property
-    def place(self) -> Place:
-        """The resource."""
-        return NODE_RESOURCE.place(self.resource)
-
-    def describe(self) -> str:
-        """The amount that comes back."""
-        return "(removed)" if self.previous is None else str(self.previous)
-
     def undoing(self) -> NodeResourceChange:
         """The change that puts it back."""
         return NodeResourceChange(self.resource, self.previous)
@@ -295,15 +258,6 @@ class NodeAnnotation(_PublishedEntry, frozen=True, kw_only=True, tag="nodeAnnota
     key: str
     previous: str | None
 
-    @property
-    def place(self) -> Place:
-        """The annotation."""
-        return NODE_ANNOTATION.place(self.key)
-
-    def describe(self) -> str:
-        """The text that comes back."""
-        return "(removed)" if self.previous is None else self.previous
-
     def undoing(self) -> NodeAnnotationChange:
         """The change that puts it back."""
         return NodeAnnotationChange(self.key, self.previous)
@@ -313,15 +267,6 @@ class NodeCondition(_PublishedEntry, frozen=True, kw_only=True, tag="nodeConditi
     """A condition of the Node that nobody but us writes."""
 
     type: str
-
-    @property
-    def place(self) -> Place:
-        """The condition."""
-        return NODE_CONDITION.place(self.type)
-
-    def describe(self) -> str:
-        """Nothing comes back."""
-        return "(removed)"
 
     def undoing(self) -> NodeConditionChange:
         """The change that removes it."""
@@ -334,11 +279,6 @@ class ZoneAmount(_PublishedEntry, frozen=True, kw_only=True, tag="zoneResource")
     zone: str
     resource: str
     previous: ZoneResource | None
-
-    @property
-    def place(self) -> Place:
-        """The resource in the zone."""
-        return ZONE_RESOURCE.place(self.zone, self.resource)
 
     def describe(self) -> str:
         """The amount that comes back."""

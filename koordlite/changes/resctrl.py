@@ -52,12 +52,8 @@ SCHEMATA = PlaceKind(
 class ResctrlMountChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Mount the resctrl file system where it belongs, without options."""
 
+    place_kind: ClassVar[PlaceKind] = MOUNT
     rank: ClassVar[int] = 30
-
-    @property
-    def place(self) -> Place:
-        """The mount."""
-        return MOUNT.place()
 
     def describe(self) -> str:
         """The deed."""
@@ -67,14 +63,10 @@ class ResctrlMountChange(ResctrlChange, msgspec.Struct, frozen=True):
 class ResctrlGroupChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Make the group `group` if it is absent: a control group, or `CONTROL/mon_groups/NAME` for monitoring."""
 
+    place_kind: ClassVar[PlaceKind] = GROUP
     rank: ClassVar[int] = 31
 
     group: str
-
-    @property
-    def place(self) -> Place:
-        """The group."""
-        return GROUP.place(self.group)
 
     def describe(self) -> str:
         """The deed."""
@@ -84,16 +76,12 @@ class ResctrlGroupChange(ResctrlChange, msgspec.Struct, frozen=True):
 class SchemataChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Give `resource` (L3, L3CODE, L3DATA, L2, MB, SMBA) of resctrl group `group` these values by cache id."""
 
+    place_kind: ClassVar[PlaceKind] = SCHEMATA
     rank: ClassVar[int] = 32
 
     group: str
     resource: str
     values: Mapping[int, int]
-
-    @property
-    def place(self) -> Place:
-        """The resource in the group."""
-        return SCHEMATA.place(self.group, self.resource)
 
     def describe(self) -> str:
         """The values as in the file `schemata`."""
@@ -103,17 +91,13 @@ class SchemataChange(ResctrlChange, msgspec.Struct, frozen=True):
 class TasksChange(ResctrlChange, msgspec.Struct, frozen=True):
     """Move these threads into resctrl group `group` (empty: the root group)."""
 
+    place_kind: ClassVar[PlaceKind] = TASKS
     rank: ClassVar[int] = 33
 
     group: str
     tids: tuple[int, ...]
     cgroups: tuple[str, ...] = ()
     """Where they were found: threads that begin there while the others are moved follow."""
-
-    @property
-    def place(self) -> Place:
-        """The group's threads."""
-        return TASKS.place(self.group)
 
     def describe(self) -> str:
         """The number of threads."""
@@ -124,15 +108,11 @@ class ResctrlReturn(ResctrlChange, msgspec.Struct, frozen=True):
     """Undo what we did to resctrl group `group`: threads to where they were found, values as found, and the group is
     removed if we made it."""
 
+    place_kind: ClassVar[PlaceKind] = RETURN
     # Threads that leave a group of ours for another are out before the group is given back.
     rank: ClassVar[int] = 34
 
     group: str
-
-    @property
-    def place(self) -> Place:
-        """The return of the group."""
-        return RETURN.place(self.group)
 
     def describe(self) -> str:
         """The state that comes back."""

@@ -40,6 +40,7 @@ OOM_SCORE_AT_CREATION = PlaceKind(
 class SystemFileChange(KernelChange, msgspec.Struct, frozen=True):
     """Give the kernel setting `name` (`vm.min_free_kbytes`, a key of `host.system_files`) the text `value`."""
 
+    place_kind: ClassVar[PlaceKind] = SETTING
     rank: ClassVar[int] = 60
 
     name: str
@@ -47,15 +48,11 @@ class SystemFileChange(KernelChange, msgspec.Struct, frozen=True):
     gives_back: bool = False
     """As in `CgroupChange`."""
 
-    @property
-    def place(self) -> Place:
-        """The setting."""
-        return SETTING.place(self.name)
-
 
 class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
     """Give the process `pid`, started at `start_time` (clock ticks since boot), this `oom_score_adj`."""
 
+    place_kind: ClassVar[PlaceKind] = OOM_SCORE
     rank: ClassVar[int] = 60
 
     pid: int
@@ -63,11 +60,6 @@ class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
     value: int
     gives_back: bool = False
     """As in `CgroupChange`."""
-
-    @property
-    def place(self) -> Place:
-        """The process."""
-        return OOM_SCORE.place(str(self.pid), str(self.start_time))
 
 
 class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
@@ -78,15 +70,6 @@ class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
     """Ticks after boot, column 22 of /proc/PID/stat."""
     value: int
     strategy: str = ""
-
-    @property
-    def place(self) -> Place:
-        """The process."""
-        return OOM_SCORE.place(str(self.pid), str(self.start_time))
-
-    def describe(self) -> str:
-        """The number that comes back."""
-        return str(self.value)
 
     def undoing(self) -> OOMScoreChange:
         """The change that puts it back."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import msgspec
 
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.place import Place
+from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import ForeignWrite
 from koordlite.model.wire.objects import NodeObject, NRTObject
@@ -30,6 +30,9 @@ class Change:
     """One value that a strategy wants in one place."""
 
     __slots__ = ()
+    __struct_fields__: ClassVar[tuple[str, ...]]
+    place_kind: ClassVar[PlaceKind]
+    """The kind of its place. The first fields of the change are the parts of the place."""
     rank: ClassVar[int]
     """Changes of a lower rank are made first; those of one rank in the order of `in_order`."""
     watched: ClassVar[bool] = False
@@ -55,7 +58,8 @@ class Change:
     @property
     def place(self) -> Place:
         """Place that is changed, for messages and for finding two writers of one file."""
-        raise NotImplementedError
+        names = self.__struct_fields__[: self.place_kind.pattern.groups]
+        return self.place_kind.place(*(str(getattr(self, name)) for name in names))
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:
@@ -172,11 +176,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     @property
     def place(self) -> Place:
         """The place as the change of its kind names it."""
-        raise NotImplementedError
+        return self.undoing().place
 
     def describe(self) -> str:
         """Value that comes back, in one line."""
-        raise NotImplementedError
+        value = self.undoing().value
+        return "(removed)" if value is None else str(value)
 
     def undoing(self) -> Change:
         """The change that puts it back, where one change does."""

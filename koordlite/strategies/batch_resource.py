@@ -83,9 +83,17 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         if not parts:
             continue  # Its groups are gone, or none of their files can be read.
         wanted |= {(part.group, field) for part in parts for field in part.fields}
-        yield _decided(snapshot, pod, parts, config)
+        changes = tuple(c for part in parts for field in part.fields for c in _change(snapshot, part, field, config))
+        evidence = _evidence(snapshot, parts)
+        yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "BatchResources", evidence, changes)
         yield from (d for part in parts for d in _memory_notes(snapshot, pod, part, config))
-    yield _released(snapshot, wanted)
+    found = (c for c in group_files.given_back(snapshot, NAME, _FIELDS) if (c.group, c.field) not in wanted)
+    # An idle group takes its shares later.
+    back = tuple(c for c in found if c.field != "cpu.shares" or not _idle(snapshot, c.group))
+    if back:
+        yield Decision("node", "release", "BatchResourcesReleased", {"files": len(back)}, back)
+    else:
+        yield Decision("node", "hold", "BatchResourcesOn" if wanted else "BatchResourcesOff")
 
 
 def _concerns(pod: Pod) -> bool:
@@ -148,21 +156,18 @@ def _parts(snapshot: Snapshot, pod: Pod) -> tuple[_Part, ...]:
     asked = {c.name: _asked(recorded(pod, c) or Amounts(), Amounts(c.requests, c.limits)) for c in pod.containers}
     overhead = Amounts(pod.overhead, pod.overhead)
     of_pod = batch_resource.of_pod(((asked[c.name], c.one_shot) for c in pod.containers), _asked(overhead, overhead))
-    place = snapshot.places[pod.uid]
-    owned = _fields(pod)
+    place, ratio = snapshot.places[pod.uid], snapshot.notes.cpu_normalization or 1.0
+    pinned = bool(pod.resource_status.cpuset) and pod.kube_qos is not KubeQoS.BEST_EFFORT
+    owned = tuple(field for field in _FIELDS if field != "cpu.quota" or not pinned)
     parts = [_part(snapshot, "pod", place.group, of_pod, owned)]
     for container in pod.containers:
         group, fields = place.containers.get(container.name, ""), owned
         if not recorded(pod, container):
-            fields = tuple(f for f in owned if f == "cpu.quota" and _divides(snapshot, asked[container.name]))
+            divides = asked[container.name].limit_milli > 0 and ratio > 1 and not quota_off(snapshot.slo)
+            fields = tuple(field for field in owned if field == "cpu.quota" and divides)
         if fields and group in snapshot.cgroups:
             parts.append(_part(snapshot, container.name, group, asked[container.name], fields))
     return tuple(part for part in parts if part.group in snapshot.cgroups)
-
-
-def _divides(snapshot: Snapshot, native: Asked) -> bool:
-    """Tell whether a quota of kubelet's is not what the container should have."""
-    return native.limit_milli > 0 and (snapshot.notes.cpu_normalization or 1.0) > 1 and not quota_off(snapshot.slo)
 
 
 def _part(snapshot: Snapshot, name: str, group: str, asked: Asked, fields: tuple[CgroupField, ...]) -> _Part:
@@ -174,7 +179,12 @@ def _part(snapshot: Snapshot, name: str, group: str, asked: Asked, fields: tuple
     if limit_bytes > 0:
         # The kernel keeps whole pages; otherwise what stands there would never be what was asked for.
         limit_bytes = max(limit_bytes // snapshot.page_bytes * snapshot.page_bytes, snapshot.page_bytes)
-    quota_us = _within_best_effort(snapshot, group, found.quota_us)
+    # cgroup v1 refuses a quota above that of a group higher up.
+    root, quota_us = snapshot.layout.besteffort, found.quota_us
+    above = snapshot.cgroups.get(root, Cgroup()).quota_us
+    inside = snapshot.layout.version == 1 and group.startswith(f"{root}/")
+    if inside and above is not None and UNLIMITED not in (above, quota_us):
+        quota_us = min(quota_us, above)
     return _Part(
         name=name,
         group=group,
@@ -188,30 +198,6 @@ def quota_off(slo: SLO) -> bool:
     """Under the policy cfsQuota the besteffort group itself is limited. Source: Koordinator `parseRuleForNodeSLO`."""
     threshold = slo.threshold
     return threshold.enable and threshold.cpu_suppress_policy in ("cfsQuota", "guided")
-
-
-def _within_best_effort(snapshot: Snapshot, group: str, quota_us: int) -> int:
-    """cgroup v1 refuses a quota above that of a group higher up."""
-    root = snapshot.layout.besteffort
-    above = snapshot.cgroups.get(root, Cgroup()).quota_us
-    inside = snapshot.layout.version == 1 and group.startswith(f"{root}/")
-    if not inside or above in (None, UNLIMITED) or quota_us == UNLIMITED:
-        return quota_us
-    return min(quota_us, above)
-
-
-def _fields(pod: Pod) -> tuple[CgroupField, ...]:
-    """The files of the pod that this strategy owns."""
-    pinned = bool(pod.resource_status.cpuset) and pod.kube_qos is not KubeQoS.BEST_EFFORT
-    return tuple(field for field in _FIELDS if field != "cpu.quota" or not pinned)
-
-
-def _decided(snapshot: Snapshot, pod: Pod, parts: Sequence[_Part], config: Config) -> Decision:
-    changes = tuple(
-        change for part in parts for field in part.fields for change in _change(snapshot, part, field, config)
-    )
-    evidence = _evidence(snapshot, parts)
-    return Decision(f"pod/{pod.key}", "set" if changes else "hold", "BatchResources", evidence, changes)
 
 
 def _evidence(snapshot: Snapshot, parts: Sequence[_Part]) -> dict[str, int | float | str]:
@@ -246,23 +232,23 @@ def _change(snapshot: Snapshot, part: _Part, field: CgroupField, config: Config)
     present = cgroup.present(snapshot.cgroups[part.group], field)
     if field == "cpu.shares":
         value = part.values.shares
-        stands = present is None or _idle(snapshot, part.group) or present in (value, _kept(snapshot, value))
+        # v2 keeps a coarser weight, and that is what is read.
+        kept = value if snapshot.layout.version == 1 else shares_of_weight(weight_of_shares(value))
+        stands = present is None or _idle(snapshot, part.group) or present in (value, kept)
     elif field == "cpu.quota":
         value = part.values.quota_us
         stands = present is None or present == value
     else:
         value = part.values.limit_bytes
-        stands = present is None or present == value or _waits(snapshot, part, config)
+        held = snapshot.memory_held.get(part.group)
+        # It would end a process at once, or nobody knows whether it would.
+        kills = not config.limit_below_use and (held is None or held.fixed > value)
+        stands = present is None or present == value or (kills and _limit_falls(snapshot, part))
     if not stands:
         place = cgroup.PLACE.place(part.group, field)
         yield CgroupChange(
             part.group, field, value, gives_back=place in snapshot.found and snapshot.found[place].value == value
         )
-
-
-def _kept(snapshot: Snapshot, shares: int) -> int:
-    """Value that is read after shares were written: v2 keeps a coarser weight."""
-    return shares if snapshot.layout.version == 1 else shares_of_weight(weight_of_shares(shares))
 
 
 def _idle(snapshot: Snapshot, group: str) -> bool:
@@ -275,14 +261,6 @@ def _limit_falls(snapshot: Snapshot, part: _Part) -> bool:
     if LIMIT not in part.fields:
         return False
     return present is not None and wanted != UNLIMITED and (present == UNLIMITED or wanted < present)
-
-
-def _waits(snapshot: Snapshot, part: _Part, config: Config) -> bool:
-    """Tell whether the limit is not written now: it would end a process at once, or nobody knows whether it would."""
-    if config.limit_below_use or not _limit_falls(snapshot, part):
-        return False
-    held = snapshot.memory_held.get(part.group)
-    return held is None or held.fixed > part.values.limit_bytes
 
 
 def _memory_notes(snapshot: Snapshot, pod: Pod, part: _Part, config: Config) -> Iterator[Decision]:
@@ -301,12 +279,3 @@ def _memory_notes(snapshot: Snapshot, pod: Pod, part: _Part, config: Config) -> 
             yield Decision(subject, "shrink", "MemoryLimitKills", numbers)
         else:
             yield Decision(subject, "hold", "MemoryLimitBelowUse", numbers)
-
-
-def _released(snapshot: Snapshot, wanted: set[tuple[str, str]]) -> Decision:
-    """Give back what no pod asks for any more; an idle group takes its shares later."""
-    found = (c for c in group_files.given_back(snapshot, NAME, _FIELDS) if (c.group, c.field) not in wanted)
-    changes = tuple(c for c in found if c.field != "cpu.shares" or not _idle(snapshot, c.group))
-    if changes:
-        return Decision("node", "release", "BatchResourcesReleased", {"files": len(changes)}, changes)
-    return Decision("node", "hold", "BatchResourcesOn" if wanted else "BatchResourcesOff")

@@ -59,7 +59,9 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     for before, asker in zip(every, found, strict=True):
         asked = dict(_lines(snapshot, asker))
         lines = {key: value for key, value in asked.items() if key[1] != "io.weight" or key[0] in weighed}
-        yield from _unweighed(asker, asked.keys() - lines.keys())
+        if unweighed := asked.keys() - lines.keys():
+            disks = ", ".join(sorted(device for device, _ in unweighed))
+            yield Decision(asker.subject, "skip", "DiskNotWeighed", {"disks": disks})
         wanted |= {BlockChange(asker.group, *key, None).place for key in lines}
         yield from _mistakes(snapshot, asker)
         yield _decided(snapshot, asker, lines, _clipped(before, asker))
@@ -84,18 +86,12 @@ def _within(asker: Asker, config: Config) -> Asker:
     """Clip what a pod asks for; what the operator asks for holds as it is."""
     if not asker.uid:
         return asker
-    return msgspec.structs.replace(
-        asker, blocks=tuple(_lighter(block, config) for block in asker.blocks[: config.disks_per_pod])
-    )
-
-
-def _lighter(block: Block, config: Config) -> Block:
-    weight = block.io_cfg.io_weight_percent
-    if weight is None or weight <= config.pod_weight_percent:
-        return block
-    return msgspec.structs.replace(
-        block, io_cfg=msgspec.structs.replace(block.io_cfg, io_weight_percent=config.pod_weight_percent)
-    )
+    blocks = list(asker.blocks[: config.disks_per_pod])
+    for index, block in enumerate(blocks):
+        if (block.io_cfg.io_weight_percent or 0) > config.pod_weight_percent:
+            lighter = msgspec.structs.replace(block.io_cfg, io_weight_percent=config.pod_weight_percent)
+            blocks[index] = msgspec.structs.replace(block, io_cfg=lighter)
+    return msgspec.structs.replace(asker, blocks=tuple(blocks))
 
 
 def _clipped(before: Asker, asker: Asker) -> str:
@@ -132,12 +128,6 @@ def _weighed(snapshot: Snapshot, found: Sequence[Asker]) -> set[str]:
     present = snapshot.blocks.values.get(ROOT, {})
     weighed = {device for field in _MACHINE for device in present.get(field, {})}
     return weighed | {device for asker in found if asker.group == ROOT for device, _ in dict(_lines(snapshot, asker))}
-
-
-def _unweighed(asker: Asker, keys: Set[tuple[str, BlockField]]) -> Iterator[Decision]:
-    if keys:
-        disks = ", ".join(sorted(device for device, _ in keys))
-        yield Decision(asker.subject, "skip", "DiskNotWeighed", {"disks": disks})
 
 
 def _mistakes(snapshot: Snapshot, asker: Asker) -> Iterator[Decision]:
@@ -189,17 +179,14 @@ def _missing(snapshot: Snapshot, found: list[Asker]) -> Iterator[Decision]:
 
 def _released(snapshot: Snapshot, wanted: Set[Place], asking: int) -> Decision:
     """Give back what nobody asks for any more."""
+    places = (place for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in wanted)
     changes = tuple(
-        _back(place) for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in wanted
+        BlockChange(group, device, _FIELDS[field], None, gives_back=True)
+        for group, device, field in (place.parts for place in places)
     )
     if changes:
         return Decision("node", "release", "BlockQOSReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "BlockQOSOn" if asking else "BlockQOSOff", {"groups": asking})
-
-
-def _back(place: Place) -> BlockChange:
-    group, device, field = place.parts
-    return BlockChange(group, device, _FIELDS[field], None, gives_back=True)
 
 
 _FIELDS: dict[str, BlockField] = {str(field): field for field in blkio.UNSET}

@@ -28,7 +28,6 @@ from koordlite.model.picture.groups import Cgroup, PodGroups, TaskCookie
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings
-from koordlite.model.slo.qos import CPUQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import class_cpu_qos
@@ -94,10 +93,6 @@ class _Asked(msgspec.Struct, frozen=True):
         settings = class_cpu_qos.of_pod(snapshot.slo, pod)
         if pod.raw_qos is QoSClass.SYSTEM or not settings.enable:
             return _NOTHING
-        return cls._enabled(pod, settings, config)
-
-    @classmethod
-    def _enabled(cls, pod: Pod, settings: CPUQOS, config: Config) -> _Asked:
         policy, group_id = pod.labels.get(keys.CORE_SCHED_POLICY, ""), pod.labels.get(keys.CORE_SCHED_GROUP, "")
         wrong: dict[str, str] = {}
         if policy not in ("", "none", "exclusive"):
@@ -141,20 +136,19 @@ class _Held(msgspec.Struct, frozen=True):
             for task in itertools.chain.from_iterable(tasks for _, tasks in _tasks(snapshot, snapshot.places[uid])):
                 if task.cookie and task.cookie in known.get(group, ()):
                     holders[group].setdefault(task.cookie, []).append(task.pid)
+        chosen = {
+            group: core_groups.cookie({number: len(pids) for number, pids in each.items()})
+            for group, each in holders.items()
+        }
         return cls(
             frozenset(cookie for each in known.values() for cookie in each),
-            {group: _chosen(pids) for group, pids in holders.items()},
+            {group: (cookie, tuple(holders[group].get(cookie, ())[:_HOLDERS])) for group, cookie in chosen.items()},
         )
 
     def is_foreign(self, task: TaskCookie) -> bool:
         """A process that gave itself a cookie keeps it: it shares its core with even fewer, and it could not be put
         back."""
         return bool(task.cookie) and task.cookie not in self.ours
-
-
-def _chosen(holders: Mapping[int, Sequence[int]]) -> tuple[int, tuple[int, ...]]:
-    cookie = core_groups.cookie({number: len(pids) for number, pids in holders.items()})
-    return cookie, tuple(holders.get(cookie, ())[:_HOLDERS])
 
 
 def _tasks(snapshot: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[TaskCookie, ...]]]:
@@ -164,21 +158,28 @@ def _tasks(snapshot: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[Ta
 
 def _decided(snapshot: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterator[Decision]:
     place, subject = snapshot.places[pod.uid], f"pod/{pod.key}"
-    cookies = _joining(snapshot, place, asked.group, held) if asked.group else _leaving(snapshot, place, held)
-    changes: tuple[Change, ...] = (*_idle(snapshot, place.group, asked), *cookies)
+    changes: list[Change] = [*_idle(snapshot, place.group, asked)]
+    cookie, holders = held.cookies.get(asked.group, (0, ()))
+    for group, tasks in _tasks(snapshot, place):
+        if not asked.group and any(task.cookie in held.ours for task in tasks):
+            changes.append(CoreCookieChange(group, "", gives_back=True))
+        movable = [task for task in tasks if task.cookie is not None and not held.is_foreign(task)]
+        if asked.group and any(not cookie or task.cookie != cookie for task in movable):
+            # They have no cookie, or that of another core group.
+            changes.append(CoreCookieChange(group, asked.group, cookie, holders))
     evidence = {**asked.wrong, **_evidence(snapshot, place, asked, held)}
     if not asked.enabled:
         if changes:
-            yield Decision(subject, "release", "CoreSchedReleased", {"places": len(changes)}, changes)
+            yield Decision(subject, "release", "CoreSchedReleased", {"places": len(changes)}, tuple(changes))
     elif "unseen" in evidence:
-        yield Decision(subject, "skip", "CoreSchedDenied", evidence, changes)
+        yield Decision(subject, "skip", "CoreSchedDenied", evidence, tuple(changes))
     elif asked.wrong:
-        yield Decision(subject, "refuse", "BadCoreSchedLabel", evidence, changes)
+        yield Decision(subject, "refuse", "BadCoreSchedLabel", evidence, tuple(changes))
     elif not asked.group:
-        yield Decision(subject, "release" if changes else "hold", "CoreSchedNone", evidence, changes)
+        yield Decision(subject, "release" if changes else "hold", "CoreSchedNone", evidence, tuple(changes))
     else:
         reason = "CoreSchedOnlyIdle" if snapshot.core_sched.missing else "CoreSchedGroup"
-        yield Decision(subject, "set" if changes else "hold", reason, evidence, changes)
+        yield Decision(subject, "set" if changes else "hold", reason, evidence, tuple(changes))
 
 
 def _evidence(snapshot: Snapshot, place: PodGroups, asked: _Asked, held: _Held) -> dict[str, int | float | str]:
@@ -193,21 +194,6 @@ def _evidence(snapshot: Snapshot, place: PodGroups, asked: _Asked, held: _Held) 
         counts = {"foreign": sum(map(held.is_foreign, tasks)), "unseen": sum(task.cookie is None for task in tasks)}
         evidence |= {name: count for name, count in counts.items() if count}
     return evidence
-
-
-def _joining(snapshot: Snapshot, place: PodGroups, name: str, held: _Held) -> Iterator[CoreCookieChange]:
-    """Processes that have no cookie, or that of another core group."""
-    cookie, holders = held.cookies[name]
-    for group, tasks in _tasks(snapshot, place):
-        movable = (task for task in tasks if task.cookie is not None and not held.is_foreign(task))
-        if any(not cookie or task.cookie != cookie for task in movable):
-            yield CoreCookieChange(group, name, cookie, holders)
-
-
-def _leaving(snapshot: Snapshot, place: PodGroups, held: _Held) -> Iterator[CoreCookieChange]:
-    for group, tasks in _tasks(snapshot, place):
-        if any(task.cookie in held.ours for task in tasks):
-            yield CoreCookieChange(group, "", gives_back=True)
 
 
 def _idle(snapshot: Snapshot, group: str, asked: _Asked) -> Iterator[CgroupChange]:

@@ -21,7 +21,6 @@ from koordlite.model.decision import Decision, Verdict
 from koordlite.model.keys import CPU_BURST
 from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.reading.strict import camel
@@ -71,7 +70,8 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
 
 def throttling(slo: SLO, pods: Sequence[Pod]) -> Iterator[str]:
     """Pods with a limit that may go beyond it."""
-    yield from (pod.uid for pod in pods if _bursts_at_all(slo, pod) and _limited(pod))
+    limited = (pod for pod in pods if any("cpu" in container.limits for container in pod.containers))
+    yield from (pod.uid for pod in limited if _bursts_at_all(slo, pod))
 
 
 def windows(slo: SLO, pods: Sequence[Pod]) -> tuple[int, ...]:
@@ -83,10 +83,6 @@ def _bursts_at_all(slo: SLO, pod: Pod) -> bool:
     if pod.raw_qos in _NOT_SHARED or not pod.active:
         return False
     return pod_overrides.cpu_burst(pod, slo.cpu_burst)[0].policy != "none"
-
-
-def _limited(pod: Pod) -> bool:
-    return any("cpu" in container.limits for container in pod.containers)
 
 
 class _Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +119,9 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
     if not any(_asked(snapshot, pod, config).settings.policy != "none" for pod in _sharing(snapshot)):
         # Without use and time, which are new in every picture: the answer holds while nobody bursts.
-        yield from _without_burst(snapshot, config)
+        for pod in _sharing(snapshot):
+            yield from _not_bursting(snapshot, pod, _asked(snapshot, pod, config))
+        yield Decision("node", "hold", "BurstOff", remember=BurstMemory())
         return
     state, evidence = _node(snapshot)
     ledger = Ledger(recalled(snapshot, NAME, BurstMemory).tokens, snapshot.time)
@@ -140,12 +138,6 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
     memory = BurstMemory(tokens=ledger.tokens)
     yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=memory)
-
-
-def _without_burst(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    for pod in _sharing(snapshot):
-        yield from _not_bursting(snapshot, pod, _asked(snapshot, pod, config))
-    yield Decision("node", "hold", "BurstOff", remember=BurstMemory())
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -181,8 +173,11 @@ def _with_asked(decision: Decision, asked: _Asked) -> Decision:
 
 def _not_bursting(snapshot: Snapshot, pod: Pod, asked: _Asked) -> Iterator[Decision]:
     """Give back, or say what there is to say about an annotation that lets the pod burst nevertheless."""
-    if _ours(snapshot, pod):
-        yield _with_asked(_released(snapshot, pod, _ratio(snapshot, pod)), asked)
+    place = snapshot.places[pod.uid]
+    groups = (*place.containers.values(), place.group)
+    back = tuple(group_files.given_back(snapshot, NAME, ("cpu.quota", "cpu.burst"), groups=groups))
+    if back:
+        yield _with_asked(_released(snapshot, pod, back), asked)
     elif asked.bad or asked.clipped:
         yield _with_asked(Decision(f"pod/{pod.key}", "hold", "BurstNotAllowed", {"policy": "none"}), asked)
 
@@ -229,7 +224,9 @@ def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Term
     step: Move = "remain"
     quota_us = burst.UNLIMITED if present is None else present
     limited = burst.UNLIMITED not in (base_us, quota_us)
-    owned = _owns_quota(snapshot, group, terms)
+    # A quota that may not grow is divided by `normalizedQuota`: two rules must not write it in turns.
+    is_ours = group_files.found(snapshot, NAME, group, "cpu.quota") is not None
+    owned = terms.scales or terms.ratio <= 1 or is_ours
     # Without a limit, or where kubelet sets no quotas, there is nothing to grow.
     if owned and container.running and limited:
         step = _move(snapshot, group, base_us, terms, ledger)
@@ -243,11 +240,6 @@ def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Term
         ratio=terms.ratio,
     )
     return _Judged(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=wanted)
-
-
-def _owns_quota(snapshot: Snapshot, group: str, terms: _Terms) -> bool:
-    """A quota that may not grow is divided by `normalizedQuota`: two rules must not write it in turns."""
-    return terms.scales or terms.ratio <= 1 or _is_ours(snapshot, cgroup.PLACE.place(group, "cpu.quota"))
 
 
 def _move(snapshot: Snapshot, group: str, base_us: int, terms: _Terms, ledger: Ledger) -> Move:
@@ -324,38 +316,20 @@ def _found(snapshot: Snapshot, group: str, field: CgroupField, otherwise: int) -
     return found.value if found and isinstance(found.value, int) else otherwise
 
 
-def _ours(snapshot: Snapshot, pod: Pod) -> list[tuple[str, CgroupField]]:
-    """Places of the pod that hold a value of this strategy."""
-    place = snapshot.places[pod.uid]
-    fields: tuple[CgroupField, ...] = ("cpu.quota", "cpu.burst")
-    groups = (*place.containers.values(), place.group)
-    return [
-        (g, f) for g in groups for f in fields if g in snapshot.cgroups and _is_ours(snapshot, cgroup.PLACE.place(g, f))
-    ]
-
-
-def _is_ours(snapshot: Snapshot, place: Place) -> bool:
-    return place in snapshot.found and snapshot.found[place].strategy == NAME
-
-
-def _released(snapshot: Snapshot, pod: Pod, ratio: float) -> Decision:
+def _released(snapshot: Snapshot, pod: Pod, back: Sequence[CgroupChange]) -> Decision:
     """Give back what was found, but no quota below the limit of its container: it may have grown meanwhile.
 
-    Nor the pod's below that of its containers together.
+    Nor the pod's below that of its containers together. No limit stays none.
     """
-    bases = dict(_bases(snapshot, pod, ratio))
+    bases = dict(_bases(snapshot, pod, _ratio(snapshot, pod)))
     bases[snapshot.places[pod.uid].group] = sum(bases.values())
-    changes = [
-        CgroupChange(group, field, _at_least(found, bases.get(group, found)) if field == "cpu.quota" else found, True)
-        for group, field in _ours(snapshot, pod)
-        for found in (_found(snapshot, group, field, 0),)
-    ]
-    return Decision(f"pod/{pod.key}", "release", "BurstReset", {"policy": "none"}, tuple(changes))
-
-
-def _at_least(found_us: int, base_us: int) -> int:
-    """No limit stays none."""
-    return found_us if found_us == burst.UNLIMITED else max(found_us, base_us)
+    changes = tuple(
+        msgspec.structs.replace(change, value=max(change.value, bases.get(change.group, change.value)))
+        if change.field == "cpu.quota" and isinstance(change.value, int) and change.value != burst.UNLIMITED
+        else change
+        for change in back
+    )
+    return Decision(f"pod/{pod.key}", "release", "BurstReset", {"policy": "none"}, changes)
 
 
 def _bases(snapshot: Snapshot, pod: Pod, ratio: float) -> Iterator[tuple[str, int]]:

@@ -83,7 +83,9 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     contended: list[str] = []
     for pod in pods:
         wait = snapshot.cpu_waits.get(pod.uid)
-        if wait is not None and _long(wait) and wait.share * 100 > config.wait_percent:
+        seconds = wait.until - wait.since if wait else 0.0
+        is_long = wait is not None and seconds >= MIN_WINDOW_SECONDS and wait.waited_us >= seconds * MIN_WAIT_US
+        if wait is not None and is_long and wait.share * 100 > config.wait_percent:
             since[pod.uid] = min(memory.since.get(pod.uid, wait.since), snapshot.time)
         decision = _decided(snapshot, config, pod, wait, since.get(pod.uid))
         contended += [pod.key] if decision.reason == "PodContended" else []
@@ -117,20 +119,17 @@ def _of_node(
     return Decision("node", "set" if changes else "hold", reason, evidence, changes, remember=memory)
 
 
-def _long(wait: CPUWait) -> bool:
-    seconds = wait.until - wait.since
-    return seconds >= MIN_WINDOW_SECONDS and wait.waited_us >= seconds * MIN_WAIT_US
-
-
 def _decided(snapshot: Snapshot, config: Config, pod: Pod, wait: CPUWait | None, since: float | None) -> Decision:
     subject = f"pod/{pod.key}"
     if wait is None:
         return Decision(subject, "skip", "WaitsUnknown")
     use = snapshot.usage.pods.get(pod.uid)
+    # Part of its periods in which the worst container of the pod was stopped by its own limit.
+    throttled = max((snapshot.usage.throttled.get(group, 0.0) for group in snapshot.places[pod.uid].all), default=0.0)
     evidence: dict[str, int | float | str] = {
         "waited_percent": round(wait.share * 100, 1),
         "wait_percent": config.wait_percent,
-        "throttled_percent": round(_throttled(snapshot, pod) * 100),
+        "throttled_percent": round(throttled * 100),
         "used_milli": use.cpu if use else 0,
         "request_milli": pod.request_milli(),
     }
@@ -148,12 +147,6 @@ def _decided(snapshot: Snapshot, config: Config, pod: Pod, wait: CPUWait | None,
         return Decision(subject, "hold", "WaitsAboveRequest", evidence)
     culprits = ", ".join(f"{name} +{milli / 1000:.1f}" for name, milli in culprits_of(snapshot, pod))
     return Decision(subject, "hold", "PodContended", {**evidence, "culprits": culprits or "none above its request"})
-
-
-def _throttled(snapshot: Snapshot, pod: Pod) -> float:
-    """Part of its periods in which the worst container of the pod was stopped by its own limit."""
-    groups = snapshot.places[pod.uid].all
-    return max((snapshot.usage.throttled.get(group, 0.0) for group in groups), default=0.0)
 
 
 def culprits_of(snapshot: Snapshot, pod: Pod) -> list[tuple[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from koordlite.formulas.eviction import evict_config, evict_order, evict_release
 from koordlite.formulas.eviction.evict_order import Excess
@@ -18,7 +18,7 @@ from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict
-from koordlite.strategies.shared.evict import Evidence, Past, Rule
+from koordlite.strategies.shared.evict import Evidence, Measure, Past, Rule
 
 NAME = "cpuEvict"
 NEW_CONTAINERS = "none"
@@ -44,11 +44,12 @@ def windows(slo: SLO, _pods: Sequence[Pod] = ()) -> tuple[int]:
     return (slo.threshold.cpu_evict_time_window_seconds or 1,)
 
 
-def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
+def features(config: Config) -> dict[str, Measure]:
     """The rules that are switched on, in the order in which they are served."""
-    rules: tuple[tuple[bool, str, Callable[[NodeSnapshot, Past], Rule]], ...] = (
+    requests = functools.partial(evict.by_requests, resource="cpu", wait_seconds=config.zero_allocatable_seconds)
+    rules: tuple[tuple[bool, str, Measure], ...] = (
         (config.be_cpu_evict, evict_config.BE_CPU, _satisfaction),
-        (config.cpu_allocatable_evict, evict_config.ALLOCATABLE_CPU, functools.partial(_requests, config)),
+        (config.cpu_allocatable_evict, evict_config.ALLOCATABLE_CPU, requests),
         (config.cpu_evict, evict_config.USED_CPU, _use),
     )
     return {feature: measure for is_on, feature, measure in rules if is_on}
@@ -56,7 +57,7 @@ def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
 
 def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
     """Pods to evict for CPU (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
-    yield from evict.judge(
+    found, _ = evict.judge(
         snapshot,
         config,
         features(config),
@@ -65,6 +66,7 @@ def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozense
         cool_down_seconds=config.cool_down_seconds,
         from_start=True,
     )
+    yield from found
 
 
 def _satisfaction(snapshot: NodeSnapshot, _past: Past) -> Rule:
@@ -89,7 +91,7 @@ def _satisfaction(snapshot: NodeSnapshot, _past: Past) -> Rule:
     if None in wanted:
         return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
     release = min(amount or 0 for amount in wanted)
-    excess = Excess("cpu", _used_milli(snapshot))
+    excess = Excess("cpu", evict.used_by_pods(snapshot, "cpu"))
     candidates = evict_order.best_effort_by_cpu(snapshot.pods, feature="BECPUEvict", excess=excess)
     if not release:
         return Rule(Decision("evict/BECPUEvict", "hold", "BestEffortSatisfied", terms), candidates=candidates)
@@ -141,18 +143,6 @@ def _terms(which: str, usage: Usage) -> Evidence:
     return {name: amount for name, amount in found.items() if amount is not None}
 
 
-def _requests(config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
-    ends = snapshot.slo.threshold
-    return evict.by_requests(
-        snapshot,
-        past,
-        feature=evict_config.ALLOCATABLE_CPU,
-        resource="cpu",
-        percents=(ends.cpu_allocatable_evict_threshold_percent, ends.cpu_allocatable_evict_lower_percent),
-        wait_seconds=config.zero_allocatable_seconds,
-    )
-
-
 def _use(snapshot: NodeSnapshot, _past: Past) -> Rule:
     """The node's CPU is used beyond the threshold, in the mean and at present: when it is over, it is over."""
     (window,) = windows(snapshot.slo)
@@ -160,26 +150,14 @@ def _use(snapshot: NodeSnapshot, _past: Past) -> Rule:
     if mean is None or mean.node is None or snapshot.usage.node is None:
         terms: Evidence = {"window_seconds": window, "samples": mean.samples if mean else 0}
         return Rule(Decision("evict/CPUEvict", "skip", "TooFewSamples", terms))
-    upper = snapshot.slo.threshold.cpu_evict_threshold_percent or 0
-    lower = evict_config.lower_end(upper, snapshot.slo.threshold.cpu_evict_lower_percent)
-    capacity = snapshot.node.capacity_milli
-    release = min(
-        evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
-        for used in (mean.node.cpu, snapshot.usage.node.cpu)
+    ends = snapshot.slo.threshold
+    return evict.by_use(
+        snapshot,
+        evict_config.USED_CPU,
+        "cpu",
+        used=(mean.node.cpu, snapshot.usage.node.cpu),
+        capacity=snapshot.node.capacity_milli,
+        percents=(ends.cpu_evict_threshold_percent, ends.cpu_evict_lower_percent),
+        choose=functools.partial(evict.users, snapshot, evict_config.USED_CPU),
+        terms={"window_seconds": window},
     )
-    terms = {
-        "used_percent": evict_release.use_percent(used=mean.node.cpu, capacity=capacity),
-        "last_percent": evict_release.use_percent(used=snapshot.usage.node.cpu, capacity=capacity),
-        "threshold_percent": upper,
-        "lower_percent": lower,
-        "window_seconds": window,
-    }
-    most_used = max(mean.node.cpu, snapshot.usage.node.cpu)
-    least = evict_release.to_threshold(used=most_used, capacity=capacity, threshold_percent=upper)
-    excess, feature = Excess("cpu", _used_milli(snapshot), release), evict_config.USED_CPU
-    candidates = evict.users(snapshot, feature, excess)
-    return evict.by_use(snapshot, feature, excess=excess, least=min(least, release), terms=terms, candidates=candidates)
-
-
-def _used_milli(snapshot: Snapshot) -> dict[str, int]:
-    return {uid: use.cpu for uid, use in snapshot.usage.pods.items()}

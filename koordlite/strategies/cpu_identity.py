@@ -12,7 +12,7 @@ their class.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.system import SystemFileChange
@@ -55,11 +55,21 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     wanted: set[str] = set()
     for subject, group, settings, said in _subjects(snapshot) if class_cpu_qos.is_on(snapshot.slo, POLICY) else ():
         if settings.enable or said:
-            yield _with_annotation(_decided(snapshot, subject, group, settings), said)
+            decision = _decided(snapshot, subject, group, settings)
+            if said:
+                # The class's settings hold, and the annotation is refused in words.
+                evidence = {**said, **decision.evidence}
+                decision = Decision(subject, "refuse", "BadCPUQOSAnnotation", evidence, decision.changes)
+            yield decision
         if settings.enable and _wanted(snapshot, settings) != (IDLE, 0):
             wanted.add(group)
     yield from _switched_on(snapshot)
-    yield _released(snapshot, wanted)
+    # Groups whose class has no CPU QoS any more get back what was found, those that were idle also their shares.
+    changes = tuple(c for c in group_files.given_back(snapshot, NAME, _WRITTEN) if c.group not in wanted)
+    if changes:
+        yield Decision("node", "release", "CPUIdentityReleased", {"files": len(changes)}, changes)
+    else:
+        yield Decision("node", "hold", "CPUIdentityOn" if wanted else "CPUIdentityOff", {"groups": len(wanted)})
 
 
 _Said = dict[str, str]
@@ -93,14 +103,6 @@ def _of_pod(snapshot: Snapshot, pod: Pod) -> tuple[CPUQOS, _Said]:
     if pod.raw_qos is not QoSClass.LS:
         return of_class, {"annotation": keys.CPU_QOS, "why": "only pods labelled LS may change their identity"}
     return settings, {}
-
-
-def _with_annotation(decision: Decision, said: _Said) -> Decision:
-    """The class's settings hold, and the annotation is refused in words."""
-    if not said:
-        return decision
-    evidence = {**said, **decision.evidence}
-    return Decision(decision.subject, "refuse", "BadCPUQOSAnnotation", evidence, decision.changes)
 
 
 def _switched_on(snapshot: Snapshot) -> Iterator[Decision]:
@@ -138,11 +140,3 @@ def _wanted(snapshot: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
     if group_files.has(snapshot, IDENTITY):
         return IDENTITY, settings.group_identity
     return IDLE, int(settings.group_identity < 0 or settings.sched_idle == 1)
-
-
-def _released(snapshot: Snapshot, wanted: Set[str]) -> Decision:
-    """Groups whose class has no CPU QoS any more get back what was found, those that were idle also their shares."""
-    changes = tuple(c for c in group_files.given_back(snapshot, NAME, _WRITTEN) if c.group not in wanted)
-    if changes:
-        return Decision("node", "release", "CPUIdentityReleased", {"files": len(changes)}, changes)
-    return Decision("node", "hold", "CPUIdentityOn" if wanted else "CPUIdentityOff", {"groups": len(wanted)})

@@ -14,7 +14,7 @@ from koordlite.formulas.allocatable import normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import NodeSnapshot, Snapshot
+from koordlite.model.snapshot import NodeSnapshot
 
 NEW_CONTAINERS = "none"
 NEEDS_NODE = "node"
@@ -30,27 +30,21 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision: the ratio, written where it differs from what the Node says."""
     settings, info = snapshot.slo.cpu_normalization, snapshot.cpu_info
     label = snapshot.node.labels.get(keys.CPU_NORMALIZATION_ENABLED)
-    words = {"model": info.model, "hyperThreads": _word(info.hyper_threads), "turbo": _word(info.turbo)}
+    hyper_threads, turbo = ("on" if each else "off" for each in (info.hyper_threads, info.turbo))
+    words = {"model": info.model, "hyperThreads": hyper_threads, "turbo": turbo}
     try:
         enabled = normalization.is_enabled(settings, label)
         ratio = normalization.node_ratio(settings, label=label, machine=info if info.model else None)
     except ValueError as error:
         yield Decision("node", "refuse", "NoCPURatio", {"why": str(error), **words})
         return
-    yield _published(snapshot, ratio, enabled, words)
-
-
-def _published(snapshot: Snapshot, ratio: float, enabled: bool, words: dict[str, str]) -> Decision:
     held = snapshot.notes.cpu_normalization
     reason = "CPURatio" if enabled else "NormalizationDisabled"
     if held is None and not enabled:
         # Koordinator writes 1.00 onto every node; where nobody ever asked for a ratio that is noise.
-        return Decision("node", "hold", reason, words)
+        yield Decision("node", "hold", reason, words)
+        return
     text = normalization.encode_ratio(ratio)
     write = normalization.differs(held, ratio)
     changes = (NodeAnnotationChange(keys.CPU_NORMALIZATION_RATIO, text),) if write else ()
-    return Decision("node", "set" if changes else "hold", reason, {"ratio": text, **words}, changes)
-
-
-def _word(on: bool) -> str:
-    return "on" if on else "off"
+    yield Decision("node", "set" if changes else "hold", reason, {"ratio": text, **words}, changes)

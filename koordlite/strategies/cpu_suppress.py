@@ -14,7 +14,7 @@ import msgspec
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import measured
-from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.allocatable import allocatable
 from koordlite.formulas.cpu import contention, cpu_select, objective, pools, reaction, suppress
 from koordlite.formulas.cpu.contention import Guidance, Guided, Service
 from koordlite.formulas.cpu.objective import Level
@@ -157,7 +157,13 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         return
     memory = recalled(snapshot, NAME, SuppressMemory)
     budget_milli, evidence = _budget(snapshot, used)
-    followed_milli = _followed(snapshot, config, memory, budget_milli)
+    # The budget that the limit follows: the last one while nothing much has changed, or a spike is not long past.
+    followed_milli = suppress.followed_budget(
+        budget_milli=budget_milli,
+        before_milli=memory.followed_milli,
+        band_milli=int(snapshot.node.capacity_milli * config.steady_percent / 100),
+        held_down=memory.age_since_shrink(snapshot.time) < config.grow_hold_seconds,
+    )
     owed = _owed(snapshot, config, memory, followed_milli)
     unit_milli = 1 if _follows_by_quota(snapshot) else 1000
     guidance, services = None, dict[str, Pod]()
@@ -184,7 +190,6 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         decisions = [by_set, *_quota_release(snapshot, "PolicyIsCPUSet")]
     yield from _remembering(snapshot, memory, budget, decisions, guidance)
     if guidance is not None:
-        yield from _unusable_wishes(snapshot)
         yield from _objectives(snapshot, guidance, services)
 
 
@@ -244,11 +249,23 @@ def _budget(snapshot: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
     The Node must have capacity; `used` is its last sample. Source: Koordinator `calculateBESuppressCPU`;
     who gives way is decided by the cgroup, not by the label (docs/compatibility.md, suppress-by-cgroup).
     """
-    capacity, threshold = snapshot.node.capacity_milli, snapshot.slo.threshold
+    threshold, usage = snapshot.slo.threshold, snapshot.usage
+    best_effort = {pod.uid for pod in snapshot.pods if gives_way(snapshot, pod)}
+    reserved = allocatable.reserved_use(node=snapshot.node, notes=snapshot.notes, reserved=snapshot.reserved.resources)
+    hosts = [app.name for app in snapshot.slo.host_applications if not app.is_best_effort]
+    terms = {
+        "capacity_milli": snapshot.node.capacity_milli,
+        "threshold_percent": threshold.cpu_suppress_threshold_percent,
+        "prod_milli": sum(use.cpu for uid, use in usage.pods.items() if uid not in best_effort),
+        "host_milli": sum(usage.host_apps[name].cpu for name in hosts if name in usage.host_apps),
+        "system_milli": suppress.system_use(
+            node_milli=used.cpu,
+            pods_milli=sum(use.cpu for use in usage.pods.values()),
+            host_apps_milli=sum(use.cpu for use in usage.host_apps.values()),
+            reserved_milli=reserved.cpu,
+        ),
+    }
     minimum = threshold.cpu_suppress_min_percent
-    system = _system_milli(snapshot, used)
-    parts = {"prod_milli": _prod_milli(snapshot), "host_milli": _host_milli(snapshot), "system_milli": system}
-    terms = {"capacity_milli": capacity, "threshold_percent": threshold.cpu_suppress_threshold_percent, **parts}
     budget_milli = suppress.be_cpu_budget(min_percent=minimum, **terms)
     raised = budget_milli > suppress.be_cpu_budget(**terms)
     return budget_milli, {
@@ -256,44 +273,6 @@ def _budget(snapshot: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
         **({} if minimum is None else {"min_percent": minimum}),
         **({"raised_to_milli": budget_milli} if raised else {}),
     }
-
-
-def _prod_milli(snapshot: Snapshot) -> int:
-    best_effort = {pod.uid for pod in snapshot.pods if gives_way(snapshot, pod)}
-    return sum(use.cpu for uid, use in snapshot.usage.pods.items() if uid not in best_effort)
-
-
-def _host_milli(snapshot: Snapshot) -> int:
-    used = snapshot.usage.host_apps
-    return sum(used[a.name].cpu for a in snapshot.slo.host_applications if a.name in used and not a.is_best_effort)
-
-
-def _system_milli(snapshot: NodeSnapshot, used: Use) -> int:
-    return suppress.system_use(
-        node_milli=used.cpu,
-        pods_milli=sum(use.cpu for use in snapshot.usage.pods.values()),
-        host_apps_milli=sum(use.cpu for use in snapshot.usage.host_apps.values()),
-        reserved_milli=_reserved_milli(snapshot),
-    )
-
-
-def _reserved_milli(snapshot: NodeSnapshot) -> int:
-    """CPU kept back by kubelet or by the annotation, whichever is more."""
-    by_kubelet = reservation.from_kubelet(
-        capacity=snapshot.node.capacity, allocatable=snapshot.notes.kubelet_allocatable(snapshot.node)
-    )
-    kept = reservation.larger(by_kubelet, snapshot.reserved.resources)
-    return kept["cpu"].milli if "cpu" in kept else 0
-
-
-def _followed(snapshot: NodeSnapshot, config: Config, memory: SuppressMemory, budget_milli: int) -> int:
-    """The budget the limit is to follow: the last one while nothing much has changed, or a spike is not long past."""
-    return suppress.followed_budget(
-        budget_milli=budget_milli,
-        before_milli=memory.followed_milli,
-        band_milli=int(snapshot.node.capacity_milli * config.steady_percent / 100),
-        held_down=memory.age_since_shrink(snapshot.time) < config.grow_hold_seconds,
-    )
 
 
 def _owed(snapshot: NodeSnapshot, config: Config, memory: SuppressMemory, followed_milli: int) -> int:
@@ -452,20 +431,14 @@ def _be_cpus(snapshot: Snapshot) -> CPUSet:
     )
 
 
-def _above_containers(snapshot: Snapshot) -> CPUSet:
-    """The set of pods and of their QoS group under kubelet's static policy.
-
-    Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that where a
-    group above has fewer CPUs, and the container does not start; so these groups keep what kubelet's top group has.
-    """
-    return group_files.pod_cpuset(snapshot) if snapshot.layout.version == 1 else _be_cpus(snapshot)
-
-
 def _set_changes(snapshot: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
     """The groups that differ. Under kubelet's static policy only containers are narrowed."""
     wanted = dict.fromkeys(_tree(snapshot), target)
     if snapshot.kubelet.cpu_manager_policy == "static":
-        wanted = {group: target if _is_container(snapshot, group) else _above_containers(snapshot) for group in wanted}
+        # Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that
+        # where a group above has fewer CPUs, and the container does not start: these keep what kubelet's top group has.
+        above = group_files.pod_cpuset(snapshot) if snapshot.layout.version == 1 else _be_cpus(snapshot)
+        wanted = {group: target if _is_container(snapshot, group) else above for group in wanted}
     wanted |= {group: promise & target or target for group, promise in _promises(snapshot, config).items()}
     return tuple(
         CgroupChange(group, "cpuset.cpus", value)
@@ -645,7 +618,12 @@ def _measured(goal: Objective) -> Evidence:
 
 
 def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, Pod]) -> Iterator[Decision]:
-    """Where each objective stands."""
+    """What pods ask that cannot be used, and where each objective stands."""
+    for pod in (pod for pod in snapshot.pods if not gives_way(snapshot, pod)):
+        if bad := pod_overrides.wait_percent(pod)[1]:
+            yield Decision(f"pod/{pod.key}", "refuse", "BadWaitPercent", {"annotation": bad.key, "why": bad.why})
+        if bad := pod_overrides.objective(pod)[1]:
+            yield Decision(f"pod/{pod.key}", "refuse", "BadObjective", {"annotation": bad.key, "why": bad.why})
     ratios = {level.uid: level.ratio for level in _levels(snapshot, services)}
     for uid, goal in snapshot.objectives.items():
         if uid not in services:
@@ -659,16 +637,6 @@ def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, P
             yield Decision(subject, "hold", "NotCausedByBestEffort", evidence)
         else:
             yield Decision(subject, "hold", "ObjectiveMissed" if ratios[uid] > 1 else "ObjectiveMet", evidence)
-
-
-def _unusable_wishes(snapshot: Snapshot) -> Iterator[Decision]:
-    for pod in snapshot.pods:
-        if gives_way(snapshot, pod):
-            continue
-        if bad := pod_overrides.wait_percent(pod)[1]:
-            yield Decision(f"pod/{pod.key}", "refuse", "BadWaitPercent", {"annotation": bad.key, "why": bad.why})
-        if bad := pod_overrides.objective(pod)[1]:
-            yield Decision(f"pod/{pod.key}", "refuse", "BadObjective", {"annotation": bad.key, "why": bad.why})
 
 
 def _blame(guided: Guided, services: Mapping[str, Pod], config: Config) -> Evidence:

@@ -7,11 +7,8 @@ published here. Rules: Koordinator `calcNodeTopo` and `cpusetRule.getContainerCP
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-import msgspec
-
-from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import TopologyChange
 from koordlite.formulas.cpu import host_place, pools
@@ -19,9 +16,8 @@ from koordlite.formulas.topology import topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change
-from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import Cgroup, PodGroups
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.settings import StrategySettings, bounded
@@ -51,7 +47,16 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the pools, one for each active pod outside the besteffort group and each host application."""
     ls_pools, be_pools = affinity.shared_pools(snapshot)
     elsewhere = affinity.placed(snapshot) if snapshot.affinity.enforced else {}
-    yield _publish(snapshot, ls_pools, be_pools)
+    texts = {keys.LS_SHARED_POOLS: _text(ls_pools), keys.BE_SHARED_POOLS: _text(be_pools)}
+    published = snapshot.published.topology
+    stale = {k: t for k, t in texts.items() if snapshot.node and not topology_diff.same_text(published.get(k), t)}
+    changes = tuple(TopologyChange(key, text) for key, text in stale.items())
+    evidence = {
+        "ls_pool": str(pools.joined(ls_pools)),
+        "be_pool": str(pools.joined(be_pools)),
+        "reserved": str(snapshot.reserved.cpus),
+    }
+    yield Decision("pools", "set" if changes else "hold", "SharedPools", evidence, changes)
     for pod in snapshot.pods:
         place = snapshot.places.get(pod.uid)
         if not (place or pod.resource_status.why) or not pod.active:
@@ -71,26 +76,17 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     yield from _left_by_hosts(snapshot)
 
 
-def _publish(snapshot: Snapshot, ls_pools: pools.Pools, be_pools: pools.Pools) -> Decision:
-    texts = {keys.LS_SHARED_POOLS: _text(ls_pools), keys.BE_SHARED_POOLS: _text(be_pools)}
-    published = snapshot.published.topology
-    stale = {k: t for k, t in texts.items() if snapshot.node and not topology_diff.same_text(published.get(k), t)}
-    changes = tuple(TopologyChange(key, text) for key, text in stale.items())
-    evidence = {
-        "ls_pool": str(pools.joined(ls_pools)),
-        "be_pool": str(pools.joined(be_pools)),
-        "reserved": str(snapshot.reserved.cpus),
-    }
-    return Decision("pools", "set" if changes else "hold", "SharedPools", evidence, changes)
-
-
 def _text(entries: Iterable[pools.Pool]) -> str:
     return nrt.encode_pools(nrt.pool(entry.socket, entry.node, entry.cpuset) for entry in entries)
 
 
 def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: pools.Pools) -> Decision:
     subject, status = f"pod/{pod.key}", pod.resource_status
-    on_reserved = status.cpuset & _kept(snapshot, pod) if status.cpuset else cpuset.EMPTY
+    # CPUs that no annotation of Koordinator can give the pod: those of the system, and those that other pods have from
+    # kubelet, maybe since its set was found, or by Crane's annotations.
+    others = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
+    kept = snapshot.reserved.cpus | snapshot.system_qos.exclusive_cpus | snapshot.crane.owned | others
+    on_reserved = status.cpuset & kept if status.cpuset else cpuset.EMPTY
     status = assignments.without(status, on_reserved)
     wanted = pools.container_cpuset(
         qos=pod.raw_qos,
@@ -111,11 +107,13 @@ def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pool
         evidence |= {name: str(cpus) for name, cpus in missing.items() if cpus}
     if not usable:
         return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
-    claimed = _claimed(snapshot, pod)
+    # CPUs of the pod's containers that a DRA driver places.
+    claims = (each.containers for each in snapshot.kubelet.pod_cpus if each.claimed and each.uid == pod.uid)
+    claimed = next(claims, {})
     if claimed:
         evidence["resource_claims"] = ", ".join(f"{name}: {cpus or 'unknown'}" for name, cpus in claimed.items())
     groups = [group for group in _groups(place) if group not in {place.containers.get(name) for name in claimed}]
-    changes = (*_sets(snapshot, groups, usable), *quotas)
+    changes = (*group_files.set_changes(snapshot, dict.fromkeys(groups, usable)), *quotas)
     reason = "PinnedCPUs" if status.cpuset else "SharedPool"
     return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
@@ -125,14 +123,6 @@ def _quotas_only(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups,
     quotas = tuple(_quotas(snapshot, config, pod, place, ResourceStatus()))
     evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
     return Decision(f"pod/{pod.key}", "release" if quotas else "hold", reason, evidence, quotas)
-
-
-def _kept(snapshot: Snapshot, pod: Pod) -> CPUSet:
-    """CPUs that no annotation of Koordinator can give the pod: those of the system, and those that other pods have from
-    kubelet or by Crane's annotations."""
-    return (
-        snapshot.reserved.cpus | snapshot.system_qos.exclusive_cpus | snapshot.crane.owned | _of_others(snapshot, pod)
-    )
 
 
 def _disputed(status: ResourceStatus) -> dict[str, str]:
@@ -146,8 +136,8 @@ def _left_alone(
 ) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
     if snapshot.kubelet.cpu_manager_policy == "static":
-        sets = (_given_back(snapshot, group, "cpuset.cpus") for group in _groups(place))
-        changes = (*(_less(change, _of_others(snapshot, pod)) for change in sets if change), *quotas)
+        sets = group_files.given_back(snapshot, NAME, ("cpuset.cpus",), uid=pod.uid, groups=_groups(place))
+        changes = (*sets, *quotas)
         evidence = {"qos": str(pod.qos_class), **disputed}
         return Decision(f"pod/{pod.key}", "release" if changes else "hold", "KubeletStaticPolicy", evidence, changes)
     evidence = {"qos": str(pod.qos_class), "reserved": str(snapshot.reserved.cpus), **disputed}
@@ -156,18 +146,6 @@ def _left_alone(
 
 def _groups(place: PodGroups) -> tuple[str, ...]:
     return (*place.containers.values(), *place.sandboxes)
-
-
-def _sets(snapshot: Snapshot, groups: Iterable[str], wanted: CPUSet) -> Iterator[Change]:
-    for group in groups:
-        cgroup = snapshot.cgroups.get(group)
-        if cgroup and cgroup.cpuset not in (None, wanted) and not _inherits(snapshot, cgroup, wanted):
-            yield CgroupChange(group, "cpuset.cpus", wanted)
-
-
-def _inherits(snapshot: Snapshot, cgroup: Cgroup, wanted: CPUSet) -> bool:
-    """On v2 an empty set means the parent's CPUs: where these are the wanted ones, nothing has to be written."""
-    return snapshot.layout.version == 2 and not cgroup.cpuset and cgroup.effective == wanted
 
 
 def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, status: ResourceStatus) -> Iterator[Change]:
@@ -182,32 +160,15 @@ def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, stat
             yield change
 
 
-def _of_others(snapshot: Snapshot, pod: Pod) -> CPUSet:
-    """CPUs that kubelet has given to other pods alone, maybe after the pod's own set was found."""
-    return cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
-
-
-def _claimed(snapshot: Snapshot, pod: Pod) -> Mapping[str, CPUSet]:
-    """CPUs of the pod's containers that a DRA driver places."""
-    held = (each.containers for each in snapshot.kubelet.pod_cpus if each.claimed and each.uid == pod.uid)
-    return next(held, {})
-
-
-def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
-    left = change.value - others if isinstance(change.value, CPUSet) else None
-    return msgspec.structs.replace(change, value=left) if left else change
-
-
 def _given_back(snapshot: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
     """Value found before our first write; a quota that others have set since then stays. None where nothing is
     ours."""
-    found = snapshot.found.get(cgroup_kind.PLACE.place(group, field))
-    cgroup = snapshot.cgroups.get(group)
-    if found is None or found.strategy != NAME or cgroup is None:
+    found, cgroup = group_files.found(snapshot, NAME, group, field), snapshot.cgroups.get(group)
+    if found is None or cgroup is None:
         return None
     if field == "cpu.quota" and cgroup.quota_us not in (None, UNLIMITED):
         return CgroupChange(group, field, cgroup.quota_us, gives_back=True)
-    return CgroupChange(group, field, found.value, gives_back=True)
+    return CgroupChange(group, field, found, gives_back=True)
 
 
 def _host(snapshot: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> Decision:
@@ -221,7 +182,7 @@ def _host(snapshot: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> De
     evidence = {"qos": str(app.qos), "cpuset": str(wanted)}
     if not wanted:
         return Decision(subject, "hold", "EmptyPool", {"qos": str(app.qos), "reserved": str(snapshot.reserved.cpus)})
-    changes = tuple(_sets(snapshot, [group], wanted))
+    changes = tuple(group_files.set_changes(snapshot, {group: wanted}))
     return Decision(subject, "set" if changes else "hold", "SharedPool", evidence, changes)
 
 

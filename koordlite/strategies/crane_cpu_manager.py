@@ -8,11 +8,8 @@ Source: crane-agent `pkg/ensurance/cm/cpumanager`; docs/compatibility.md, "Crane
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model import cpuset
 from koordlite.model.cgroup_fields import CgroupField
@@ -52,28 +49,29 @@ def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, one for each active pod whose CPUs are this strategy's business."""
-    yield _node(snapshot)
+    crane = snapshot.crane
+    if crane.why_not:
+        yield Decision("crane", "refuse", _WHY_NOT[crane.why_not])
+    else:
+        sets = {"exclusive": crane.exclusive, "immovable": crane.immovable, "reserved": crane.reserved}
+        evidence: dict[str, int | float | str] = {"pods": len(crane.promises), "shared": str(crane.default)}
+        evidence |= {name: str(cpus) for name, cpus in sets.items() if cpus}
+        yield Decision("crane", "hold", "CraneCPUs", evidence)
     for pod in snapshot.pods:
         place = snapshot.places.get(pod.uid)
         if not pod.active or place is None:
             continue
-        promise = snapshot.crane.promises.get(pod.uid)
-        if snapshot.crane.why_not == "static":
-            yield from _left_to_kubelet(snapshot, pod, place)
+        promise = crane.promises.get(pod.uid)
+        if crane.why_not == "static":
+            # What this strategy wrote before kubelet got the static policy goes back.
+            groups = (*place.containers.values(), *place.sandboxes)
+            changes = tuple(group_files.given_back(snapshot, NAME, (SET, MEMS), uid=pod.uid, groups=groups))
+            if changes:
+                yield Decision(f"pod/{pod.key}", "release", "KubeletPlacesCPUs", {}, changes)
         elif promise:
             yield _promised(snapshot, config, pod, place, promise)
         else:
             yield from _other(snapshot, pod, place)
-
-
-def _node(snapshot: Snapshot) -> Decision:
-    crane = snapshot.crane
-    if crane.why_not:
-        return Decision("crane", "refuse", _WHY_NOT[crane.why_not])
-    sets = {"exclusive": crane.exclusive, "immovable": crane.immovable, "reserved": crane.reserved}
-    evidence: dict[str, int | float | str] = {"pods": len(crane.promises), "shared": str(crane.default)}
-    evidence |= {name: str(cpus) for name, cpus in sets.items() if cpus}
-    return Decision("crane", "hold", "CraneCPUs", evidence)
 
 
 _WHY_NOT = {"static": "KubeletPlacesCPUs", "unknown": "KubeletPolicyUnknown"}
@@ -97,7 +95,7 @@ def _promised(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, pr
     shared = _shared(snapshot, pod)
     wanted = {group: sets.get(name, shared) for name, group in place.containers.items()}
     wanted |= dict.fromkeys(place.sandboxes, shared)
-    changes = (*_sets(snapshot, wanted), *_memory(snapshot, config, place, promise))
+    changes = (*group_files.set_changes(snapshot, wanted), *_memory(snapshot, config, place, promise))
     if empty:
         return Decision(f"pod/{pod.key}", "refuse", "CraneCPUsNotOnline", {**evidence, "container": empty[0]}, changes)
     away = promise.policy == "numa" and not snapshot.topology.numa_of(promise.cpus) <= set(promise.nodes)
@@ -136,19 +134,18 @@ def _kept_off(snapshot: Snapshot, pod: Pod, place: PodGroups, wanted: CPUSet) ->
     allowed = (above.effective if above else None) or wanted
     whole = wanted == group_files.pod_cpuset(snapshot)
     for group in (*place.containers.values(), *place.sandboxes):
-        found = _found(snapshot, group, SET)
-        if whole and found is not None and (not found or allowed <= found):
-            yield from _given_back(snapshot, (group,), SET)
-        else:
-            cpus = _beside_exclusive(snapshot, group) if _is_placed(snapshot, pod) else wanted
-            yield from _sets(snapshot, {group: cpus & allowed})
-
-
-def _found(snapshot: Snapshot, group: str, field: CgroupField) -> CPUSet | None:
-    """The set that stood there before this strategy's first write; None where it has not written."""
-    found = snapshot.found.get(cgroup_kind.PLACE.place(group, field))
-    ours = found is not None and found.strategy == NAME
-    return found.value if ours and found is not None and isinstance(found.value, CPUSet) else None
+        found = group_files.found(snapshot, NAME, group, SET)
+        before = found if isinstance(found, CPUSet) else None
+        if whole and before is not None and (not before or allowed <= before):
+            yield from group_files.given_back(snapshot, NAME, (SET,), groups=(group,))
+            continue
+        cpus = wanted
+        if _is_placed(snapshot, pod):
+            # What the group has, or had before this strategy wrote, without exclusive CPUs.
+            present = snapshot.cgroups.get(group)
+            held = before if before is not None else present.effective if present else None
+            cpus = (held or group_files.pod_cpuset(snapshot)) - snapshot.crane.exclusive
+        yield from group_files.set_changes(snapshot, {group: cpus & allowed})
 
 
 def _shared(snapshot: Snapshot, pod: Pod) -> CPUSet:
@@ -170,52 +167,15 @@ def _is_placed(snapshot: Snapshot, pod: Pod) -> bool:
     return bool(pod.resource_status.cpuset or (pod.raw_qos is QoSClass.SYSTEM and snapshot.system_qos.cpuset))
 
 
-def _beside_exclusive(snapshot: Snapshot, group: str) -> CPUSet:
-    """CPUs that a group has, or had before this strategy wrote, without exclusive CPUs."""
-    cgroup, found = snapshot.cgroups.get(group), _found(snapshot, group, SET)
-    held = found if found is not None else cgroup.effective if cgroup else None
-    return (held or group_files.pod_cpuset(snapshot)) - snapshot.crane.exclusive
-
-
-def _sets(snapshot: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
-    for group, cpus in wanted.items():
-        cgroup = snapshot.cgroups.get(group)
-        if not cpus or cgroup is None or cgroup.cpuset in (None, cpus):
-            continue
-        inherits = snapshot.layout.version == 2 and not cgroup.cpuset and cgroup.effective
-        if not (inherits and inherits <= cpus):
-            yield CgroupChange(group, SET, cpus)
-
-
 def _memory(snapshot: Snapshot, config: Config, place: PodGroups, promise: CranePromise) -> Iterator[CgroupChange]:
     """Memory nodes as a bit mask; without the setting, what was found comes back."""
     groups = {name: place.containers[name] for name in promise.containers if name in place.containers}
     nodes = {node.id for node in snapshot.topology.nodes if node.memory} & set(promise.nodes)
     if not config.memory_nodes or not nodes:
-        yield from _given_back(snapshot, groups.values(), MEMS)
+        yield from group_files.given_back(snapshot, NAME, (MEMS,), groups=groups.values())
         return
     mask = sum(1 << node for node in nodes)
     for group in groups.values():
         present = snapshot.cgroups[group].values.get(MEMS) if group in snapshot.cgroups else None
         if present not in (None, mask):
             yield CgroupChange(group, MEMS, mask)
-
-
-def _left_to_kubelet(snapshot: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
-    """Give back what this strategy wrote before kubelet got the static policy, without what kubelet gave to others."""
-    groups = (*place.containers.values(), *place.sandboxes)
-    others = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
-    changes = tuple(
-        msgspec.structs.replace(change, value=change.value - others) if isinstance(change.value, CPUSet) else change
-        for change in (*_given_back(snapshot, groups, SET), *_given_back(snapshot, groups, MEMS))
-    )
-    if changes:
-        yield Decision(f"pod/{pod.key}", "release", "KubeletPlacesCPUs", {}, changes)
-
-
-def _given_back(snapshot: Snapshot, groups: Iterable[str], field: CgroupField) -> Iterator[CgroupChange]:
-    """Value found before this strategy's first write."""
-    for group in groups:
-        found = snapshot.found.get(cgroup_kind.PLACE.place(group, field))
-        if found is not None and found.strategy == NAME and group in snapshot.cgroups:
-            yield CgroupChange(group, field, found.value, gives_back=True)

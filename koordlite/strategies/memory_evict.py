@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.changes.eviction import KillContainer
 from koordlite.formulas.eviction import evict_config, evict_order, evict_release
-from koordlite.formulas.eviction.evict_order import Excess
+from koordlite.formulas.eviction.evict_order import Candidates, Excess
 from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import MemoryPlace
@@ -22,7 +22,7 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
 from koordlite.model.topology import NUMANode
 from koordlite.strategies.shared import evict
-from koordlite.strategies.shared.evict import EvictionMemory, Evidence, Past, Rule
+from koordlite.strategies.shared.evict import EvictionMemory, Evidence, Measure, Past, Rule
 
 NAME = "memoryEvict"
 NEW_CONTAINERS = "none"
@@ -64,11 +64,12 @@ def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
     return () if slo.threshold.numa_memory_evict_threshold_percent is None else ("memory_places",)
 
 
-def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
+def features(config: Config) -> dict[str, Measure]:
     """The rules that are switched on, in the order in which they are served."""
-    rules: tuple[tuple[bool, str, Callable[[NodeSnapshot, Past], Rule]], ...] = (
+    requests = functools.partial(evict.by_requests, resource="memory", wait_seconds=config.zero_allocatable_seconds)
+    rules: tuple[tuple[bool, str, Measure], ...] = (
         (config.be_memory_evict, evict_config.BE_MEMORY, functools.partial(_use, evict_config.BE_MEMORY, config)),
-        (config.memory_allocatable_evict, evict_config.ALLOCATABLE_MEMORY, functools.partial(_requests, config)),
+        (config.memory_allocatable_evict, evict_config.ALLOCATABLE_MEMORY, requests),
         (config.memory_evict, evict_config.USED_MEMORY, functools.partial(_use, evict_config.USED_MEMORY, config)),
     )
     return {feature: measure for is_on, feature, measure in rules if is_on}
@@ -77,7 +78,6 @@ def features(config: Config) -> dict[str, Callable[[NodeSnapshot, Past], Rule]]:
 def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
     """Pods to evict for memory (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
     past = evict.rounds_before(snapshot, NAME, eviction.promised("memory"), asked=asked)
-    measured: dict[str, Rule] = {}
     measures = features(config)
     if config.numa_memory_evict:
         measures |= {
@@ -85,102 +85,78 @@ def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozense
             for node in snapshot.topology.nodes
             if node.memory
         }
-
-    def kept(feature: str, measure: Callable[[NodeSnapshot, Past], Rule]) -> Callable[[NodeSnapshot, Past], Rule]:
-        return lambda seen, before: measured.setdefault(feature, measure(seen, before))
-
-    found = evict.judge(
+    found, rules = evict.judge(
         snapshot,
         config,
-        {feature: kept(feature, measure) for feature, measure in measures.items()},
+        measures,
         past,
         capacity=snapshot.node.capacity_memory if snapshot.node else 0,
         cool_down_seconds=config.cool_down_seconds,
         from_start=False,
     )
-    yield from _with_last_resort(snapshot, config, tuple(found), measured, past)
-
-
-def _requests(config: Config, snapshot: NodeSnapshot, past: Past) -> Rule:
-    ends = snapshot.slo.threshold
-    return evict.by_requests(
-        snapshot,
-        past,
-        feature=evict_config.ALLOCATABLE_MEMORY,
-        resource="memory",
-        percents=(ends.memory_allocatable_evict_threshold_percent, ends.memory_allocatable_evict_lower_percent),
-        wait_seconds=config.zero_allocatable_seconds,
-    )
+    yield from _with_last_resort(snapshot, config, found, rules, past)
 
 
 def _use(feature: str, config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
     """The node's memory is used beyond the threshold, by the last sample: memory does not wait for a mean."""
     assert snapshot.usage.node is not None
-    upper = snapshot.slo.threshold.memory_evict_threshold_percent
-    lower = evict_config.lower_end(upper, snapshot.slo.threshold.memory_evict_lower_percent)
-    used, capacity = snapshot.usage.node.memory, snapshot.node.capacity_memory
-    terms: Evidence = {
-        "used_percent": evict_release.use_percent(used=used, capacity=capacity),
-        "threshold_percent": upper,
-        "lower_percent": lower,
-    }
-    release = evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
-    least = evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)
-    excess = Excess("memory", {uid: use.memory for uid, use in snapshot.usage.pods.items()}, release)
-    if feature == evict_config.BE_MEMORY:
-        candidates = evict_order.best_effort_by_memory(
+    ends = snapshot.slo.threshold
+
+    def choose(excess: Excess) -> Candidates:
+        if feature != evict_config.BE_MEMORY:
+            return evict.users(snapshot, feature, excess)
+        return evict_order.best_effort_by_memory(
             snapshot.pods, feature=feature, excess=excess, overuse_first=config.overuse_first
         )
-    else:
-        candidates = evict.users(snapshot, feature, excess)
-    return evict.by_use(snapshot, feature, excess=excess, least=least, terms=terms, candidates=candidates)
+
+    return evict.by_use(
+        snapshot,
+        feature,
+        "memory",
+        used=(snapshot.usage.node.memory,),
+        capacity=snapshot.node.capacity_memory,
+        percents=(ends.memory_evict_threshold_percent, ends.memory_evict_lower_percent),
+        choose=choose,
+        terms={},
+    )
 
 
 def _numa_use(numa: NUMANode, snapshot: NodeSnapshot, _past: Past) -> Rule:
     """A NUMA node's memory is used beyond the threshold, and a pod that does not give way may take memory only from
     NUMA nodes of which that is true."""
     feature, ends = f"{evict_config.NUMA_MEMORY}-{numa.id}", snapshot.slo.threshold
-    upper = ends.numa_memory_evict_threshold_percent or 0
-    lower = evict_config.lower_end(upper, ends.numa_memory_evict_lower_percent)
-    use, memory = snapshot.numa_memory.get("", {}), {node.id: node.memory for node in snapshot.topology.nodes}
+    percents = ends.numa_memory_evict_threshold_percent, ends.numa_memory_evict_lower_percent
+    use = snapshot.numa_memory.get("", {})
     if numa.id not in use:
         return Rule(Decision(f"evict/{feature}", "skip", "NUMAMemoryUnknown", {"numa": numa.id}))
-    percents = {
-        node: evict_release.use_percent(used=use[node], capacity=size)
-        for node, size in memory.items()
-        if size and node in use
+    full = {
+        node.id
+        for node in snapshot.topology.nodes
+        if node.memory
+        and node.id in use
+        and evict_release.use_percent(used=use[node.id], capacity=node.memory) >= (percents[0] or 0)
     }
-    terms: Evidence = {
-        "numa": numa.id,
-        "used_percent": percents[numa.id],
-        "threshold_percent": upper,
-        "lower_percent": lower,
-    }
-    release = evict_release.by_use(
-        used=use[numa.id], capacity=numa.memory, threshold_percent=upper, lower_percent=lower
-    )
-    full = {node for node, percent in percents.items() if percent >= upper}
     bound = [
         pod.key for pod in snapshot.pods if not gives_way(snapshot, pod) and _bound_to(snapshot, pod, numa.id, full)
     ]
-    if release and not bound:
-        return Rule(Decision(f"evict/{feature}", "hold", "NobodyBound", terms))
-    used = {uid: each.memory for uid, each in snapshot.usage.pods.items()}
     local = {
         # Page cache that is easily given back counts neither in the node's use nor in the pod's.
-        uid: min(used[uid], sum(each.used.get(numa.id, 0) for each in _memory_places(snapshot, uid)))
-        for uid in used
+        uid: min(used, sum(each.used.get(numa.id, 0) for each in _memory_places(snapshot, uid)))
+        for uid, used in evict.used_by_pods(snapshot, "memory").items()
     }
-    excess = Excess("memory", used, release, local)
     return evict.by_use(
         snapshot,
         feature,
-        excess=excess,
-        least=evict_release.to_threshold(used=use[numa.id], capacity=numa.memory, threshold_percent=upper),
-        terms={**terms, **({"bound": " ".join(bound[: evict.MOST_NAMES])} if bound else {})},
-        candidates=evict_order.best_effort_by_memory(
+        "memory",
+        used=(use[numa.id],),
+        capacity=numa.memory,
+        percents=percents,
+        choose=lambda excess: evict_order.best_effort_by_memory(
             snapshot.pods, feature=evict_config.NUMA_MEMORY, excess=excess, overuse_first=True
         ),
+        terms={"bound": " ".join(bound[: evict.MOST_NAMES])} if bound else {},
+        numa=numa.id,
+        local=local,
     )
 
 

@@ -78,17 +78,23 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each pod with memory QoS and for each QoS level above one; one for what is given back."""
     wanted: dict[str, Values] = {}
     by_level: dict[str, list[Values]] = {level: [] for level in _levels(snapshot)}
-    missing: set[str] = set()
+    missing, neutral = set[str](), memory_qos.fixed(MemoryQOS())
     asking = [(pod, asked) for pod in snapshot.pods for asked in (_asked(snapshot, pod, config),)]
     caps = _caps(snapshot, config, asking)
     for pod, asked in asking:
         if asked.settings is None or not pod.active or pod.uid not in snapshot.places:
-            yield from _unused(pod, asked)
+            if asked.bad or asked.clipped:
+                yield _with_asked(Decision(f"pod/{pod.key}", "hold", "MemoryQOSNotAllowed"), asked, "")
             continue
         of_pod = _capped(_of_pod(snapshot, pod, asked.settings), caps.get(pod.uid))
         wanted |= of_pod
-        by_level[_level(snapshot, pod)].append(of_pod[snapshot.places[pod.uid].group])
-        missing |= _missing(snapshot, snapshot.places[pod.uid].group, of_pod[snapshot.places[pod.uid].group])
+        levels = {KubeQoS.BURSTABLE: snapshot.layout.burstable, KubeQoS.BEST_EFFORT: snapshot.layout.besteffort}
+        level = levels.get(pod.kube_qos, snapshot.layout.kubepods)
+        group = snapshot.places[pod.uid].group
+        by_level[level].append(of_pod[group])
+        # Files that are asked for with a value that matters, and which this kernel has not.
+        present = snapshot.cgroups[group].values if group in snapshot.cgroups else of_pod[group]
+        missing |= {f for f, value in of_pod[group].items() if f not in present and value != neutral.get(f, 0)}
         yield _with_asked(_decided(snapshot, f"pod/{pod.key}", "MemoryQOS", of_pod), asked, _cut(caps.get(pod.uid)))
     for level, values in _of_levels(snapshot, by_level).items():
         wanted[level] = values
@@ -96,7 +102,12 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     for decision, limits in _swap(snapshot, asking):
         wanted |= {group: {**wanted.get(group, {}), **values} for group, values in limits.items()}
         yield decision
-    yield _released(snapshot, wanted)
+    found = group_files.given_back(snapshot, NAME, FIELDS)
+    changes = tuple(change for change in found if change.field not in wanted.get(change.group, {}))
+    if changes:
+        yield Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)
+    else:
+        yield Decision("node", "hold", "MemoryQOSOn" if wanted else "MemoryQOSOff", {"groups": len(wanted)})
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
 
@@ -134,12 +145,6 @@ def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
     held = ceilings.memory_qos(asked, of_class)
     clipped = f"priority {asked.priority} → {held.priority}" if held != asked else ""
     return _Asked(held, bad, clipped, swap)
-
-
-def _unused(pod: Pod, asked: _Asked) -> Iterator[Decision]:
-    """Comment on an annotation of a pod without memory QoS."""
-    if asked.bad or asked.clipped:
-        yield _with_asked(Decision(f"pod/{pod.key}", "hold", "MemoryQOSNotAllowed"), asked, "")
 
 
 def _with_asked(decision: Decision, asked: _Asked, cut: str) -> Decision:
@@ -209,7 +214,12 @@ def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Valu
     """Values of the pod's group and of its containers' groups."""
     resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
     place = snapshot.places[pod.uid]
-    values = memory_qos.pod_values(settings, request=_request(pod), limit=_limit(pod, resource))
+    # The pod's limit is that of its containers together, and none when one of them has none.
+    limits = [_bytes(container, resource, "limits") for container in pod.containers]
+    limit = sum(limits) if all(limits) else 0
+    values = memory_qos.pod_values(settings, request=_request(pod), limit=limit)
+    amounts = snapshot.node.allocatable if snapshot.node else {}
+    allocatable = amounts["memory"].value if "memory" in amounts else 0
     found = {place.group: values}
     for container in pod.containers:
         group = place.containers.get(container.name, "")
@@ -218,7 +228,7 @@ def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Valu
                 settings,
                 request=_bytes(container, resource, "requests"),
                 limit=_bytes(container, resource, "limits"),
-                allocatable=_allocatable(snapshot),
+                allocatable=allocatable,
                 page=snapshot.page_bytes,
             )
     return found
@@ -285,25 +295,9 @@ def _bytes(container: ContainerInfo, resource: str, which: str) -> int:
     return amounts[resource].value if resource in amounts else 0
 
 
-def _limit(pod: Pod, resource: str) -> int:
-    """Memory limit of the pod: that of its containers together, 0 when one of them has none."""
-    limits = [_bytes(container, resource, "limits") for container in pod.containers]
-    return sum(limits) if all(limits) else 0
-
-
-def _allocatable(snapshot: Snapshot) -> int:
-    amounts = snapshot.node.allocatable if snapshot.node else {}
-    return amounts["memory"].value if "memory" in amounts else 0
-
-
 def _levels(snapshot: Snapshot) -> tuple[str, ...]:
     layout = snapshot.layout
     return layout.kubepods, layout.burstable, layout.besteffort
-
-
-def _level(snapshot: Snapshot, pod: Pod) -> str:
-    levels = {KubeQoS.BURSTABLE: snapshot.layout.burstable, KubeQoS.BEST_EFFORT: snapshot.layout.besteffort}
-    return levels.get(pod.kube_qos, snapshot.layout.kubepods)
 
 
 def _of_levels(snapshot: Snapshot, by_level: Mapping[str, list[Values]]) -> dict[str, Values]:
@@ -337,19 +331,3 @@ def _changes(snapshot: Snapshot, group: str, wanted: Values) -> Iterator[CgroupC
         value = memory_qos.kept(field, asked, page=snapshot.page_bytes)
         if field in present and present[field] != value:
             yield CgroupChange(group, field, value)
-
-
-def _missing(snapshot: Snapshot, group: str, wanted: Values) -> set[str]:
-    """Files that are asked for with a value that matters, and which this kernel has not."""
-    present = snapshot.cgroups[group].values if group in snapshot.cgroups else wanted
-    neutral = memory_qos.fixed(MemoryQOS())
-    return {field for field, value in wanted.items() if field not in present and value != neutral.get(field, 0)}
-
-
-def _released(snapshot: Snapshot, wanted: Mapping[str, Values]) -> Decision:
-    """Give back what nobody asks for any more."""
-    found = group_files.given_back(snapshot, NAME, FIELDS)
-    changes = tuple(change for change in found if change.field not in wanted.get(change.group, {}))
-    if changes:
-        return Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)
-    return Decision("node", "hold", "MemoryQOSOn" if wanted else "MemoryQOSOff", {"groups": len(wanted)})

@@ -15,7 +15,6 @@ from koordlite.formulas.allocatable.mid import Terms
 from koordlite.formulas.allocatable.prediction import Reclaimable
 from koordlite.model import keys
 from koordlite.model.decision import Decision
-from koordlite.model.picture.usage import Use
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import offer
@@ -53,10 +52,18 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     if nothing or snapshot.average.node is None:
         return
     spare = reclaimable(snapshot) if config.predict else None
-    found = dict(zip(RESOURCES, _terms(snapshot, snapshot.average.node, spare), strict=True))
+    used = snapshot.average.node
+    found = mid.mid(
+        capacity=allocatable.amounts(snapshot.node.capacity),
+        colocation=snapshot.slo.colocation,
+        reclaimable=spare.least if spare else allocatable.NOTHING,
+        used=used,
+        kept=mid.kept(**offer.kept(snapshot, used, offered_to=mid.MID_AND_BELOW)._asdict()),
+        requested=mid.prod_requests(snapshot.pods),
+    )
     amounts: dict[str, tuple[int | None, Evidence]] = {
         resource: (terms.result, _evidence(terms) | _predicted(snapshot, config, spare, resource))
-        for resource, terms in found.items()
+        for resource, terms in zip(RESOURCES, found, strict=True)
     }
     yield from offer.published(snapshot, "MidAllocatable", amounts)
 
@@ -80,24 +87,6 @@ def _predicted(snapshot: Snapshot, config: Config, spare: Reclaimable | None, re
         "by_pod": by_pod.cpu if of_cpu else by_pod.memory,
         "by_priority": by_priority.cpu if of_cpu else by_priority.memory,
     }
-
-
-def _terms(snapshot: NodeSnapshot, used: Use, spare: Reclaimable | None) -> tuple[Terms, Terms]:
-    average, node = snapshot.average, snapshot.node
-    return mid.mid(
-        capacity=allocatable.amounts(node.capacity),
-        colocation=snapshot.slo.colocation,
-        reclaimable=spare.least if spare else allocatable.NOTHING,
-        used=used,
-        kept=mid.kept(
-            system=allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
-            host_apps=allocatable.host_app_use(
-                applications=snapshot.slo.host_applications, usage=average.host_apps, offered_to=mid.MID_AND_BELOW
-            ),
-            reserved=allocatable.reserved_use(node=node, notes=snapshot.notes, reserved=snapshot.reserved.resources),
-        ),
-        requested=mid.prod_requests(snapshot.pods),
-    )
 
 
 def _evidence(terms: Terms) -> Evidence:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import ceilings
 from koordlite.formulas.cpu import burst
@@ -24,6 +23,7 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.numa.koordinator import assignments
+from koordlite.strategies.shared import group_files
 
 NAME = "normalizedQuota"
 NEW_CONTAINERS = "theirs"
@@ -59,7 +59,13 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         if quotas and not _bursts(snapshot, pod):
             kept |= {quota.group for quota in quotas}
             yield _decided(snapshot, pod, quotas, ratio)
-    yield from _given_back(snapshot, kept)
+    # What is not divided any more gets the quota that its limit stands for today, which may not be what was found.
+    limits = {quota.group: quota.limit_us for pod in snapshot.pods for quota in _quotas(snapshot, pod, 1.0)}
+    for change in group_files.given_back(snapshot, NAME, ("cpu.quota",)):
+        if change.group not in kept:
+            whole = msgspec.structs.replace(change, value=limits.get(change.group, change.value))
+            evidence = {"quota": str(whole.value)}
+            yield Decision(f"quota/{change.group}", "release", "QuotaWholeAgain", evidence, (whole,))
 
 
 def _quotas(snapshot: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
@@ -97,8 +103,8 @@ def _bursts(snapshot: Snapshot, pod: Pod) -> bool:
     """Tell whether `cpuBurst` may raise the quotas of the pod, and so writes them."""
     asked, _ = pod_overrides.cpu_burst(pod, snapshot.slo.cpu_burst)
     place = snapshot.places[pod.uid]
-    places = (cgroup.PLACE.place(group, "cpu.quota") for group in (place.group, *place.containers.values()))
-    raised = any(p in snapshot.found and snapshot.found[p].strategy == _BURST for p in places)
+    groups = (place.group, *place.containers.values())
+    raised = any(group_files.found(snapshot, _BURST, group, "cpu.quota") is not None for group in groups)
     return raised or ceilings.cpu_burst(asked, snapshot.slo.cpu_burst).policy in _BURSTING
 
 
@@ -108,32 +114,11 @@ def _decided(snapshot: Snapshot, pod: Pod, quotas: list[_Quota], ratio: float) -
         CgroupChange(quota.group, "cpu.quota", quota.wanted_us)
         for quota in quotas
         if quota.present_us != quota.wanted_us
-        and (quota.present_us == quota.limit_us or _is_ours(snapshot, quota.group))
+        and (
+            quota.present_us == quota.limit_us
+            or group_files.found(snapshot, NAME, quota.group, "cpu.quota") is not None
+        )
     )
     shown = "; ".join(f"{quota.name} {quota.limit_us} → {quota.wanted_us}" for quota in quotas)
     evidence: dict[str, int | float | str] = {"ratio": ratio, "quotas": shown}
     return Decision(f"pod/{pod.key}", "set" if changes else "hold", "QuotaDivided", evidence, changes)
-
-
-def _is_ours(snapshot: Snapshot, group: str) -> bool:
-    found = snapshot.found.get(cgroup.PLACE.place(group, "cpu.quota"))
-    return found is not None and found.strategy == NAME
-
-
-def _given_back(snapshot: Snapshot, kept: set[str]) -> Iterator[Decision]:
-    """Give what is not divided any more the quota that its limit stands for today, which may not be what was found."""
-    limits = dict(_limits(snapshot))
-    for place, found in snapshot.found.items():
-        if found.strategy != NAME or place.kind is not cgroup.PLACE:
-            continue
-        group = place.part("cgroup")
-        if group in kept or group not in snapshot.cgroups:
-            continue
-        value = limits.get(group, found.value)
-        change = CgroupChange(group, "cpu.quota", value, gives_back=True)
-        yield Decision(f"quota/{group}", "release", "QuotaWholeAgain", {"quota": str(value)}, (change,))
-
-
-def _limits(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    for pod in snapshot.pods:
-        yield from ((quota.group, quota.limit_us) for quota in _quotas(snapshot, pod, 1.0))

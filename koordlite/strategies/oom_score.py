@@ -70,15 +70,18 @@ def _pod(snapshot: Snapshot, pod: Pod, config: Config) -> Decision | None:
     wanted: dict[str, int | float | str] = {}
     clipped: list[str] = []
     broken: dict[str, int | float | str] = {}
+    capacity = snapshot.node.capacity_memory if snapshot.node else 0
     for name, group in snapshot.places[pod.uid].containers.items():
         try:
             asked = pod_overrides.oom_score_adj(pod, name)
         except ValueError as error:
             broken = broken or {"container": name, "why": str(error)}
             continue
-        value = None if asked is None else max(asked, _floor(snapshot, pod, name, config))
-        if asked is not None and value is not None:
-            wanted[name] = value
+        value = asked
+        if asked is not None:
+            container = next((c for c in pod.containers if c.name == name), ContainerInfo(name, "", True, {}, {}))
+            given = ceilings.kubelet_oom_score(pod.kube_qos, container, capacity=capacity)
+            wanted[name] = value = max(asked, min(given, config.floor(pod.kube_qos)))
             clipped += [f"{name} asks for {asked}, the floor is {value}"] if value != asked else []
         changes += _changes(snapshot, group, value)
     more = {"clipped": "; ".join(clipped)} if clipped else {}
@@ -90,14 +93,6 @@ def _pod(snapshot: Snapshot, pod: Pod, config: Config) -> Decision | None:
     if changes:
         return Decision(f"pod/{pod.key}", "release", "OOMScoreReleased", {"processes": len(changes)}, tuple(changes))
     return None
-
-
-def _floor(snapshot: Snapshot, pod: Pod, name: str, config: Config) -> int:
-    """The lowest number for a container: its class's, or what kubelet gave it."""
-    container = next((c for c in pod.containers if c.name == name), ContainerInfo(name, "", True, {}, {}))
-    capacity = snapshot.node.capacity_memory if snapshot.node else 0
-    given = ceilings.kubelet_oom_score(pod.kube_qos, container, capacity=capacity)
-    return min(given, config.floor(pod.kube_qos))
 
 
 def _changes(snapshot: Snapshot, group: str, wanted: int | None) -> Iterator[OOMScoreChange]:

@@ -68,7 +68,15 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         yield from (_release(snapshot, f"{_PLACE}{qos}", str(qos), "ResctrlSwitchedOff") for qos in RESCTRL_CLASSES)
         yield from _release_ended(snapshot, ())
     elif snapshot.resctrl.absent:
-        yield from _absent(snapshot, config)
+        why = {"why": snapshot.resctrl.absent}
+        annotated = list(_annotated(snapshot, config))
+        is_needed = bool(annotated) or any(each.enable for each in snapshot.slo.resctrl.values())
+        if snapshot.resctrl.mountable and config.mount == "ifAbsent" and is_needed:
+            yield Decision("resctrl", "set", "ResctrlMounted", why, (ResctrlMountChange(),))
+        elif config.require == "required":
+            yield Decision("resctrl", "refuse", "ResctrlRequired", why, outcome=Lacking(snapshot.resctrl.absent))
+        yield from (Decision(f"{_PLACE}{qos}", "skip", "NoResctrl", why) for qos in RESCTRL_CLASSES)
+        yield from (Decision(f"pod/{pod.key}", "skip", "NoResctrl", why) for pod in annotated)
     else:
         pod_groups = _pod_groups(snapshot, config) if config.pods else {}
         enabled = [str(qos) for qos in RESCTRL_CLASSES if snapshot.slo.resctrl[qos].enable]
@@ -99,24 +107,9 @@ class _GroupBudget:
         return Decision(subject, "refuse", "NoGroupLeft", {"groups": self._most, "held_by": held})
 
 
-# ── no resctrl on this machine ──
-
-
 def monitor_seconds(config: Config) -> float:
     """Seconds between two looks at the counters; 0 is never."""
     return config.monitor_seconds
-
-
-def _absent(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    why = {"why": snapshot.resctrl.absent}
-    annotated = list(_annotated(snapshot, config))
-    is_needed = bool(annotated) or any(each.enable for each in snapshot.slo.resctrl.values())
-    if snapshot.resctrl.mountable and config.mount == "ifAbsent" and is_needed:
-        yield Decision("resctrl", "set", "ResctrlMounted", why, (ResctrlMountChange(),))
-    elif config.require == "required":
-        yield Decision("resctrl", "refuse", "ResctrlRequired", why, outcome=Lacking(snapshot.resctrl.absent))
-    yield from (Decision(f"{_PLACE}{qos}", "skip", "NoResctrl", why) for qos in RESCTRL_CLASSES)
-    yield from (Decision(f"pod/{pod.key}", "skip", "NoResctrl", why) for pod in annotated)
 
 
 # ── shares of classes and pods ──
@@ -147,7 +140,8 @@ def _pod_share(
     subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
     try:
         asked = protocol.parse(pod.annotations[keys.POD_RESCTRL])
-        held = _held(snapshot, config, pod, asked)
+        whole = config.pods_beyond_class or asked.is_empty
+        held = asked if whole else ceilings.resctrl(asked, _bound(snapshot, pod))
         allocation = _allocate(snapshot, config, held)
     except ValueError as error:
         return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
@@ -162,7 +156,12 @@ def _pod_share(
     if not budget.has(group):
         return budget.refusal(subject)
     changes = _changes(snapshot, group, allocation, _pod_cgroups(snapshot, pod))
-    evidence = {"group": group, **_evidence(allocation), **_clipped(snapshot, pod, asked, held)}
+    evidence = {"group": group, **_evidence(allocation)}
+    if held != asked:
+        bound = _bound(snapshot, pod)
+        cache = f"{bound.cat_range_start_percent}-{bound.cat_range_end_percent} % of the cache"
+        shares_of_class = f"{cache}, {bound.mba_percent} % of the bandwidth"
+        evidence["clipped"] = f"class {ceilings.cgroup_class(pod)} has {shares_of_class}"
     return Decision(subject, "set" if changes else "hold", "PodSchemata", evidence, changes)
 
 
@@ -170,22 +169,6 @@ def _bound(snapshot: Snapshot, pod: Pod) -> ResctrlQOS:
     """The settings of the class that bounds the pod."""
     bounding = protocol.group_class(ceilings.cgroup_class(pod))
     return ResctrlQOS() if bounding is None else snapshot.slo.resctrl[bounding]
-
-
-def _held(snapshot: Snapshot, config: Config, pod: Pod, asked: Shares) -> Shares:
-    """Part of the request that the pod gets."""
-    if config.pods_beyond_class or asked.is_empty:
-        return asked
-    return ceilings.resctrl(asked, _bound(snapshot, pod))
-
-
-def _clipped(snapshot: Snapshot, pod: Pod, asked: Shares, held: Shares) -> Mapping[str, str]:
-    """The range of the class, where more was asked for."""
-    if held == asked:
-        return {}
-    bound = _bound(snapshot, pod)
-    whole = f"{bound.cat_range_start_percent}-{bound.cat_range_end_percent} % of the cache"
-    return {"clipped": f"class {ceilings.cgroup_class(pod)} has {whole}, {bound.mba_percent} % of the bandwidth"}
 
 
 def _class_of(snapshot: Snapshot, config: Config, pod: Pod) -> QoSClass | None:
@@ -278,12 +261,17 @@ def _monitoring(snapshot: Snapshot, config: Config, separate: Collection[str]) -
         wanted = _monitor_groups(snapshot, config, separate)
         for group, pod in wanted[: max(0, left)]:
             kept.add(group)
-            changes = _monitor_changes(snapshot, group, _pod_cgroups(snapshot, pod))
+            control = snapshot.resctrl.groups[group.partition(MON_GROUPS)[0]]
+            made = () if resctrl.GROUP.place(group) in snapshot.ours else (ResctrlGroupChange(group),)
+            # Only threads in the control group already can be put into it.
+            movable = (control.tasks or frozenset()) - snapshot.resctrl.monitors.get(group, frozenset())
+            changes = (*made, *_moves(snapshot, group, _pod_cgroups(snapshot, pod), movable.__contains__))
             yield Decision(f"{_PLACE}{group}", "set" if changes else "hold", "PodMonitored", {"pod": pod.key}, changes)
         if len(wanted) > len(kept):
             evidence = {"pods": len(wanted), "monitored": len(kept), "num_rmids": snapshot.resctrl.monitor.num_rmids}
             yield Decision("resctrl/monitoring", "refuse", "NoMonitorLeft", evidence)
-    for group in sorted(_our_monitor_groups(snapshot) - kept):
+    ours = {place.part("group") for place in snapshot.ours if place.kind is resctrl.GROUP}
+    for group in sorted(group for group in ours - kept if MON_GROUPS in group):
         yield Decision(f"{_PLACE}{group}", "release", "PodNotMonitored", {}, (ResctrlReturn(group),))
 
 
@@ -299,14 +287,6 @@ def _monitor_groups(snapshot: Snapshot, config: Config, separate: Collection[str
         if snapshot.slo.resctrl[qos].enable and str(qos) in snapshot.resctrl.groups
     ]
     return sorted(found, key=lambda pair: pair[1].key)
-
-
-def _monitor_changes(snapshot: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
-    """The monitoring group and its threads. Only threads in the control group already can be put into it."""
-    control = snapshot.resctrl.groups[group.partition(MON_GROUPS)[0]]
-    made = () if resctrl.GROUP.place(group) in snapshot.ours else (ResctrlGroupChange(group),)
-    movable = (control.tasks or frozenset()) - snapshot.resctrl.monitors.get(group, frozenset())
-    return (*made, *_moves(snapshot, group, cgroups, lambda tid: tid in movable))
 
 
 # ── changes, and groups that are ours ──
@@ -358,8 +338,3 @@ def _our_groups(snapshot: Snapshot) -> set[str]:
     """Control groups in which something is ours: the group itself, a value, a thread."""
     ours = (place.part("group") for place in snapshot.ours if place.kind.is_resctrl)
     return {group.partition(MON_GROUPS)[0] for group in ours}
-
-
-def _our_monitor_groups(snapshot: Snapshot) -> set[str]:
-    made = (place.part("group") for place in snapshot.ours if place.kind is resctrl.GROUP)
-    return {group for group in made if MON_GROUPS in group}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from koordlite.changes import system
 from koordlite.changes.system import SystemFileChange
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
@@ -48,7 +47,8 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     switched = snapshot.slo.system.sched_features
     yield from (_feature(snapshot, name, on) for name, on in sorted(switched.items()))
     asked = {*wanted, *(f"{FEATURES}/{name}" for name in switched)}
-    gone = [_given_back(snapshot, name, found) for name, found in _ours(snapshot) if name not in asked]
+    ours = {place.part("name"): found for place, found in snapshot.found.items() if found.strategy == NAME}
+    gone = [_given_back(name, found) for name, found in ours.items() if name not in asked]
     yield from gone
     if not asked and not gone:
         yield Decision("node", "hold", "NoSystemSettings")
@@ -77,13 +77,7 @@ def _feature(snapshot: Snapshot, name: str, on: bool) -> Decision:
     return Decision(subject, "set" if changes else "hold", "SystemSetting", evidence, changes)
 
 
-def _ours(snapshot: Snapshot) -> Iterator[tuple[str, Found]]:
-    for place, found in snapshot.found.items():
-        if place.kind is system.SETTING and found.strategy == NAME:
-            yield place.part("name"), found
-
-
-def _given_back(snapshot: Snapshot, name: str, found: Found) -> Decision:
+def _given_back(name: str, found: Found) -> Decision:
     """A feature's found value is 1 for on, 0 for off."""
     feature = name.removeprefix(f"{FEATURES}/")
     value = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)

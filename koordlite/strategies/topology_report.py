@@ -174,7 +174,11 @@ def _alloc(snapshot: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
 
 
 def _placement(snapshot: Snapshot, config: Config) -> Decision:
-    last = _last(snapshot)
+    text = snapshot.published.topology.get(keys.PLACEMENT)
+    try:
+        last = nrt.decode_placement(text, "noderesourcetopology") if text else None
+    except InputError:
+        last = None  # Only we write it: a broken one is replaced by this tick's.
     every = tuple(
         sorted(placements.containers(snapshot, only_enforced=True), key=lambda c: (c.namespace, c.pod, c.container))
     )
@@ -197,11 +201,3 @@ def _placement(snapshot: Snapshot, config: Config) -> Decision:
 def _bare(containers: tuple[nrt.ContainerPlacement, ...]) -> tuple[nrt.ContainerPlacement, ...]:
     """Without what changes all the time: bytes in use are published when the rest is, or once in `refresh_seconds`."""
     return tuple(msgspec.structs.replace(container, memory_by_numa={}) for container in containers)
-
-
-def _last(snapshot: Snapshot) -> nrt.Placement | None:
-    text = snapshot.published.topology.get(keys.PLACEMENT)
-    try:
-        return nrt.decode_placement(text, "noderesourcetopology") if text else None
-    except InputError:
-        return None  # Only we write it: a broken one is replaced by this tick's.

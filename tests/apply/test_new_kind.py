@@ -21,11 +21,11 @@ from koordlite.observe import Observer
 from koordlite.plan import Plan, order
 
 VALUES = """
-import dataclasses, re
+import re
 from typing import ClassVar
-from koordlite.model.change import KernelChange, Standing
-from koordlite.model.change import Entry
-from koordlite.model.place import Place, PlaceKind
+import msgspec
+from koordlite.model.change import Entry, KernelChange, Standing
+from koordlite.model.place import PlaceKind
 from koordlite.model.status import ForeignWrite
 
 PLACE = PlaceKind(
@@ -33,19 +33,12 @@ PLACE = PlaceKind(
     metric=lambda parts: "dirt", metrics=frozenset({"dirt"}), update="default",
 )
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DirtChange(KernelChange):
+class DirtChange(KernelChange, msgspec.Struct, frozen=True):
+    place_kind: ClassVar[PlaceKind] = PLACE
     rank: ClassVar[int] = 65
     watched: ClassVar[bool] = True
     name: str
     value: int
-
-    @property
-    def place(self) -> Place:
-        return PLACE.place(self.name)
-
-    def describe(self) -> str:
-        return str(self.value)
 
     def compare(self, seen):
         present = seen.dirt[self.name]
@@ -56,37 +49,22 @@ class DirtFound(Entry, frozen=True, kw_only=True, tag="dirt"):
     value: int
     strategy: str = ""
 
-    @property
-    def place(self) -> Place:
-        return PLACE.place(self.name)
-
-    def describe(self) -> str:
-        return str(self.value)
-
     def undoing(self) -> DirtChange:
         return DirtChange(self.name, self.value)
 """
 MACHINE = """
 from koordlite.apply.kind import Kind
-from koordlite.changes.dirt import PLACE, DirtChange, DirtFound
+from koordlite.changes.dirt import DirtChange, DirtFound
 
 class Dirt(Kind[DirtChange, DirtFound]):
     change = DirtChange
-    places = (PLACE,)
 
     def found(self, change, strategy, work):
         if change.place not in work.noted:
             yield DirtFound(name=change.name, value=int(work.host.files.read(change.name)), strategy=strategy)
 
-    def write(self, change, work):
-        step = self.put(work.host, change)
-        if step.ok:
-            work.foreign.wrote(change)
-        return step
-
     def set(self, host, change):
         host.files.write(change.name, b"%d" % change.value)
-        return change.describe()
 
     def present(self, entry, host):
         return host.files.read(entry.name).decode().strip()
@@ -200,7 +178,7 @@ def test_without_the_new_kind_its_entry_is_told_and_kept_and_the_others_are_rest
 
 def test_every_kind_of_change_has_one_handler() -> None:
     assert {kind.change for kind in kinds.every()} == changes.classes()
-    places = [place for kind in kinds.every() for place in kind.places]
+    places = [place for kind in kinds.every() for place in (kind.change.place_kind, *kind.entry_places)]
     assert sorted(place.name for place in places) == sorted(
         {place.name for place in changes.place_kinds()} - {"journal"}
     )

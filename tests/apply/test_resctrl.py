@@ -198,7 +198,7 @@ def test_a_thread_id_that_is_anothers_by_now_is_left_alone(make: Callable[..., N
         TasksMoved(tid=each, start_time=began, group="theirs", into="BE")
         for each, began in ((tid, started), (other, started + 7))
     ]
-    resctrl_undo.undo(node.host, noted, str)
+    resctrl_undo.undo(node.host, noted)
     assert (node.tasks("theirs") & {tid, other}, node.tasks("BE") & {tid, other}) == ({tid}, {other})
 
 

@@ -77,4 +77,4 @@ def _by_change() -> Mapping[type[Change], AnyKind]:
 
 @functools.cache
 def _by_place() -> Mapping[PlaceKind, AnyKind]:
-    return {place: kind for kind in every() for place in kind.places}
+    return {place: kind for kind in every() for place in (kind.change.place_kind, *kind.entry_places)}

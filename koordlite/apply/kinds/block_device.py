@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Work
-from koordlite.changes.block_device import PLACE, BlockChange
+from koordlite.changes.block_device import BlockChange
 from koordlite.formulas.blkio import UNSET
 from koordlite.host import block
 from koordlite.host.bundle import Host
@@ -24,7 +24,6 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
     """A disk without a line has what the kernel gives it."""
 
     change = BlockChange
-    places = (PLACE,)
     undo_rank = 20
 
     def found(self, change: BlockChange, strategy: str, work: Work) -> Iterator[FileEntry]:
@@ -51,26 +50,16 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
             return AppliedStep(change.place, writer.GONE)
         if change.value is None and isinstance(entry, FileEntry):
             change = msgspec.structs.replace(change, value=entry.text)
-        step = self.put(work.host, change)
-        if step.ok:
-            work.foreign.wrote(change)
-        return step
+        return super().write(change, work)
 
-    def put(self, host: Host, change: BlockChange) -> AppliedStep:
-        """A group that vanished is no error."""
-
-        def gone(error: OSError) -> bool:
-            return vanished(error) and not host.cgroups.exists(change.group)
-
-        with writer.Attempt(host, change, gone=gone) as attempt:
-            attempt.value = self.set(host, change)
-        return attempt.step
-
-    def set(self, host: Host, change: BlockChange) -> str:
+    def set(self, host: Host, change: BlockChange) -> None:
         """One line."""
         line = change.device, change.value or UNSET[change.field]
         block.write(host.files, host.cgroups, change.group, change.field, line)
-        return change.describe()
+
+    def is_gone(self, host: Host, change: BlockChange, error: OSError) -> bool:
+        """With its group."""
+        return vanished(error) and not host.cgroups.exists(change.group)
 
     def has_ended(self, entry: FileEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its group."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -40,7 +41,6 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
     """A file of a group; the entry has the very bytes that were found."""
 
     change = CgroupChange
-    places = (PLACE,)
     undo_rank = 10
 
     def stands(self, change: CgroupChange, work: Work) -> bool:
@@ -84,13 +84,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
                 work.foreign.unsure(PLACE.place(change.group, "cpu.shares"))
         return step
 
-    def put(self, host: Host, change: CgroupChange) -> AppliedStep:
-        """A group that vanished is no error; one that only lacks the file is there, and the refusal stands."""
-        with writer.Attempt(host, change, gone=_gone(host, change.group)) as attempt:
-            attempt.value = self.set(host, change)
-        return attempt.step
-
-    def set(self, host: Host, change: CgroupChange) -> str:
+    def set(self, host: Host, change: CgroupChange) -> str | None:
         """An empty set means the parent's CPUs (or memory nodes) on v2, but no kernel takes it while the group has
         tasks: all possible ones mean the same."""
         try:
@@ -102,7 +96,11 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
                 return _write_everything(host, change.group, change.field)
             else:
                 raise
-        return change.describe()
+        return None
+
+    def is_gone(self, host: Host, change: CgroupChange, error: OSError) -> bool:
+        """With its group; one that only lacks the file is there, and the refusal stands."""
+        return vanished(error) and not host.cgroups.exists(change.group)
 
     def value_before(self, entry: FileEntry, host: Host) -> Found | None:
         """The value; None for a field that an earlier version wrote and this one does not know."""
@@ -154,10 +152,6 @@ def stands(host: Host, change: CgroupChange, present: Cgroup) -> bool:
     except ValueError:
         return False  # No value of this field: the write says so.
     return present.values.get(change.field) == wanted
-
-
-def _gone(host: Host, group: str) -> Callable[[OSError], bool]:
-    return lambda error: vanished(error) and not host.cgroups.exists(group)
 
 
 def _file(group: str, field: CgroupField, strategy: str, work: Work) -> Iterator[FileEntry]:
@@ -252,10 +246,9 @@ def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
     """No kernel takes an empty set back while there are tasks in a group; all possible CPUs give it the same CPUs,
     those of its parent, also when some go offline or come back."""
     change = _change(host, entry)
-    with writer.Attempt(host, change, gone=_gone(host, entry.group)) as attempt:
-        attempt.value = _write_everything(host, entry.group, entry.field)
-    value = f"{attempt.step.value} (inherits; the kernel takes no empty set here)"
-    return msgspec.structs.replace(attempt.step, value=value)
+    write = functools.partial(_write_everything, host, entry.group, entry.field)
+    step = writer.attempt(host, change, write, functools.partial(KIND.is_gone, host, change))
+    return msgspec.structs.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
 
 
 def _is_within(host: Host, change: CgroupChange) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Undoing, Work
-from koordlite.changes.core_cookie import COOKIE, PLACE, CookieMade, CoreCookieChange, cookie_of
+from koordlite.changes.core_cookie import COOKIE, CookieMade, CoreCookieChange, cookie_of
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.model.picture.groups import NO_COOKIE, Found
@@ -28,7 +28,7 @@ class CoreCookie(Kind[CoreCookieChange, CookieMade]):
     """Processes are not noted one by one: they come and go, and their children have the cookie too."""
 
     change = CoreCookieChange
-    places = (PLACE, COOKIE)
+    entry_places = (COOKIE,)
 
     def carry_out(self, changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
         """Core group by core group."""
@@ -89,10 +89,12 @@ def _cookie(changes: Sequence[CoreCookieChange], work: Work, helpers: contextlib
 
 
 def _put(work: Work, change: CoreCookieChange, cookie: int, helper: CookieHelper) -> AppliedStep:
-    with writer.Attempt(work.host, change, gone=vanished) as attempt:
-        count = work.host.cookies.give(change.group, cookie, helper, instead_of=_ours(work.journal.places))
-        attempt.value = f"{change.describe()}: {count} processes"
-    return attempt.step
+    ours = {cookie_of(place) for place in work.journal.places if place.kind is COOKIE}
+
+    def give() -> str:
+        return f"{change.describe()}: {work.host.cookies.give(change.group, cookie, helper, instead_of=ours)} processes"
+
+    return writer.attempt(work.host, change, give, vanished)
 
 
 def _taken_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
@@ -113,7 +115,8 @@ def _note(cookies: Mapping[str, int], work: Work) -> None:
     the kernel may give their numbers to the next ones, and has done so where two core groups would have one number."""
     entries = [CookieMade(core_group=name, cookie=f"{number:016x}", strategy=OWNER) for name, number in cookies.items()]
     fresh = {entry.place for entry in entries}
-    again = {place for place in work.journal.places if _number(place) in cookies.values() and place not in fresh}
+    noted = [place for place in work.journal.places if place.kind is COOKIE and place not in fresh]
+    again = {place for place in noted if cookie_of(place) in cookies.values()}
     gone = again | (_unused(work, (), cookies.values()) - fresh)
     work.journal.record(entries, gone=gone)
     work.journal.forget(again)
@@ -124,14 +127,6 @@ def _unused(work: Work, gone: Collection[str], given: Collection[int]) -> set[Pl
     tasks = work.snapshot.core_sched.tasks
     held = {task.cookie for group, theirs in tasks.items() if group not in gone for task in theirs}.union(given)
     return {place for place in work.journal.places if place.kind is COOKIE and cookie_of(place) not in held}
-
-
-def _number(place: Place) -> int | None:
-    return cookie_of(place) if place.kind is COOKIE else None
-
-
-def _ours(places: Iterable[Place]) -> set[int]:
-    return {cookie_of(place) for place in places if place.kind is COOKIE}
 
 
 KIND = CoreCookie()

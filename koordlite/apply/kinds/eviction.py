@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Never
 
 from koordlite.apply.kind import Kind, Work
-from koordlite.changes.eviction import KILL, PLACE, EvictPod, KillContainer
+from koordlite.changes.eviction import EvictPod, KillContainer
 from koordlite.host.bundle import Host
 from koordlite.model.status import AppliedStep
 
@@ -15,7 +15,6 @@ class Eviction(Kind[EvictPod, Never]):
     """Whoever is silent is not asked for the next pod."""
 
     change = EvictPod
-    places = (PLACE,)
 
     def carry_out(self, changes: Sequence[EvictPod], work: Work) -> Iterator[AppliedStep]:
         """Ask for each pod."""
@@ -26,12 +25,10 @@ class ContainerKill(Kind[KillContainer, Never]):
     """One write to `cgroup.kill`: the kernel kills the group and all below it."""
 
     change = KillContainer
-    places = (KILL,)
 
-    def set(self, host: Host, change: KillContainer) -> str:
+    def set(self, host: Host, change: KillContainer) -> None:
         """ENOENT from a kernel before 5.14, ValueError on cgroup v1."""
         host.cgroups.kill(change.group)
-        return change.describe()
 
 
 EVICTION, CONTAINER_KILL = Eviction(), ContainerKill()

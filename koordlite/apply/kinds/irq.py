@@ -6,21 +6,19 @@ from collections.abc import Iterator
 
 from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Work
-from koordlite.changes.irq import PLACE, IRQChange, IRQFound
+from koordlite.changes.irq import IRQChange, IRQFound
 from koordlite.host import irqs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import AppliedStep
 
 
 class IRQAffinity(Kind[IRQChange, IRQFound]):
     """One interrupt, or the default of new ones."""
 
     change = IRQChange
-    places = (PLACE,)
 
     def stands(self, change: IRQChange, work: Work) -> bool:
         """Read it again: the picture may be some seconds old."""
@@ -33,20 +31,11 @@ class IRQAffinity(Kind[IRQChange, IRQFound]):
         if present is not None and present.device == change.device:
             yield IRQFound(number=change.number, device=present.device, cpus=str(present.cpus), strategy=strategy)
 
-    def write(self, change: IRQChange, work: Work) -> AppliedStep:
-        """Put the change in force, and note it, so that what others write there later is told apart."""
-        step = self.put(work.host, change)
-        if step.ok:
-            work.foreign.wrote(change)
-        return step
+    def is_gone(self, host: Host, change: IRQChange, error: OSError) -> bool:
+        """With its device."""
+        return vanished(error)
 
-    def put(self, host: Host, change: IRQChange) -> AppliedStep:
-        """An interrupt that ended is no error."""
-        with writer.Attempt(host, change, gone=vanished) as attempt:
-            attempt.value = self.set(host, change)
-        return attempt.step
-
-    def set(self, host: Host, change: IRQChange) -> str:
+    def set(self, host: Host, change: IRQChange) -> str | None:
         """The CPUs."""
         present = irqs.read(host.files, change.number)
         if present is None or present.device != change.device:
@@ -54,7 +43,7 @@ class IRQAffinity(Kind[IRQChange, IRQFound]):
         # Putting back what was never moved is no write: the kernel would refuse it as it refused the move.
         if present.cpus != change.value:
             irqs.write(host.files, change.number, change.value)
-        return change.describe()
+        return None
 
     def value_before(self, entry: IRQFound, host: Host) -> Found | None:
         """The CPUs."""

@@ -11,7 +11,6 @@ from koordlite.changes import published
 from koordlite.changes.published import NodeAnnotation, NodeCondition, NodeResource, ZoneAmount
 from koordlite.model.change import Change, ClusterChange
 from koordlite.model.errors import InputError
-from koordlite.model.place import PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 from koordlite.ports import Cluster
@@ -29,13 +28,12 @@ class Published(Kind[C, E]):
     def __init__(
         self,
         change: type[C],
-        place: PlaceKind,
         together: str,
         *,
         before: Before[C, E] | None = None,
         is_amount: bool = False,
     ) -> None:
-        self.change, self.places, self.is_amount, self._before = change, (place,), is_amount, before
+        self.change, self.is_amount, self._before = change, is_amount, before
         self.carried_out_with = self.undone_with = together
 
     def found(self, change: C, strategy: str, work: Work) -> Iterator[E]:
@@ -65,7 +63,6 @@ class Published(Kind[C, E]):
 
 NODE_RESOURCE = Published[published.NodeResourceChange, NodeResource](
     published.NodeResourceChange,
-    published.NODE_RESOURCE,
     "node",
     before=lambda change, snapshot, strategy: NodeResource(
         resource=change.resource, previous=change.held(snapshot), strategy=strategy
@@ -74,7 +71,6 @@ NODE_RESOURCE = Published[published.NodeResourceChange, NodeResource](
 )
 NODE_ANNOTATION = Published[published.NodeAnnotationChange, NodeAnnotation](
     published.NodeAnnotationChange,
-    published.NODE_ANNOTATION,
     "node",
     before=lambda change, snapshot, strategy: NodeAnnotation(
         key=change.key, previous=change.held(snapshot), strategy=strategy
@@ -82,20 +78,14 @@ NODE_ANNOTATION = Published[published.NodeAnnotationChange, NodeAnnotation](
 )
 NODE_CONDITION = Published[published.NodeConditionChange, NodeCondition](
     published.NodeConditionChange,
-    published.NODE_CONDITION,
     "node",
     before=lambda change, _snapshot, strategy: NodeCondition(type=change.type, strategy=strategy),
 )
-TOPOLOGY_ANNOTATION = Published[published.TopologyChange, Never](
-    published.TopologyChange, published.TOPOLOGY_ANNOTATION, "topology"
-)
-TOPOLOGY_LABEL = Published[published.TopologyLabelChange, Never](
-    published.TopologyLabelChange, published.TOPOLOGY_LABEL, "topology"
-)
-ZONES = Published[published.ZonesChange, Never](published.ZonesChange, published.ZONES, "topology")
+TOPOLOGY_ANNOTATION = Published[published.TopologyChange, Never](published.TopologyChange, "topology")
+TOPOLOGY_LABEL = Published[published.TopologyLabelChange, Never](published.TopologyLabelChange, "topology")
+ZONES = Published[published.ZonesChange, Never](published.ZonesChange, "topology")
 ZONE_RESOURCE = Published[published.ZoneResourceChange, ZoneAmount](
     published.ZoneResourceChange,
-    published.ZONE_RESOURCE,
     "topology",
     before=lambda change, snapshot, strategy: ZoneAmount(
         zone=change.zone,

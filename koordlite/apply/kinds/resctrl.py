@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Never
 
-from koordlite.apply import resctrl_undo, writer
+from koordlite.apply import resctrl_undo
 from koordlite.apply.kind import C, E, Kind, Undoing, Work
 from koordlite.changes import resctrl
 from koordlite.changes.resctrl import (
@@ -23,7 +23,7 @@ from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
-from koordlite.model.change import Change, Entry
+from koordlite.model.change import Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
@@ -41,7 +41,7 @@ class ResctrlKind(Kind[C, E]):
 
     def undo(self, entries: Sequence[Entry], back: Undoing) -> Iterable[AppliedStep]:
         """All of resctrl in one go: threads first, the mount last."""
-        return resctrl_undo.undo(back.host, entries, writer.words)
+        return resctrl_undo.undo(back.host, entries)
 
 
 class MadeKind(ResctrlKind[C, E]):
@@ -56,8 +56,14 @@ class InGroup(ResctrlKind[C, E]):
     """Something that is written into a group."""
 
     def write(self, change: C, work: Work) -> AppliedStep:
-        """Not where the group was refused a moment ago, or turned out to be another's."""
-        return _without_group(change, work) or self.put(work.host, change)
+        """Not where the group was refused a moment ago, or turned out to be another's: nobody noted what was found in
+        it, and the next reading finds and notes it."""
+        needed = resctrl.GROUP.place(change.place.part("group"))
+        for step in work.done:
+            if step.place == needed and (not step.ok or step.value == THERE):
+                why = f"its group {THERE}: it is looked at first" if step.ok else "its group was not made"
+                return AppliedStep(change.place, change.describe(), False, why)
+        return self.put(work.host, change)
 
 
 def is_ours(group: str, noted: Mapping[Place, Entry]) -> bool:
@@ -65,59 +71,42 @@ def is_ours(group: str, noted: Mapping[Place, Entry]) -> bool:
     return resctrl.GROUP.place(group) in noted
 
 
-def _without_group(change: Change, work: Work) -> AppliedStep | None:
-    """Nobody noted what was found in a group that we were about to make: the next reading finds and notes it."""
-    needed = resctrl.GROUP.place(change.place.part("group"))
-    for step in work.done:
-        if step.place == needed and (not step.ok or step.value == THERE):
-            why = f"its group {THERE}: it is looked at first" if step.ok else "its group was not made"
-            return AppliedStep(change.place, change.describe(), False, why)
-    return None
-
-
 class ResctrlMount(MadeKind[ResctrlMountChange, MountMade]):
     """Name of the group it belongs to."""
 
     change = ResctrlMountChange
-    places = (resctrl.MOUNT,)
 
     def found(self, change: ResctrlMountChange, strategy: str, work: Work) -> Iterator[MountMade]:
         """It is not mounted."""
         if change.place not in work.noted:
             yield MountMade(point=work.host.resctrl.root)
 
-    def set(self, host: Host, change: ResctrlMountChange) -> str:
+    def set(self, host: Host, change: ResctrlMountChange) -> None:
         """Mount it."""
         host.resctrl.mount()
-        return change.describe()
 
 
 class ResctrlGroup(MadeKind[ResctrlGroupChange, GroupMade]):
     """A control group, or one for monitoring."""
 
     change = ResctrlGroupChange
-    places = (resctrl.GROUP,)
 
     def found(self, change: ResctrlGroupChange, strategy: str, work: Work) -> Iterator[GroupMade]:
         """Nobody's group becomes ours by being asked for."""
-        if not _exists(work.host, change.group):
+        control, monitors, _ = change.group.partition(MON_GROUPS)
+        present = work.host.resctrl.mon_group_names(control) if monitors else work.host.resctrl.group_names()
+        if change.group not in present:
             yield GroupMade(group=change.group)
 
-    def set(self, host: Host, change: ResctrlGroupChange) -> str:
+    def set(self, host: Host, change: ResctrlGroupChange) -> str | None:
         """Make it."""
-        return change.describe() if host.resctrl.make_group(change.group) else THERE
-
-
-def _exists(host: Host, group: str) -> bool:
-    control, monitors, _ = group.partition(MON_GROUPS)
-    return group in (host.resctrl.mon_group_names(control) if monitors else host.resctrl.group_names())
+        return None if host.resctrl.make_group(change.group) else THERE
 
 
 class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
     """The line of the resource."""
 
     change = SchemataChange
-    places = (resctrl.SCHEMATA,)
 
     def found(self, change: SchemataChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The line of a foreign group."""
@@ -132,10 +121,9 @@ class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
                 strategy=strategy,
             )
 
-    def set(self, host: Host, change: SchemataChange) -> str:
+    def set(self, host: Host, change: SchemataChange) -> None:
         """The line."""
         host.resctrl.write_schemata(change.group, {change.resource: change.values})
-        return change.describe()
 
     def present(self, entry: FileEntry, host: Host) -> str | None:
         """The line."""
@@ -147,7 +135,7 @@ class ResctrlTasks(InGroup[TasksChange, TasksMoved]):
     """One entry a thread: those of one group may have come from several."""
 
     change = TasksChange
-    places = (resctrl.TASKS, resctrl.THREAD)
+    entry_places = (resctrl.THREAD,)
 
     def found(self, change: TasksChange, strategy: str, work: Work) -> Iterator[TasksMoved]:
         """Threads whose way back is not simply the end of a group of ours.
@@ -217,11 +205,10 @@ class GroupReturn(ResctrlKind[ResctrlReturn, Never]):
     """It is undone by the journal, and has no entry of its own."""
 
     change = ResctrlReturn
-    places = (resctrl.RETURN,)
 
     def write(self, change: ResctrlReturn, work: Work) -> AppliedStep:
         """Take what is undone out of the journal: from then on the group is not ours."""
-        steps = resctrl_undo.undo(work.host, resctrl_undo.of_group(change, work.journal.entries), writer.words)
+        steps = resctrl_undo.undo(work.host, resctrl_undo.of_group(change, work.journal.entries))
         refused = [step for step in steps if not step.ok]
         error = refused[0].error if refused else ""
         try:

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Undoing, Work
 from koordlite.changes.system import (
-    OOM_SCORE,
     OOM_SCORE_AT_CREATION,
-    SETTING,
     OOMScoreAtCreation,
     OOMScoreChange,
     OOMScoreFound,
@@ -31,7 +29,6 @@ class SystemFile(Kind[SystemFileChange, FileEntry]):
     """Numbers, and features of the scheduler, which are words."""
 
     change = SystemFileChange
-    places = (SETTING,)
 
     def found(self, change: SystemFileChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The text; nothing where this kernel has no such setting."""
@@ -50,10 +47,9 @@ class SystemFile(Kind[SystemFileChange, FileEntry]):
             strategy=strategy,
         )
 
-    def set(self, host: Host, change: SystemFileChange) -> str:
+    def set(self, host: Host, change: SystemFileChange) -> None:
         """The text."""
         system_files.write(host.files, change.name, change.value)
-        return change.describe()
 
     def value_before(self, entry: FileEntry, host: Host) -> Found | None:
         """State of a feature of the scheduler: 1 for on, 0 for off."""
@@ -79,7 +75,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
     that writes them."""
 
     change = OOMScoreChange
-    places = (OOM_SCORE, OOM_SCORE_AT_CREATION)
+    entry_places = (OOM_SCORE_AT_CREATION,)
 
     def found(self, change: OOMScoreChange, strategy: str, work: Work) -> Iterator[OOMScoreFound]:
         """The number of the process that was judged, while it lives."""
@@ -103,10 +99,10 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
             if processes and pids.issuperset(each.pid for each in processes)
         )
 
-    def set(self, host: Host, change: OOMScoreChange) -> str:
+    def set(self, host: Host, change: OOMScoreChange) -> str | None:
         """The number."""
         alive = system_files.write_oom_score_adj(host.files, change.pid, change.start_time, change.value)
-        return change.describe() if alive else writer.GONE
+        return None if alive else writer.GONE
 
     def value_before(self, entry: OOMScoreFound | OOMScoreAtCreation, host: Host) -> Found | None:
         """The number."""

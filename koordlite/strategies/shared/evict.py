@@ -119,33 +119,30 @@ def judge(
     capacity: int,
     cool_down_seconds: float,
     from_start: bool,
-) -> Iterator[Decision]:
-    """All decisions of one strategy. `measures` are its features that are on, in the order in which they are served.
+) -> tuple[Sequence[Decision], Mapping[str, Rule]]:
+    """All decisions of one strategy, and the rules that were measured, by feature. `measures` are its features that are
+    on, in the order in which they are served.
 
     `capacity` is the node's of the resource that is judged, 0 when it is unknown. `from_start`: the cool-down also
     counts from the start of the agent.
     """
     if not measures:
-        yield Decision("evict", "hold", "NoEvictionRule")
-        return
+        return (Decision("evict", "hold", "NoEvictionRule"),), {}
     left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
     barred = _untrusted(snapshot, config, capacity)
     if not barred and left > 0:
         # Pods went a moment ago, or the agent has just started: what that changes has to be seen first.
         evidence: Evidence = {"left_seconds": round(left, 1), "cool_down_seconds": cool_down_seconds}
         barred = Decision("evict", "hold", "CoolingDown", evidence)
-    if barred:
-        yield msgspec.structs.replace(barred, remember=past.remember())
-    elif has_node(snapshot):
-        yield from decisions(snapshot, config, past, [_measured(*one, snapshot, past) for one in measures.items()])
-
-
-def _measured(feature: str, measure: Measure, snapshot: NodeSnapshot, past: Past) -> Rule:
-    """Measure a feature; a configuration that contradicts itself is refused, and measures nothing."""
-    wrong = evict_config.mistake(feature, snapshot.slo.threshold)
-    if wrong:
-        return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
-    return measure(snapshot, past)
+    if barred or not has_node(snapshot):
+        return (msgspec.structs.replace(barred, remember=past.remember()),) if barred else (), {}
+    rules: dict[str, Rule] = {}
+    for feature, measure in measures.items():
+        # A configuration that contradicts itself is refused, and measures nothing.
+        wrong = evict_config.mistake(feature, snapshot.slo.threshold)
+        refusal = Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
+        rules[feature] = refusal if wrong else measure(snapshot, past)
+    return tuple(decisions(snapshot, config, past, tuple(rules.values()))), rules
 
 
 def _untrusted(snapshot: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
@@ -179,20 +176,18 @@ def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: S
     asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:
         chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
-        of_rule = _with_reach(rule, walk) if rule.task else _with_queue(rule.decision, rule.candidates, snapshot.pods)
+        if rule.task:
+            # What all candidates together would release, where that does not suffice and so no pod goes.
+            reach = amounts("reach", walk.within_reach.get(rule.task.feature, {}))
+            of_rule = msgspec.structs.replace(rule.decision, evidence={**rule.decision.evidence, **reach})
+        else:
+            of_rule = _with_queue(rule.decision, rule.candidates, snapshot.pods)
         yield msgspec.structs.replace(of_rule, verdict="evict" if chosen else of_rule.verdict)
     if tasks:
         yield from (decision for pod in snapshot.pods if (decision := _of_pod(pod, rules, walk, snapshot)))
     yield Decision(
         "evict", "evict" if asked else "hold", "EvictionRound", _round(tasks, walk, asked), (), "", past.remember(asked)
     )
-
-
-def _with_reach(rule: Rule, walk: Walk) -> Decision:
-    """Add what all candidates together would release, where that does not suffice and so no pod goes."""
-    assert rule.task is not None
-    reach = walk.within_reach.get(rule.task.feature, {})
-    return msgspec.structs.replace(rule.decision, evidence={**rule.decision.evidence, **amounts("reach", reach)})
 
 
 def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
@@ -217,12 +212,10 @@ def _names(pods: Sequence[str]) -> str:
 
 def amounts(prefix: str, found: Amounts) -> Evidence:
     """Amounts by resource name as evidence: `release_batch_cpu_milli`, `release_memory_bytes`."""
-    return {_evidence_name(prefix, name): amount for name, amount in found.items()}
-
-
-def _evidence_name(prefix: str, resource: str) -> str:
-    unit = "milli" if resource.endswith("cpu") else "bytes"
-    return f"{prefix}_{resource.rpartition('/')[2].replace('-', '_')}_{unit}"
+    return {
+        f"{prefix}_{name.rpartition('/')[2].replace('-', '_')}_{'milli' if name.endswith('cpu') else 'bytes'}": amount
+        for name, amount in found.items()
+    }
 
 
 def _round(tasks: Sequence[Task], walk: Walk, asked: set[str]) -> Evidence:
@@ -270,50 +263,88 @@ def _evidence(pod: Pod, rule: Rule, snapshot: Snapshot) -> Evidence:
 def by_use(
     snapshot: Snapshot,
     feature: str,
+    resource: Literal["cpu", "memory"],
     *,
-    excess: Excess,
-    least: int,
+    used: Sequence[int],
+    capacity: int,
+    percents: tuple[int | None, int | None],
+    choose: Callable[[Excess], Candidates],
     terms: Evidence,
-    candidates: Candidates,
+    numa: int | None = None,
+    local: Mapping[str, int] | None = None,
 ) -> Rule:
-    """The rule of a resource that the node uses beyond its threshold; `least` of it brings the use below that. `terms`
-    name the NUMA node (`numa`) where it is about that alone."""
-    release, resource = excess.release, excess.resource
+    """The rule of a resource that is used beyond its threshold, by each of the amounts `used` of `capacity`: what
+    decides, and what is used at present where that is another one. When it is over, it is over.
+
+    `percents` are threshold and lower end, `terms` further evidence. On the NUMA node `numa` it is about that alone,
+    `local` is what each pod has there, and somebody must be `bound` to it.
+    """
+    upper, lower = percents[0] or 0, evict_config.lower_end(percents[0] or 0, percents[1])
+    at = [evict_release.use_percent(used=each, capacity=capacity) for each in used]
+    terms = {
+        **({} if numa is None else {"numa": numa}),
+        **dict(zip(("used_percent", "last_percent"), at, strict=False)),
+        "threshold_percent": upper,
+        "lower_percent": lower,
+        **terms,
+    }
+    release = min(
+        evict_release.by_use(used=each, capacity=capacity, threshold_percent=upper, lower_percent=lower)
+        for each in used
+    )
+    if release and numa is not None and "bound" not in terms:
+        return Rule(Decision(f"evict/{feature}", "hold", "NobodyBound", terms))
+    excess = Excess(resource, used_by_pods(snapshot, resource), release, local)
+    candidates = choose(excess)
     if not release:
         return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
-    evidence = {**terms, **amounts("release", {resource: release})}
-    where = f"NUMA node {terms['numa']}" if "numa" in terms else "the node"
+    # So much brings the use below the threshold.
+    least = min(evict_release.to_threshold(used=max(used), capacity=capacity, threshold_percent=upper), release)
+    where = "the node" if numa is None else f"NUMA node {numa}"
     task = Task(
         feature=feature,
-        target=f"{eviction.USED} {where}" if "numa" in terms else eviction.USED,
+        target=eviction.USED if numa is None else f"{eviction.USED} {where}",
         to_release={resource: release},
         candidates=tuple(pod.uid for pod in candidates.order),
         contributions=contributions(snapshot.pods, resource, excess.releasable),
         least={resource: least} if candidates.cause_stays else {},
     )
+    decision = Decision(
+        f"evict/{feature}", "hold", "UseOverThreshold", {**terms, **amounts("release", {resource: release})}
+    )
     name = "CPU" if resource == "cpu" else resource
-    cause = f"{where} uses {terms['used_percent']} % of its {name}, {terms['threshold_percent']} % are allowed"
-    return Rule(Decision(f"evict/{feature}", "hold", "UseOverThreshold", evidence), task, candidates, cause, excess)
+    cause = f"{where} uses {at[0]} % of its {name}, {upper} % are allowed"
+    return Rule(decision, task, candidates, cause, excess)
+
+
+def used_by_pods(snapshot: Snapshot, resource: Literal["cpu", "memory"]) -> dict[str, int]:
+    """Use of each pod, by uid: millicores or bytes."""
+    return {uid: use.cpu if resource == "cpu" else use.memory for uid, use in snapshot.usage.pods.items()}
 
 
 def by_requests(
     snapshot: NodeSnapshot,
     past: Past,
     *,
-    feature: str,
     resource: Literal["cpu", "memory"],
-    percents: tuple[int | None, int | None],
     wait_seconds: float,
 ) -> Rule:
-    """Batch and mid pods request more than the node still promises. `percents` are threshold and lower end;
-    `wait_seconds` how long a resource has to be without allocatable before it counts.
+    """Batch and mid pods request more than the node still promises. `wait_seconds` is how long a resource has to be
+    without allocatable before it counts.
 
     Requests of pods that have ended, and of classes that no batch or mid resource stands behind, count for nothing:
     they cannot be released. Source: Koordinator `calculateMilliReleaseByAllocatableThresholdPercent` (CPU) and
     `calculateReleaseByAllocatableThresholdPercent` (memory).
     """
+    ends = snapshot.slo.threshold
+    feature = evict_config.ALLOCATABLE_CPU
+    percents = ends.cpu_allocatable_evict_threshold_percent, ends.cpu_allocatable_evict_lower_percent
+    if resource == "memory":
+        feature = evict_config.ALLOCATABLE_MEMORY
+        percents = ends.memory_allocatable_evict_threshold_percent, ends.memory_allocatable_evict_lower_percent
+    formula = evict_release.requested_cpu if resource == "cpu" else evict_release.requested_memory
     threshold_percent, lower_percent = (percent or 0 for percent in percents)
-    most = snapshot.slo.threshold.allocatable_evict_priority_threshold or 0
+    most = ends.allocatable_evict_priority_threshold or 0
     promised, lacking = eviction.promised(resource), past.memory.lacking
     requests = {
         pod.uid: {name: amount for name, amount in eviction.request(pod, resource).items() if name in promised}
@@ -330,19 +361,17 @@ def by_requests(
     sums = {name: amount for name, amount in sorted(sums.items()) if amount > 0}
     for name, requested in sums.items():
         allocatable = snapshot.node.allocatable[name].value if name in snapshot.node.allocatable else 0
-        formula = evict_release.requested_cpu if resource == "cpu" else evict_release.requested_memory
         amount = formula(requested, allocatable, threshold_percent=threshold_percent, lower_percent=lower_percent)
         if amount > 0 and (name not in lacking or past.time - lacking[name] >= wait_seconds):
             release[name] = amount
         evidence |= {**amounts("requested", {name: requested}), **amounts("promised", {name: allocatable})}
     evidence |= amounts("release", release)
-    used = {uid: use.cpu if resource == "cpu" else use.memory for uid, use in snapshot.usage.pods.items()}
     candidates = evict_order.by_priority(
         snapshot.pods,
         feature=feature,
         priority_threshold=most,
         amounts={pod.uid: sum(eviction.request(pod, resource).values()) for pod in snapshot.pods},
-        excess=Excess(resource, used),
+        excess=Excess(resource, used_by_pods(snapshot, resource)),
     )
     if not release:
         waits = any(past.time - since < wait_seconds for name, since in lacking.items() if name in sums)

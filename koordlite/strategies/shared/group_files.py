@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
+from koordlite.model import cpuset
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
@@ -34,10 +35,41 @@ def has(snapshot: Snapshot, field: CgroupField) -> bool:
     return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values
 
 
-def given_back(snapshot: Snapshot, strategy: str, fields: Sequence[CgroupField]) -> Iterator[CgroupChange]:
-    """What a strategy found in these files, as changes, for the groups that are still there."""
-    for place, found in snapshot.found.items():
-        if found.strategy == strategy and place.kind is cgroup.PLACE and place.part("cgroup") in snapshot.cgroups:
-            for field in fields:
-                if field == place.part("field"):
-                    yield CgroupChange(place.part("cgroup"), field, found.value, gives_back=True)
+def set_changes(snapshot: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
+    """The CPUs of each group that has others. On v2 an empty set means the parent's CPUs: where these are among the
+    wanted ones, nothing has to be written."""
+    for group, cpus in wanted.items():
+        present = snapshot.cgroups.get(group)
+        if not cpus or present is None or present.cpuset in (None, cpus):
+            continue
+        inherits = snapshot.layout.version == 2 and not present.cpuset and present.effective
+        if not (inherits and inherits <= cpus):
+            yield CgroupChange(group, "cpuset.cpus", cpus)
+
+
+def found(snapshot: Snapshot, strategy: str, group: str, field: CgroupField) -> CPUSet | int | None:
+    """The value that stood there before the first write of this strategy; None where it has not written."""
+    before = snapshot.found.get(cgroup.PLACE.place(group, field))
+    return before.value if before is not None and before.strategy == strategy else None
+
+
+def given_back(
+    snapshot: Snapshot,
+    strategy: str,
+    fields: tuple[CgroupField, ...],
+    *,
+    uid: str = "",
+    groups: Iterable[str] | None = None,
+) -> Iterator[CgroupChange]:
+    """What a strategy found in these files, as changes, for the groups that are still there; only for `groups` where
+    they are named. Sets of the pod `uid` come without the CPUs that kubelet has given to other pods alone since."""
+    others = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if uid and held.uid != uid)
+    named = None if groups is None else [cgroup.PLACE.place(group, field) for group in groups for field in fields]
+    for place in snapshot.found if named is None else named:
+        before, group = snapshot.found.get(place), place.part("cgroup")
+        if before is None or before.strategy != strategy or place.kind is not cgroup.PLACE:
+            continue
+        field = next((each for each in fields if each == place.part("field")), None)
+        if field is not None and group in snapshot.cgroups:
+            value = (before.value - others or before.value) if isinstance(before.value, CPUSet) else before.value
+            yield CgroupChange(group, field, value, gives_back=True)

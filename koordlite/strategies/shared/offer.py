@@ -6,19 +6,40 @@ Batch and mid resources follow the same rules; how much is offered is worked out
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from koordlite.changes.published import NodeResourceChange, ZoneResourceChange
-from koordlite.formulas.allocatable import node_sync
+from koordlite.formulas.allocatable import allocatable, node_sync
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision, Verdict
+from koordlite.model.picture.usage import Use
 from koordlite.model.place import Place
+from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 Evidence = dict[str, int | float | str]
 SETTLING = "UseWindowFilling"
 """The reason of what `settling` lets stand."""
+
+
+class Kept(NamedTuple):
+    """Terms that the formulas of the node's batch and mid resources and those of its zones have in common."""
+
+    system: Use
+    host_apps: Use
+    reserved: Use
+
+
+def kept(snapshot: NodeSnapshot, used: Use, *, offered_to: Collection[PriorityClass]) -> Kept:
+    """The terms; the node's mean use is `used`, and the host applications of `offered_to` use what is offered."""
+    average, apps = snapshot.average, snapshot.slo.host_applications
+    return Kept(
+        allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
+        allocatable.host_app_use(applications=apps, usage=average.host_apps, offered_to=offered_to),
+        allocatable.reserved_use(node=snapshot.node, notes=snapshot.notes, reserved=snapshot.reserved.resources),
+    )
 
 
 def withheld(snapshot: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision, ...]:

@@ -12,9 +12,7 @@ from koordlite.model import keys
 from koordlite.model.picture.kubelet import Given, KubeletResources, PodGiven
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
-from koordlite.model.topology import Topology
 from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.numa.nrt import fingerprint, placement
 
@@ -54,9 +52,15 @@ def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Ite
     nodes, resources = snapshot.topology.nodes, snapshot.kubelet.resources
     capacities = [zones.capacity(node, huge_pages=huge_pages) for node in nodes]
     splits = snapshot.node.labels.get(keys.NUMA_RESERVATION) == "true"
-    kept = zones.allocatable(capacities, _kept_by_kubelet(snapshot) if splits else {})
+    by_kubelet = reservation.from_kubelet(
+        capacity=snapshot.node.capacity, allocatable=snapshot.notes.kubelet_allocatable(snapshot.node)
+    )
+    kept = zones.allocatable(capacities, by_kubelet if splits else {})
     if resources is None:
-        amounts = [_unmanaged(has, may) for has, may in zip(capacities, kept, strict=True)]
+        amounts = [
+            {name: Amounts(whole, may[name], may[name]) for name, whole in has.items()}
+            for has, may in zip(capacities, kept, strict=True)
+        ]
     else:
         held = [given for pod in running(snapshot, resources) for given in pod.containers.values()]
         amounts = given_zones.amounts(nodes, capacities, unmanaged=kept, allocatable=resources.allocatable, held=held)
@@ -66,7 +70,15 @@ def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Ite
         yield Zone(
             name=f"node-{node.id}",
             type="Node",
-            resources=tuple(_resource(name, parts[name]) for name in sorted(parts)),
+            resources=tuple(
+                ZoneResource(
+                    name=name,
+                    capacity=str(parts[name].capacity),
+                    allocatable=str(parts[name].allocatable),
+                    available=str(parts[name].available),
+                )
+                for name in sorted(parts)
+            ),
             costs=tuple({"name": f"node-{other}", "value": far} for other, far in node.distances) or None,
             attributes=({"name": placement.VECTOR_ATTRIBUTE, "value": vector},) if vector else None,
         )
@@ -132,38 +144,13 @@ def attributes(
 
 def _placement(snapshot: Snapshot) -> placement.Encoded:
     """NUMA nodes of pinned containers; one on several has no place in this format."""
-    nodes: dict[placement.Container, int] = {}
+    nodes, known = dict[placement.Container, int](), {node.id for node in snapshot.topology.nodes}
     pods = running(snapshot, snapshot.kubelet.resources) if snapshot.kubelet.resources else ()
     for pod in pods:
         for name, given in pod.containers.items():
-            at = _node_of(snapshot.topology, given)
-            if at is not None:
-                nodes[(pod.namespace, pod.name, name)] = at
+            # The NUMA node of its CPUs, else of its memory, else of its devices, if it is one that is known.
+            at = snapshot.topology.numa_of(given.cpus) or {node for block in given.memory for node in block.nodes}
+            at = at or {node for devices in given.devices for node in devices.nodes}
+            if len(at) == 1 and at <= known:
+                nodes[(pod.namespace, pod.name, name)] = next(iter(at))
     return placement.encode(nodes, numa_nodes=max((node.id for node in snapshot.topology.nodes), default=0) + 1)
-
-
-def _node_of(topology: Topology, given: Given) -> int | None:
-    """The NUMA node of its CPUs, else of its memory, else of its devices; None for none, several, or unknown ones."""
-    at = topology.numa_of(given.cpus) or {node for block in given.memory for node in block.nodes}
-    at = at or {node for devices in given.devices for node in devices.nodes}
-    known = {node.id for node in topology.nodes}
-    return next(iter(at)) if len(at) == 1 and at <= known else None
-
-
-def _kept_by_kubelet(snapshot: NodeSnapshot) -> dict[str, Quantity]:
-    return reservation.from_kubelet(
-        capacity=snapshot.node.capacity, allocatable=snapshot.notes.kubelet_allocatable(snapshot.node)
-    )
-
-
-def _unmanaged(capacity: zones.Resources, allocatable: zones.Resources) -> dict[str, Amounts]:
-    return {name: Amounts(whole, allocatable[name], allocatable[name]) for name, whole in capacity.items()}
-
-
-def _resource(name: str, amounts: Amounts) -> ZoneResource:
-    return ZoneResource(
-        name=name,
-        capacity=str(amounts.capacity),
-        allocatable=str(amounts.allocatable),
-        available=str(amounts.available),
-    )

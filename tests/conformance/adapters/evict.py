@@ -129,15 +129,8 @@ def _by_requests(given: Any, expect: Any, *, strategy: str, resource: Any) -> tu
     """The rule by itself: whether its configuration contradicts itself is asked elsewhere."""
     seen = _seen(given, {})
     past = evict.rounds_before(seen, strategy, eviction.promised(resource))
-    start = {"cpu": "cpuAllocatableEvict", "memory": "memoryAllocatableEvict"}[resource]
-    task = evict.by_requests(
-        seen,
-        past,
-        feature={"cpu": evict_config.ALLOCATABLE_CPU, "memory": evict_config.ALLOCATABLE_MEMORY}[resource],
-        resource=resource,
-        percents=tuple(given["thresholdStrategy"].get(f"{start}{end}Percent") for end in ("Threshold", "Lower")),
-        wait_seconds=EvictionSettings().zero_allocatable_seconds,
-    ).task
+    wait_seconds = EvictionSettings().zero_allocatable_seconds
+    task = evict.by_requests(seen, past, resource=resource, wait_seconds=wait_seconds).task
     release = dict(task.to_release) if task else {}
     released = task.contributions if task else {}
     by_pod = {pod.name: dict(released.get(pod.uid, {})) or None for pod in seen.pods}
