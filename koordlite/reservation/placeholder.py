@@ -8,7 +8,7 @@ Source: Koordinator v1.9 `NewReservePod` (pkg/util/reservation).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -183,7 +183,12 @@ def _rest(amounts: Amounts, spec: Raw, image: str) -> dict[str, Any]:
     bare = msgspec.convert({"containers": spec.get("containers") or []}, PodSpec, strict=False)
     guaranteed = pod_reader.kube_qos(PodObject(spec=bare)) is qos.KubeQoS.GUARANTEED
     limits = listed if guaranteed else {key: text for key, text in listed.items() if key not in _SHARED}
-    ports = [_port(port) for one in _containers(spec) for port in one.get("ports") or () if port.get("hostPort")]
+    ports = [
+        _port(port)
+        for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        for port in one.get("ports") or ()
+        if port.get("hostPort")
+    ]
     return {
         "name": "rest",
         "image": image,
@@ -191,10 +196,6 @@ def _rest(amounts: Amounts, spec: Raw, image: str) -> dict[str, Any]:
         **({"ports": ports} if ports else {}),
         "securityContext": _RIGHTS,
     }
-
-
-def _containers(spec: Raw) -> Iterable[Raw]:
-    return (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
 
 
 def _pinned(affinity: Raw, node: str) -> dict[str, Any]:

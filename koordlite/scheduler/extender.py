@@ -434,8 +434,10 @@ class Extender:
 
     def _promised(self, pod: KnownPod, row: Row | None, candidate: Candidate | None) -> Promise:
         """Allocation of the pod on the node as it is now."""
-        seen = self._owners.seen(pod.shape, row, candidate)
-        return judge.PROMISED if seen is None else judge.promise(pod.shape, seen, self.cluster.settings, pod.uid)
+        if row is None:
+            return judge.PROMISED
+        seen = row if candidate is None else self._owners.seen(pod.shape, candidate, row)
+        return judge.promise(pod.shape, seen, self.cluster.settings, pod.uid)
 
     def _reserved(self, pod: KnownPod, node: str, promise: Promise) -> Promise:
         if promise.refusal and pod.uid not in self._nominations:

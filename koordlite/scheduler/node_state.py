@@ -15,9 +15,16 @@ from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.reservation.placed import NO_RESERVATIONS
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement import judge, koordinator, victims
-from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top, settled
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
-from koordlite.scheduler.judgement.reports import Container, Report
+from koordlite.scheduler.judgement.reports import (
+    Container,
+    Coverage,
+    Report,
+    coverage,
+    has_exclusive,
+    on_top,
+    settled,
+)
 
 MOST_CASES = 16
 """Ways in which placeholders may be placed that are looked at."""

@@ -85,7 +85,7 @@ class Owners:
             known = [(node, cluster.row(node)) for node in cluster.reserved.nodes_for(candidate)]
         for node, row in known:
             try:
-                if row is not None and (seen := self._seen(shape, candidate, row)) is not row:
+                if row is not None and (seen := self.seen(shape, candidate, row)) is not row:
                     rows[node] = seen
                     waits = waits or reserved.waits_for(candidate, row)
             except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
@@ -94,11 +94,8 @@ class Owners:
             return nothing
         return Met(shape, cluster.settings, candidate, _first(rows), waits and self._waits(pod))
 
-    def seen(self, shape: PodShape, row: Row | None, candidate: Candidate | None) -> Row | None:
-        """The node of `row` as it is for this pod; None when it is unknown."""
-        return row if row is None or candidate is None else self._seen(shape, candidate, row)
-
-    def _seen(self, shape: PodShape, candidate: Candidate, row: Row) -> Row:
+    def seen(self, shape: PodShape, candidate: Candidate, row: Row) -> Row:
+        """The node as it is for this pod."""
         settings = self._cluster.settings
         return reserved.as_met(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
 

@@ -72,7 +72,7 @@ def merge(
         best = Hint(None, best.preferred)
     if best.preferred:
         return Merged(best, True)
-    joined = ("," if policy == SINGLE_NUMA_NODE else " & ").join(_summaries(given))
+    joined = ("," if policy == SINGLE_NUMA_NODE else " & ").join(sorted(_summaries(given)))
     return Merged(best, False, (f"Unaligned NUMA Hint cause {joined}",))
 
 
@@ -107,19 +107,16 @@ def _collected(providers: Iterable[Provider | None]) -> tuple[list[Sequence[Hint
     return lists, reasons
 
 
-def _summaries(providers: Iterable[Provider | None]) -> list[str]:
-    every = (pair for provider in providers if provider for pair in provider.items())
-    return sorted(_summary(resource, hints) for resource, hints in every if hints)
-
-
-def _summary(resource: str, hints: Sequence[Hint]) -> str:
-    possible = [hint for hint in hints if not hint.unsatisfied]
-    preferred = " ".join(_mask(hint) for hint in possible if hint.preferred)
-    return f"{resource} prefer [{preferred}] among [{' '.join(map(_mask, possible))}]"
-
-
-def _mask(hint: Hint) -> str:
-    return "<nil>" if hint.mask is None else mask_text(hint.mask)
+def _summaries(providers: Iterable[Provider | None]) -> Iterator[str]:
+    for resource, hints in (pair for provider in providers if provider for pair in provider.items()):
+        possible = [
+            ("<nil>" if hint.mask is None else mask_text(hint.mask), hint.preferred)
+            for hint in hints or ()
+            if not hint.unsatisfied
+        ]
+        if hints:
+            preferred = " ".join(mask for mask, is_preferred in possible if is_preferred)
+            yield f"{resource} prefer [{preferred}] among [{' '.join(mask for mask, _ in possible)}]"
 
 
 def _best(

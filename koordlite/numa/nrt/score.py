@@ -47,9 +47,10 @@ def score(
 
 
 def weighted(parts: Sequence[Part], weights: Weights) -> tuple[Asked, ...]:
-    """Requests of the parts, in whole units and with its weight."""
+    """Requests of the parts, in whole units and with its weight: 1 where none, or none above 0, is given."""
     return tuple(
-        tuple((name, -(-amount // NANO), _weight(weights, name)) for name, amount, _ in part.wanted) for part in parts
+        tuple((name, -(-amount // NANO), max(1, weights.get(name, 1))) for name, amount, _ in part.wanted)
+        for part in parts
     )
 
 
@@ -69,11 +70,6 @@ def mean_score(parts: Sequence[Asked], units: Zones, strategy: str) -> int:
 def whole_units(zones: Zones) -> dict[int, dict[str, int]]:
     """Amounts as `Quantity.Value` gives them: whole units, rounded up, so that CPUs count whole."""
     return {node: {name: -(-amount // NANO) for name, amount in zone.items()} for node, zone in zones.items()}
-
-
-def _weight(weights: Weights, name: str) -> int:
-    """1 where none, or none above 0, is given."""
-    return max(1, weights.get(name, 1)) if weights else 1
 
 
 def least_allocated(asked: Asked, zone: Amounts) -> int:
@@ -100,7 +96,7 @@ def most_allocated(asked: Asked, zone: Amounts) -> int:
 
 def balanced_allocation(asked: Asked, zone: Amounts) -> int:
     """Evenly used: (1 − sample variance of request / capacity) · 100; 0 when a resource does not fit."""
-    fractions = [_fraction(amount, zone.get(name, 0)) for name, amount, _ in asked]
+    fractions = [amount / zone[name] if zone.get(name) else 1.0 for name, amount, _ in asked]
     if any(fraction > 1 for fraction in fractions):
         return 0
     if len(fractions) < 2:
@@ -108,10 +104,6 @@ def balanced_allocation(asked: Asked, zone: Amounts) -> int:
     mean = sum(fractions) / len(fractions)
     variance = sum((fraction - mean) ** 2 for fraction in fractions) / (len(fractions) - 1)
     return int((1 - variance) * FULL)
-
-
-def _fraction(amount: int, capacity: int) -> float:
-    return amount / capacity if capacity else 1.0
 
 
 _FORMULAS: Mapping[str, Formula] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt
@@ -155,11 +155,8 @@ def shortage(shape: PodShape, row: Row) -> Iterator[str]:
             zones = {node: zone[name] for node, zone in row.zones.items() if name in zone}
             if counted and zones and max(zones.values()) < amount:
                 where = part.name and f"container {part.name}"
-                yield f"{where or 'the pod'} asks {name} {_said(amount)}; {_zones_said(zones)}"
-
-
-def _zones_said(zones: Mapping[int, int]) -> str:
-    return ", ".join(f"NUMA node {node} has {_said(amount)}" for node, amount in sorted(zones.items()))
+                there = ", ".join(f"NUMA node {node} has {_said(left)}" for node, left in sorted(zones.items()))
+                yield f"{where or 'the pod'} asks {name} {_said(amount)}; {there}"
 
 
 def _said(nano: int) -> str:

@@ -13,8 +13,8 @@ import msgspec
 from koordlite.numa.nrt.filter import NANO, Amounts, add
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import judge
-from koordlite.scheduler.judgement.coverage import settled
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
+from koordlite.scheduler.judgement.reports import settled
 
 Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]
 """What pods give back when they go, by NUMA node."""

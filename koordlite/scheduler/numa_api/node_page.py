@@ -183,7 +183,7 @@ def _drawn(title: str, series: Series | None, unit: int, source: str) -> Iterato
         return
     names = sorted(series.by_zone, key=lambda name: (len(name), name))
     lines = [
-        chart.Line(f"NUMA {name}", _LINES[at % len(_LINES)], [_in(unit, value) for value in series.by_zone[name]])
+        chart.Line(f"NUMA {name}", _LINES[at % len(_LINES)], [value and value / unit for value in series.by_zone[name]])
         for at, name in enumerate(names)
     ]
     end = series.times[-1]
@@ -195,10 +195,6 @@ def _drawn(title: str, series: Series | None, unit: int, source: str) -> Iterato
         show=lambda value: f"{value:.1f}",
         height_px=200,
     )
-
-
-def _in(unit: int, value: float | None) -> float | None:
-    return None if value is None else value / unit
 
 
 MOST_DRAWN = 8

@@ -79,7 +79,7 @@ def document(
         _tiles(nodes, now),
         _policies(policies),
         form(asked, SHOW, SORT, hint="node or pod"),
-        _table(found, asked, now, usage or {}, empty=_empty(nodes)),
+        _table(found, asked, now, usage or {}, is_known=bool(nodes)),
         _violations(found, now),
         _more(),
         lead=[
@@ -105,12 +105,9 @@ def chosen(nodes: Collection[NodeView], asked: Asked, now: float) -> list[NodeVi
         "cpu": lambda node: (-_fullest(zone.cpu_part for zone in node.zones), node.name),
         "memory": lambda node: (-_fullest(zone.memory_part for zone in node.zones), node.name),
     }
-    found = [node for node in nodes if keep[asked.show](node) and _has(node, asked.text)]
+    found = [node for node in nodes if keep[asked.show](node)]
+    found = [node for node in found if any(asked.text in name for name in (node.name, *node.pods))]
     return sorted(found, key=key[asked.sort])
-
-
-def _has(node: NodeView, text: str) -> bool:
-    return text in node.name or any(text in pod for pod in node.pods)
 
 
 def _fullest(parts: Any) -> float:
@@ -159,23 +156,16 @@ def _select(name: str, words: Mapping[str, str], chosen_word: str) -> Markup:
     return el("select", options, name=name, aria_label=name)
 
 
-def _empty(nodes: Collection[NodeView]) -> str:
-    return "no node matches" if nodes else "the API server knows no nodes, or they were not listed yet"
-
-
-def _table(found: Sequence[NodeView], asked: Asked, now: float, usage: Usage, *, empty: str) -> Markup:
-    shown, where = part(found, asked, _rows_each(found))
+def _table(found: Sequence[NodeView], asked: Asked, now: float, usage: Usage, *, is_known: bool) -> Markup:
+    widest = min(MOST_ZONES, max((len(node.zones) for node in found), default=1) or 1)
+    shown, where = part(found, asked, min(MOST_ROWS, MOST_CELLS // widest))
+    empty = "no node matches" if is_known else "the API server knows no nodes, or they were not listed yet"
     ids = sorted({zone.id for node in shown for zone in node.zones})[:MOST_ZONES]
     heads = ("node", *(f"NUMA {zone}" for zone in ids), "violations#", "report")
     table = page.table(heads, [_row(node, ids, now, usage.get(node.name, {})) for node in shown], empty=empty)
     note = f"{len(found)} nodes. In each cell: CPU taken, then memory taken"
     note += "; below, where measured, what is in use." if usage else "."
     return page.section("Nodes by NUMA node", table, where, note=note)
-
-
-def _rows_each(found: Sequence[NodeView]) -> int:
-    widest = min(MOST_ZONES, max((len(node.zones) for node in found), default=1) or 1)
-    return min(MOST_ROWS, MOST_CELLS // widest)
 
 
 def part(found: Sequence[T], asked: Asked, rows_each: int) -> tuple[Sequence[T], Markup | None]:

@@ -184,14 +184,15 @@ class NumaService(Router, Collector):
 
     def _statuses(self) -> dict[str, str]:
         """State of each policy: `open`, `close`, or why that is unknown."""
-        return {name: self._status(policy) for name, policy in POLICIES.items()} if self._switches else {}
-
-    def _status(self, policy: Policy) -> str:
-        assert self._switches is not None
-        try:
-            return self._switches.status(policy)
-        except (NotThere, CannotEdit, ApiError, ApiUnreachable) as error:
-            return f"unknown: {error}"
+        found: dict[str, str] = {}
+        if self._switches is None:
+            return found
+        for name, policy in POLICIES.items():
+            try:
+                found[name] = self._switches.status(policy)
+            except (NotThere, CannotEdit, ApiError, ApiUnreachable) as error:
+                found[name] = f"unknown: {error}"
+        return found
 
     def _rest(self, request: Request) -> Answer:
         is_v1 = request.path.startswith(V1)

@@ -48,7 +48,7 @@ def _nodes(found: Mapping[str, Any], *, every: bool) -> Iterator[str]:
     shown = nodes if every else nodes[:SHOWN_NODES]
     for each in shown:
         if each["refusal"]:
-            yield f"{each['node']}: no, {each['refusal']}{_because(each['why'])}"
+            yield f"{each['node']}: no, {each['refusal']}" + (f" ({each['why']})" if each["why"] else "")
         else:
             placed = "; ".join(f"{name} on NUMA node {', '.join(map(str, at))}" for name, at in each["placed"].items())
             answered = "" if each["answered"] is None else f", answered {each['answered']} of 10"
@@ -61,10 +61,6 @@ def _nodes(found: Mapping[str, Any], *, every: bool) -> Iterator[str]:
         yield f"... {len(nodes) - len(shown)} more nodes; --all lists them"
     if found["onlySomeNodes"]:
         yield "the attempt is old: only some of its nodes are kept"
-
-
-def _because(why: str) -> str:
-    return f" ({why})" if why else ""
 
 
 def node(found: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from koordlite.numa.nrt import fingerprint, reader
 from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.numa.nrt.score import only_elsewhere
 from koordlite.reservation import pods
-from koordlite.scheduler.judgement.coverage import has_exclusive
+from koordlite.scheduler.judgement.reports import has_exclusive
 from tests.conformance.adapters import adapter, mappings, nrt_match, shapes
 
 
