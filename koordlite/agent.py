@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from koordlite import config, fast_path, plan, strategies, wakeup
+from koordlite import fast_path, plan, strategies, wakeup
 from koordlite.apply import Applier, Watching, log_refused, log_restored
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
@@ -28,7 +28,7 @@ from koordlite.model.place import Place
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FreshUse, NRIState, Pause
-from koordlite.observe import Observer, prediction, wants
+from koordlite.observe import Observer, wants
 from koordlite.ports import Cluster, News
 from koordlite.record.round_record import RoundRecord
 from koordlite.report import health
@@ -106,12 +106,9 @@ class Agent:
             wanted=wants.of(asked),
             state=folder,
             node_metric=settings.publish.node_metric != "off",
-            predictor=prediction.predictor(settings.strategies, folder),
-            crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
+            sections=settings.strategies,
+            kubelet_folder=settings.cluster.kubelet_folder,
             metrics=settings.metrics,
-            talks=wants.connections(settings.strategies),
-            off=config.off(settings),
-            pool_floor_percent=wants.pool_floor_percent(settings.strategies),
             reacts=settings.agent.reaction != "off",
             objectives=settings.objectives,
         )

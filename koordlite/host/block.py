@@ -15,6 +15,7 @@ from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model.file_names import BLOCK_COSTS, BLOCK_LIMITS
 from koordlite.model.picture.blocks import BlockField
 from koordlite.ports import Files
+from koordlite.resctrl.files import names, text
 
 _BLOCK = "/sys/block"
 _PODS = "/var/lib/kubelet/pods"
@@ -28,7 +29,7 @@ def of_device(files: Files, name: str) -> tuple[str, ...]:
     if "/" in short:
         short = next((dm for dm, alias in _mapped(files) if alias == short.removeprefix("mapper/")), "")
     for disk in _names(files, _BLOCK) if short else ():
-        if short == disk or _text(files, f"{_BLOCK}/{disk}/{short}/partition"):
+        if short == disk or text(files, f"{_BLOCK}/{disk}/{short}/partition"):
             return _numbers(files, [disk])
     return ()
 
@@ -48,7 +49,7 @@ def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
     mounted = _names(files, folder)
     volume = name if name in mounted else mounted[0] if len(mounted) == 1 else ""
     number = _mounted_number(files, f"{folder}/{volume}/mount") if volume else ""
-    device = _text(files, f"/sys/dev/block/{number}/uevent") if number else ""
+    device = text(files, f"/sys/dev/block/{number}/uevent") if number else ""
     found = re.search(r"^DEVNAME=(\S+)$", device, re.MULTILINE)
     return _numbers(files, set(_below(files, found[1]))) if found else ()
 
@@ -61,7 +62,7 @@ def _below(files: Files, device: str) -> Iterator[str]:
             yield from _below(files, each)
         return
     for disk in _names(files, _BLOCK):
-        if device == disk or _text(files, f"{_BLOCK}/{disk}/{device}/partition"):
+        if device == disk or text(files, f"{_BLOCK}/{disk}/{device}/partition"):
             yield disk
 
 
@@ -69,7 +70,7 @@ def _mapped(files: Files) -> Iterator[tuple[str, str]]:
     """Mapped devices and the names LVM gave them."""
     for disk in _names(files, _BLOCK):
         if disk.startswith("dm-"):
-            yield disk, _text(files, f"{_BLOCK}/{disk}/dm/name")
+            yield disk, text(files, f"{_BLOCK}/{disk}/dm/name")
 
 
 def _group_of(alias: str) -> str:
@@ -79,7 +80,7 @@ def _group_of(alias: str) -> str:
 
 def _mounted_number(files: Files, point: str) -> str:
     for path in _MOUNTS:
-        for line in _text(files, path).splitlines():
+        for line in text(files, path).splitlines():
             fields = line.split()
             if len(fields) > 4 and fields[4] == point:
                 return fields[2]
@@ -87,26 +88,12 @@ def _mounted_number(files: Files, point: str) -> str:
 
 
 def _numbers(files: Files, disks: Sequence[str] | set[str]) -> tuple[str, ...]:
-    found = (_text(files, f"{_BLOCK}/{disk}/dev") for disk in sorted(disks))
+    found = (text(files, f"{_BLOCK}/{disk}/dev") for disk in sorted(disks))
     return tuple(number for number in found if number)
 
 
 def _names(files: Files, folder: str) -> list[str]:
-    try:
-        return sorted(name.rstrip("/") for name in files.list(folder))
-    except OSError as error:
-        if vanished(error):
-            return []
-        raise
-
-
-def _text(files: Files, path: str) -> str:
-    try:
-        return files.read(path).decode(errors="replace").strip()
-    except OSError as error:
-        if vanished(error):
-            return ""
-        raise
+    return sorted(name.rstrip("/") for name in names(files, folder))
 
 
 def path(cgroups: Cgroups, group: str, field: BlockField) -> str:
@@ -120,12 +107,12 @@ def path(cgroups: Cgroups, group: str, field: BlockField) -> str:
 def read(files: Files, cgroups: Cgroups, group: str, field: BlockField) -> dict[str, str] | None:
     """The value for each disk that has one; None where this kernel has no such file, or the group is gone."""
     try:
-        text = files.read(path(cgroups, group, field)).decode()
+        content = files.read(path(cgroups, group, field)).decode()
     except OSError as error:
         if vanished(error):
             return None
         raise
-    lines = (line.partition(" ") for line in text.splitlines())
+    lines = (line.partition(" ") for line in content.splitlines())
     # v2 has a line `default 100` among the weights.
     return {device: _value(cgroups, field, rest) for device, _, rest in lines if ":" in device}
 

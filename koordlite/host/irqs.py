@@ -14,6 +14,7 @@ from koordlite.host.cgroups.filesystem import vanished
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.irqs import DEFAULT, IRQ
 from koordlite.ports import Files
+from koordlite.resctrl.files import names, text
 
 _IRQS, _DEFAULT = "/proc/irq", "/proc/irq/default_smp_affinity"
 _ABOUT = "/sys/kernel/irq"
@@ -22,13 +23,8 @@ _WORD_BITS = 32
 
 def numbers(files: Files) -> tuple[str, ...]:
     """Interrupts that have CPUs, and the default of new ones first; empty on a kernel without the folder."""
-    try:
-        names = [name.rstrip("/") for name in files.list(_IRQS)]
-    except OSError as error:
-        if vanished(error):
-            return ()
-        raise
-    return (*((DEFAULT,) if "default_smp_affinity" in names else ()), *sorted(filter(str.isdecimal, names), key=int))
+    listed = [name.rstrip("/") for name in names(files, _IRQS)]
+    return (*((DEFAULT,) if "default_smp_affinity" in listed else ()), *sorted(filter(str.isdecimal, listed), key=int))
 
 
 def read(files: Files, number: str) -> IRQ | None:
@@ -38,7 +34,7 @@ def read(files: Files, number: str) -> IRQ | None:
             cpus = _of_mask(files.read(_DEFAULT).decode())
             return IRQ(cpus, cpus, DEFAULT)
         cpus = CPUSet.parse(files.read(f"{_IRQS}/{number}/smp_affinity_list").decode().strip())
-        effective = _text(files, f"{_IRQS}/{number}/effective_affinity_list")
+        effective = text(files, f"{_IRQS}/{number}/effective_affinity_list")
         chosen = CPUSet.parse(effective) if effective else cpus
     except ValueError:
         return None
@@ -46,7 +42,7 @@ def read(files: Files, number: str) -> IRQ | None:
         if vanished(error) or error.errno == errno.EIO:
             return None
         raise
-    device = " ".join(filter(None, (_text(files, f"{_ABOUT}/{number}/{name}") for name in ("chip_name", "actions"))))
+    device = " ".join(filter(None, (text(files, f"{_ABOUT}/{number}/{name}") for name in ("chip_name", "actions"))))
     return IRQ(cpus, chosen, device)
 
 
@@ -60,7 +56,7 @@ def write(files: Files, number: str, cpus: CPUSet) -> None:
 
 def counts(files: Files) -> dict[str, Mapping[int, int]]:
     """Number of times that each interrupt has come, by CPU; empty where the machine does not count."""
-    lines = _text(files, "/proc/interrupts").splitlines()
+    lines = text(files, "/proc/interrupts").splitlines()
     cpus = [int(word[3:]) for word in lines[0].split() if word.startswith("CPU")] if lines else []
     found: dict[str, Mapping[int, int]] = {}
     for line in lines[1:]:
@@ -72,19 +68,9 @@ def counts(files: Files) -> dict[str, Mapping[int, int]]:
     return found
 
 
-def _text(files: Files, path: str) -> str:
-    """Empty where there is no such file."""
-    try:
-        return files.read(path).decode("utf-8", "replace").strip()
-    except OSError as error:
-        if vanished(error):
-            return ""
-        raise
-
-
-def _of_mask(text: str) -> CPUSet:
+def _of_mask(digits: str) -> CPUSet:
     """CPUs of groups of hexadecimal digits, the highest first: `3`, `ff,ffffffff`."""
-    bits = int(text.strip().replace(",", ""), 16)
+    bits = int(digits.strip().replace(",", ""), 16)
     return CPUSet(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
 
 

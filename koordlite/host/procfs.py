@@ -29,13 +29,6 @@ _PSI_LINE = re.compile(
 """Source: Linux "PSI - Pressure Stall Information"."""
 
 
-class NodeTicks(msgspec.Struct, frozen=True):
-    """CPU time all CPUs spent busy since boot, in ticks of which there are `clk_tck` a second."""
-
-    busy: int
-    clk_tck: int = USER_HZ
-
-
 class MemInfo(msgspec.Struct, frozen=True):
     """The machine's memory in bytes; `available` is what could be used without swapping."""
 
@@ -75,41 +68,32 @@ class ProcessStat(msgspec.Struct, frozen=True):
         return self.state in ("Z", "X", "x")
 
 
-def node_cpu_ticks(files: Files) -> NodeTicks:
-    """Busy ticks of the whole machine: user + nice + system + irq + softirq.
+def node_cpu_ticks(files: Files) -> int:
+    """Ticks since boot that all CPUs spent busy: user + nice + system + irq + softirq.
 
     Idle, iowait, steal and guest (already in user) do not count. Source: Koordinator's node resource collector.
     """
     fields = files.read("/proc/stat").split(b"\n", 1)[0].split()
     if len(fields) < 8 or fields[0] != b"cpu":
         raise ValueError("/proc/stat does not start with a `cpu` line of at least 7 numbers")
-    return NodeTicks(_busy(fields))
-
-
-def cpu_ticks(files: Files) -> dict[int, int]:
-    """Busy ticks of each CPU, counted as `node_cpu_ticks` counts; ValueError when no CPU has a line of its own."""
-    return {cpu: _busy(row) for cpu, row in _single_cpus(files)}
+    return _busy(fields)
 
 
 class CPUTicks(msgspec.Struct, frozen=True):
-    """Clock ticks of one CPU since boot."""
+    """Clock ticks of one CPU since boot; busy as `node_cpu_ticks` counts."""
 
     busy: int
     idle: int
     """Idle, and waiting for disks."""
 
 
-def cpu_times(files: Files) -> dict[int, CPUTicks]:
-    """Busy ticks of each CPU as `cpu_ticks` counts them, and idle ones; errors as of `cpu_ticks`."""
-    return {cpu: CPUTicks(_busy(row), sum(map(number, row[4:6]))) for cpu, row in _single_cpus(files)}
-
-
-def _single_cpus(files: Files) -> list[tuple[int, list[bytes]]]:
+def cpu_ticks(files: Files) -> dict[int, CPUTicks]:
+    """Ticks of each CPU; ValueError when no CPU has a line of its own."""
     rows = (line.split() for line in files.read("/proc/stat").split(b"\n"))
     single = [row for row in rows if row and _CPU.fullmatch(row[0])]
     if not single or any(len(row) < 8 for row in single):
         raise ValueError("/proc/stat has no lines of single CPUs with at least 7 numbers")
-    return [(int(row[0][3:]), row) for row in single]
+    return {int(row[0][3:]): CPUTicks(_busy(row), sum(map(number, row[4:6]))) for row in single}
 
 
 def _busy(fields: Sequence[bytes]) -> int:

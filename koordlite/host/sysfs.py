@@ -12,6 +12,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.ports import Files
+from koordlite.resctrl.files import names, text
 
 _CPUS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
@@ -49,13 +50,13 @@ def topology(files: Files) -> Topology:
 
 def possible(files: Files) -> CPUSet:
     """Every CPU the machine could ever have online; those online where /sys does not say."""
-    listed = _text(files, f"{_CPUS}/possible")
+    listed = text(files, f"{_CPUS}/possible")
     return CPUSet.parse(listed) if listed else CPUSet(_online(files))
 
 
 def memory_nodes(files: Files) -> CPUSet:
     """The NUMA nodes that have memory; node 0 where /sys does not say."""
-    return CPUSet.parse(_text(files, f"{_NODES}/has_memory") or "0")
+    return CPUSet.parse(text(files, f"{_NODES}/has_memory") or "0")
 
 
 def online(files: Files) -> CPUSet:
@@ -65,31 +66,31 @@ def online(files: Files) -> CPUSet:
 
 def smt_active(files: Files) -> bool:
     """Tell whether cores run more than one thread each."""
-    return _text(files, f"{_CPUS}/smt/active") == "1"
+    return text(files, f"{_CPUS}/smt/active") == "1"
 
 
 def turbo_enabled(files: Files) -> bool:
     """Tell whether Intel's turbo is on; False where its driver does not say."""
-    return _text(files, f"{_CPUS}/intel_pstate/no_turbo") == "0"
+    return text(files, f"{_CPUS}/intel_pstate/no_turbo") == "0"
 
 
 def _online(files: Files) -> list[int]:
-    present = _numbers(_names(files, _CPUS), "cpu")
-    listed = _text(files, f"{_CPUS}/online")
-    if listed is not None:
+    present = _numbers(names(files, _CPUS), "cpu")
+    listed = text(files, f"{_CPUS}/online")
+    if listed:
         online = CPUSet.parse(listed)
         return [cpu for cpu in present if cpu in online]
     # cpu0 usually cannot go offline and then has no such file.
-    return [cpu for cpu in present if _text(files, f"{_CPUS}/cpu{cpu}/online") != "0"]
+    return [cpu for cpu in present if text(files, f"{_CPUS}/cpu{cpu}/online") != "0"]
 
 
 def _core_key(files: Files, cpu: int) -> Hashable:
     """Identity that all threads of one core share. core_id alone repeats in every socket, die or ARM cluster."""
     folder = f"{_CPUS}/cpu{cpu}/topology"
-    siblings = _text(files, f"{folder}/thread_siblings_list")
+    siblings = text(files, f"{folder}/thread_siblings_list")
     if siblings:
         return siblings
-    if _text(files, f"{folder}/core_id") is None:
+    if not text(files, f"{folder}/core_id"):
         return ("alone", cpu)
     return tuple(_number(files, f"{folder}/{part}", 0) for part in _CORE_PARTS)
 
@@ -102,7 +103,7 @@ def _numbered(keys: Iterable[tuple[int, Hashable]]) -> dict[int, int]:
 
 class _Cache(msgspec.Struct, frozen=True):
     id: int | None
-    shared: str | None
+    shared: str
 
 
 def _l3_ids(files: Files, cpus: Sequence[int]) -> dict[int, int]:
@@ -116,17 +117,17 @@ def _l3_ids(files: Files, cpus: Sequence[int]) -> dict[int, int]:
 
 def _l3(files: Files, cpu: int) -> _Cache | None:
     folder = f"{_CPUS}/cpu{cpu}/cache"
-    for index in reversed(_numbers(_names(files, folder), "index")):
+    for index in reversed(_numbers(names(files, folder), "index")):
         base = f"{folder}/index{index}"
-        if _text(files, f"{base}/level") == "3" and _text(files, f"{base}/type") != "Instruction":
-            text = _text(files, f"{base}/id")
-            return _Cache(int(text) if text else None, _text(files, f"{base}/shared_cpu_list"))
+        if text(files, f"{base}/level") == "3" and text(files, f"{base}/type") != "Instruction":
+            number = text(files, f"{base}/id")
+            return _Cache(int(number) if number else None, text(files, f"{base}/shared_cpu_list"))
     return None
 
 
 def _numa_nodes(files: Files, cpus: Sequence[int]) -> tuple[NUMANode, ...]:
     """The nodes in the order of their ids; a kernel without NUMA has one, 0."""
-    ids = _numbers(_names(files, _NODES), "node")
+    ids = _numbers(names(files, _NODES), "node")
     if not ids:
         memory, huge_pages = procfs.memory(files).total, _huge_pages(files, _HUGE_PAGES)
         return (NUMANode(0, CPUSet(cpus), memory, ((0, _LOCAL_DISTANCE),), huge_pages),)
@@ -135,50 +136,34 @@ def _numa_nodes(files: Files, cpus: Sequence[int]) -> tuple[NUMANode, ...]:
 
 def _numa_node(files: Files, node: int, ids: Sequence[int], online: CPUSet) -> NUMANode:
     folder = f"{_NODES}/node{node}"
-    cpus = CPUSet.parse(_text(files, f"{folder}/cpulist") or "") & online
-    distances = (_text(files, f"{folder}/distance") or "").split()
+    cpus = CPUSet.parse(text(files, f"{folder}/cpulist")) & online
+    distances = text(files, f"{folder}/distance").split()
     # The kernel prints one distance for each online node, in the order of their ids; ids may have gaps.
     pairs = tuple(zip(ids, map(int, distances), strict=False))
     return NUMANode(node, cpus, _node_memory(files, folder), pairs, _huge_pages(files, f"{folder}/hugepages"))
 
 
 def _node_memory(files: Files, folder: str) -> int:
-    match = re.search(r"MemTotal:\s+(\d+) kB", _text(files, f"{folder}/meminfo") or "")
+    match = re.search(r"MemTotal:\s+(\d+) kB", text(files, f"{folder}/meminfo"))
     return int(match[1]) * 1024 if match else 0
 
 
 def _huge_pages(files: Files, folder: str) -> tuple[tuple[int, int], ...]:
     """Bytes set aside by page size, from folders named like `hugepages-2048kB`; sizes without pages are left out."""
-    names = (name.rstrip("/") for name in _names(files, folder))
-    sizes = [int(match[1]) for name in names if (match := _PAGE_FOLDER.fullmatch(name))]
+    folders = (name.rstrip("/") for name in names(files, folder))
+    sizes = [int(match[1]) for name in folders if (match := _PAGE_FOLDER.fullmatch(name))]
     counts = ((size, _number(files, f"{folder}/hugepages-{size}kB/nr_hugepages", 0)) for size in sorted(sizes))
     return tuple((size * 1024, size * 1024 * count) for size, count in counts if count)
 
 
-def _numbers(names: Iterable[str], prefix: str) -> list[int]:
+def _numbers(listed: Iterable[str], prefix: str) -> list[int]:
     """The ids in folder names like `cpu12/`, ascending."""
-    tails = (name[len(prefix) :].rstrip("/") for name in names if name.startswith(prefix) and name.endswith("/"))
+    tails = (name[len(prefix) :].rstrip("/") for name in listed if name.startswith(prefix) and name.endswith("/"))
     return sorted(int(tail) for tail in tails if tail.isascii() and tail.isdigit())
 
 
 def _number(files: Files, path: str, default: int) -> int:
-    text = _text(files, path)
-    return int(text) if text else default
-
-
-def _text(files: Files, path: str) -> str | None:
-    """The content without blanks around it; None where there is no such file."""
-    try:
-        return files.read(path).decode().strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _names(files: Files, folder: str) -> Sequence[str]:
-    try:
-        return files.list(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
+    return int(text(files, path) or default)
 
 
 def numa_memory_of_group(raw: bytes, *, version: int, page_bytes: int, below: bool = False) -> dict[int, int]:

@@ -98,28 +98,16 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
     spec, problems = obj.spec, list[Problem]()
     if not obj.metadata.name:
         problems.append(Problem(owner, "metadata.name", "", "a profile needs a name", _DO))
-    probability = _probability(spec.probability, owner, problems)
-    selectors = {"namespaceSelector": spec.namespace_selector, "selector": spec.selector}
-    read = {field: _selector(f"spec.{field}", each, owner, problems) for field, each in selectors.items()}
+    read: dict[str, Any] = {
+        "probability": _probability(spec.probability, owner, problems),
+        "namespace_selector": _selector("spec.namespaceSelector", spec.namespace_selector, owner, problems),
+        "selector": _selector("spec.selector", spec.selector, owner, problems),
+    }
     if problems:
         raise InputError(problems)
-    return Profile(
-        name=obj.metadata.name,
-        keep_resources=keys.SKIP_RESOURCES in (obj.metadata.annotations or {}),
-        namespace_selector=read["namespaceSelector"],
-        selector=read["selector"],
-        probability=probability,
-        qos_class=spec.qos_class or "",
-        priority_class_name=spec.priority_class_name or "",
-        koordinator_priority=spec.koordinator_priority,
-        labels=spec.labels or {},
-        annotations=spec.annotations or {},
-        label_keys_mapping=spec.label_keys_mapping or {},
-        annotation_keys_mapping=spec.annotation_keys_mapping or {},
-        label_suffixes=spec.label_suffixes or {},
-        scheduler_name=spec.scheduler_name or "",
-        patch=spec.patch or {},
-    )
+    written = {name: value for name, value in msgspec.structs.asdict(spec).items() if value is not None}
+    keep_resources = keys.SKIP_RESOURCES in (obj.metadata.annotations or {})
+    return Profile(name=obj.metadata.name, keep_resources=keep_resources, **{**written, **read})
 
 
 def _mismatch(document: Mapping[str, Any], owner: str, message: str) -> Problem:

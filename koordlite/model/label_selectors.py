@@ -9,8 +9,6 @@ import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-import msgspec
-
 from koordlite.model.reading import declared
 from koordlite.model.reading.declared import JSONDocument
 from koordlite.model.wire import objects
@@ -22,29 +20,12 @@ _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-
 _LONGEST_PREFIX = 253
 
 
-class _Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `matchExpressions`."""
-
-    key: str = ""
-    operator: str = ""
-    values: tuple[str, ...] = ()
-
-
-class _Selector(msgspec.Struct, frozen=True, kw_only=True):
-    """A label selector as a ConfigMap writes it; whether it means anything is known when it is used."""
-
-    match_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
-    match_expressions: tuple[_Requirement, ...] = ()
-
-
 def read(document: JSONDocument, value: Any, path: str) -> objects.LabelSelector:
-    """The selector that stands at `path`; a value of the wrong type spoils the document."""
-    members = document.object(value, path, declared.settings(_Selector))
-    values, _ = declared.read(document, _Selector, members, path, "")
-    written = declared.build(_Selector(), values)
-    lines = written.match_expressions
-    requirements = (objects.LabelRequirement(key=r.key, operator=r.operator, values=r.values) for r in lines)
-    return objects.LabelSelector(match_labels=dict(written.match_labels), match_expressions=tuple(requirements))
+    """The selector that stands at `path`; a value of the wrong type spoils the document. Whether it means anything is
+    known when it is used."""
+    members = document.object(value, path, declared.settings(objects.LabelSelector))
+    values, _ = declared.read(document, objects.LabelSelector, members, path, "")
+    return declared.build(objects.LabelSelector(), values)
 
 
 def matches(selector: objects.LabelSelector, labels: Labels) -> bool:

@@ -8,7 +8,8 @@ import msgspec
 
 
 def between(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, Any]:
-    """JSON merge patch from one value to the other; what went is null, lists are whole."""
+    """JSON merge patch from one value to the other; what went is null, lists are whole. Nothing and an empty value are
+    the same."""
     return _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
 
 
@@ -20,6 +21,6 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
             inner = _difference(old, value)
             if inner:
                 changed[key] = inner
-        elif key not in before or old != value:
+        elif old != value and (old or value not in ({}, [], ())):
             changed[key] = value
     return changed

@@ -184,19 +184,9 @@ def encode_cpu_manager_policy(policy: CPUManagerPolicy) -> str:
     return _encode(msgspec.structs.replace(policy, reserved_cpus=_or_default(policy.reserved_cpus)))
 
 
-def decode_cpu_manager_policy(text: str, owner: str) -> CPUManagerPolicy:
-    """Kubelet's CPU manager policy as object `owner` carries it."""
-    return _decode(text, CPUManagerPolicy | None, owner, keys.CPU_MANAGER_POLICY) or CPUManagerPolicy()
-
-
 def encode_pod_cpu_allocs(allocs: Iterable[PodCPUAlloc]) -> str:
     """Text of `keys.POD_CPU_ALLOCS`, sorted by uid; `null` when there are none."""
     return _encode(sorted(allocs, key=lambda alloc: alloc.uid) or None)
-
-
-def decode_pod_cpu_allocs(text: str, owner: str) -> tuple[PodCPUAlloc, ...]:
-    """Pods that hold CPUs exclusively, as object `owner` lists them."""
-    return _decode(text, tuple[PodCPUAlloc, ...] | None, owner, keys.POD_CPU_ALLOCS) or ()
 
 
 def encode_cpu_topology(topology: Topology) -> str:
@@ -208,9 +198,7 @@ def encode_cpu_topology(topology: Topology) -> str:
 def decode_cpu_topology(text: str, owner: str) -> Topology:
     """The machine as object `owner` describes it; memory and distances are not in this annotation and stay empty."""
     rows = _decode(text, _CPUDetail, owner, keys.CPU_TOPOLOGY).detail or ()
-    cpus = tuple(CPU(row.id, row.core, row.socket, row.node) for row in sorted(rows, key=lambda row: row.id))
-    nodes = sorted({cpu.node for cpu in cpus})
-    return Topology(cpus, tuple(NUMANode(n, CPUSet(cpu.id for cpu in cpus if cpu.node == n), 0) for n in nodes))
+    return _topology(CPU(row.id, row.core, row.socket, row.node) for row in rows)
 
 
 def encode_reservation(reservation: ResolvedReservation) -> str:
@@ -351,10 +339,11 @@ def to_nrt(found: NumatopologyObject) -> NRTObject:
     """
     spec = found.spec
     policies = spec.policies or {}
+    cpus = (CPU(int(number), at.core, at.socket, at.numa) for number, at in (spec.cpu_detail or {}).items())
     try:
         policy = CPUManagerPolicy(policy=policies.get(numatopology.CPU_POLICY, ""))
         annotations = {
-            keys.CPU_TOPOLOGY: encode_cpu_topology(_topology(found)),
+            keys.CPU_TOPOLOGY: encode_cpu_topology(_topology(cpus)),
             keys.CPU_MANAGER_POLICY: encode_cpu_manager_policy(policy),
             keys.POD_CPU_ALLOCS: encode_pod_cpu_allocs(map(_assigned, spec.pod_allocations or ())),
         }
@@ -369,10 +358,8 @@ def to_nrt(found: NumatopologyObject) -> NRTObject:
     )
 
 
-def _topology(found: NumatopologyObject) -> Topology:
-    detail = (found.spec.cpu_detail or {}).items()
-    read = (CPU(int(number), at.core, at.socket, at.numa) for number, at in detail)
-    cpus = tuple(sorted(read, key=lambda cpu: cpu.id))
+def _topology(listed: Iterable[CPU]) -> Topology:
+    cpus = tuple(sorted(listed, key=lambda cpu: cpu.id))
     nodes = sorted({cpu.node for cpu in cpus})
     return Topology(cpus, tuple(NUMANode(n, CPUSet(cpu.id for cpu in cpus if cpu.node == n), 0) for n in nodes))
 

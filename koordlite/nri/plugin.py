@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Literal
 
 from koordlite.nri import messages
@@ -130,38 +131,6 @@ class Handler:
         speaks at least."""
 
 
-class _Call:
-    """A call at the handler. Either the handler's answer is sent, or the call is given up; never both."""
-
-    def __init__(self, work: Callable[[], Answer]) -> None:
-        self._work, self._done, self._lock = work, threading.Event(), threading.Lock()
-        self._answer: Answer | None = None
-        self._given_up = False
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            answer = self._work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the container starts
-            self.error, answer = error, NOTHING
-        with self._lock:
-            self._answer, late = answer, self._given_up
-        if late:
-            answer.withdraw()
-        self._done.set()
-
-    def wait(self, seconds: float) -> Answer | None:
-        """The answer; None when there is none in time, and then it is withdrawn when it comes."""
-        self._done.wait(max(seconds, 0.0))
-        with self._lock:
-            self._given_up = self._answer is None
-            return self._answer
-
-    @property
-    def running(self) -> bool:
-        return not self._done.is_set()
-
-
 Work = Callable[[Callable[[], None]], None]
 """The work of a thread, which calls its argument at least every second while it has nothing else to do."""
 
@@ -194,8 +163,8 @@ class Plugin:
         self._handler, self._name, self._index, self._path = handler, name, index, path
         self._now, self._pause, self._begin_thread = monotonic, pause, begin_thread
         self._stop = threading.Event()
-        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._last: _Call | None = None
+        self._calls: queue.SimpleQueue[tuple[Future[Answer], Callable[[], Answer]] | None] = queue.SimpleQueue()
+        self._last: Future[Answer] | None = None
 
     def run(self, beat: Callable[[], None] = lambda: None) -> None:
         """Serve until stopped; `beat` is called at least every few seconds."""
@@ -229,7 +198,11 @@ class Plugin:
                 continue
             if call is None:
                 return
-            call.run()
+            future, work = call
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the container starts
+                future.set_exception(error)
 
     def _serve(self, beat: Callable[[], None]) -> None:
         """One connection, from its beginning to its end. OSError, ValueError or NRIError say why it ended."""
@@ -244,18 +217,25 @@ class Plugin:
                 beat()
 
     def _at_handler(self, work: Callable[[], Answer], seconds: float) -> tuple[Answer, Outcome]:
-        """Ask the handler, and wait no longer than it may take."""
-        if self._last is not None and self._last.running:
+        """Ask the handler, and wait no longer than it may take. An answer that comes later is withdrawn."""
+        if self._last is not None and not self._last.done():
             return NOTHING, "busy"
-        call = self._last = _Call(work)
-        self._calls.put(call)
-        answer = call.wait(seconds)
-        if answer is None:
+        future = self._last = Future[Answer]()
+        self._calls.put((future, work))
+        try:
+            error = future.exception(max(seconds, 0.0))
+        except TimeoutError:
+            future.add_done_callback(_withdraw)
             return NOTHING, "late"
-        if call.error is not None:
-            LOG.error("a fault in the answer to the runtime: %r", call.error, exc_info=call.error)
+        if error is not None:
+            LOG.error("a fault in the answer to the runtime: %r", error, exc_info=error)
             return NOTHING, "fault"
-        return answer, "answered"
+        return future.result(), "answered"
+
+
+def _withdraw(late: Future[Answer]) -> None:
+    if late.exception() is None:
+        late.result().withdraw()
 
 
 class _Session:

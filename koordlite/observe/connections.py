@@ -22,6 +22,7 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.wire import affinity, objects
 from koordlite.ports import ClusterView, Files
 from koordlite.resctrl.files import LocalFiles
+from koordlite.strategies.shared.affinity import Config
 from koordlite.threads import Worker
 from koordlite.unchanged import Unchanged
 
@@ -39,14 +40,6 @@ _PROCESSES = 3
 """How many processes of a pod are asked for its tables before it is given up: one may end meanwhile."""
 HOST_NETWORK = "it uses the network of the node, so its connections cannot be told from those of others"
 NO_PROCESS = "none of its processes could be asked for its connections"
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration of the strategy."""
-
-    enforced: bool
-    sample_seconds: float
-    """Time from one count to the next; 0 counts nothing."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,31 +64,32 @@ def work_on(host: Host) -> Work:
 
 
 class ConnectionReader:
-    """Remembers the last count. Without `wanted` nothing is read."""
+    """Remembers the last count."""
 
-    def __init__(self, host: Host, wanted: Options | None, work: Work | None = None) -> None:
-        """`work` is that on `host` unless given."""
-        self._host, self._wanted, self._work = host, wanted, work
+    def __init__(self, host: Host, config: Config | None, work: Work | None = None) -> None:
+        """`config` is that of the strategy, None while it is off: then nothing is read. `work` is that on `host` unless
+        given."""
+        self._host, self._config, self._work = host, config, work
         self._began: float | None = None
         self._waiting: deque[str] = deque()
         self._asked: dict[str, tuple[int, ...]] = {}
         self._counting, self._unchanged = False, Unchanged()
         self._found: Connections | None = None
-        self._last = AffinityState(enforced=bool(wanted and wanted.enforced))
+        self._last = AffinityState(enforced=config is not None and config.mode == "enforce")
 
     def read(self, now: float, view: ClusterView, places: Mapping[str, PodGroups]) -> AffinityState:
         """State of the pods; begins a count when it is time. Never waits for one."""
-        if self._wanted is None:
+        if self._config is None:
             return self._last
         # While it is not known whether there is a Whitelist, no pod may be moved.
         inputs = view.oenuma, view.node, view.whitelist, view.whitelist_known
         named, allowed = self._unchanged.of("declared", inputs, lambda: _declared(view))
         if (self._last.numa_nodes, self._last.whitelist) != (named, allowed):
             self._last = msgspec.structs.replace(self._last, numa_nodes=named, whitelist=allowed)
-        if not self._wanted.sample_seconds:
+        if not self._config.sample_seconds:
             return self._last
         last = self._found
-        rest = max(self._wanted.sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
+        rest = max(self._config.sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
         is_due = self._began is None or now - self._began >= rest
         if is_due and not self._waiting and not self._counting:
             self._began, self._asked = now, {}

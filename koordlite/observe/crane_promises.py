@@ -23,22 +23,13 @@ from koordlite.numa.crane import assignments
 from koordlite.numa.crane.assignments import Assignments, Claim, Entries
 from koordlite.numa.koordinator.assignments import SharedPool
 from koordlite.numa.machine import Machine
+from koordlite.strategies.crane_cpu_manager import Config
 from koordlite.unchanged import Unchanged
 
 STATIC, UNKNOWN = "static", "unknown"
 _BY_KOORDINATOR = "Koordinator's scheduler assigned CPUs to it"
 _NOT_CHOSEN = "no scheduler chose NUMA nodes for it: let the extender bind it, or run koordlite crane assign"
 _SYSTEM = "pods of class SYSTEM have CPUs of their own"
-
-
-class CraneOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration of the strategy; `placed_by_others` as in `CraneState`."""
-
-    enforced: bool
-    default_policy: str
-    checkpoint: str
-    """Crane-agent's own file, which has the form of kubelet's; it counts once, when nothing has been promised yet."""
-    placed_by_others: frozenset[str] = frozenset()
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +53,24 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CranePromises:
-    """Remembers what was given. Without `wanted` the strategy is off: nothing is given, and nothing is read."""
+    """Remembers what was given."""
 
-    def __init__(self, wanted: CraneOptions | None, folder: Path | None, host: Host | None) -> None:
-        """`folder` is the state folder; `host` is this machine, whose top group says which CPUs pods may have."""
-        self._wanted, self._folder, self._host = wanted, folder, host
+    def __init__(
+        self,
+        config: Config | None,
+        folder: Path | None,
+        host: Host | None,
+        *,
+        checkpoint: str = "",
+        placed_by_others: frozenset[str] = frozenset(),
+    ) -> None:
+        """`config` is that of the strategy, None while it is off: then nothing is given, and nothing is read. `folder`
+        is the state folder; `host` is this machine, whose top group says which CPUs pods may have. `checkpoint` is
+        crane-agent's own file, which has the form of kubelet's; it counts once, when nothing has been promised yet.
+        `placed_by_others` as in `CraneState`."""
+        self._config, self._folder, self._host = config, folder, host
+        self._enforced = config is not None and config.mode == "enforce"
+        self._checkpoint, self._placed_by_others = checkpoint, placed_by_others
         self._entries: Entries | None = None
         self._unchanged = Unchanged()
         self.problems: tuple[Problem, ...] = ()
@@ -76,7 +80,7 @@ class CranePromises:
     @property
     def on(self) -> bool:
         """The strategy is not off."""
-        return self._wanted is not None
+        return self._config is not None
 
     def held(self, pods: Sequence[Pod], kubelet: Kubelet) -> CPUSet:
         """CPUs that are exclusive or immovable from earlier on: neither a reservation nor another assignment may take
@@ -84,7 +88,7 @@ class CranePromises:
 
         InputError when what an earlier run kept cannot be read.
         """
-        if self._wanted is None or not self._wanted.enforced or _why_not(kubelet) == STATIC:
+        if not self._enforced or _why_not(kubelet) == STATIC:
             return EMPTY
         known = self._known()
 
@@ -99,7 +103,7 @@ class CranePromises:
 
         Reserved CPUs, and those that others have alone, hold whether the strategy is off or not.
         """
-        if self._wanted is None:
+        if self._config is None:
             return self._unchanged.of(
                 "off", (around,), lambda: CraneState(reserved=around.reserved, taken=around.taken)
             )
@@ -128,9 +132,8 @@ class CranePromises:
             held = assignments.adopted(self._left(), held, claims) if not known else held
             after, refused = assignments.renewed(held, claims, around.shortage)
             held = self._keep(held, after)
-        assert self._wanted is not None
         return CraneState(
-            enforced=self._wanted.enforced and why_not != STATIC,
+            enforced=self._enforced and why_not != STATIC,
             why_not=why_not,
             promises={} if why_not == STATIC else {uid: _promise(held, uid) for uid in held.entries},
             refused=refused,
@@ -140,15 +143,15 @@ class CranePromises:
             taken=around.taken,
             default=held.default,
             reserved=around.reserved,
-            placed_by_others=self._wanted.placed_by_others,
+            placed_by_others=self._placed_by_others,
         )
 
     def _left(self) -> Mapping[str, Mapping[str, CPUSet]]:
         """CPUs that crane-agent gave to containers, by pod uid; nothing where it left nothing that can be read."""
-        if self._host is None or self._wanted is None:
+        if self._host is None:
             return {}
         try:
-            found = decode_cpu_manager_state(self._host.files.read(self._wanted.checkpoint))
+            found = decode_cpu_manager_state(self._host.files.read(self._checkpoint))
         except (OSError, InputError):
             return {}
         return {held.uid: held.containers for held in found.pod_cpus}
@@ -164,7 +167,7 @@ class CranePromises:
         restart would not know."""
         if after.entries == self._entries:
             return after
-        if self._folder and self._wanted and self._wanted.enforced:
+        if self._folder and self._enforced:
             try:
                 crane_promises.write(self._folder, after.entries)
             except OSError as error:
@@ -178,10 +181,10 @@ class CranePromises:
     def _claims(self, pods: Sequence[Pod], created: Mapping[str, str] | None = None) -> list[Claim]:
         """Candidates: pods with a topology result and containers that ask for whole CPUs, in the order the pods were
         made."""
-        assert self._wanted is not None
-        times = created or {}
+        assert self._config is not None
+        times, policy = created or {}, self._config.default_cpu_policy
         ordered = sorted(pods, key=lambda pod: (times.get(pod.uid, ""), pod.uid))
-        found = (_claim(pod, self._wanted.default_policy) for pod in ordered if _asks(pod) and not pod.finished)
+        found = (_claim(pod, policy) for pod in ordered if _asks(pod) and not pod.finished)
         return [claim for claim in found if claim]
 
 

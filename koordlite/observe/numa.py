@@ -108,7 +108,7 @@ def counters(files: Files, topology: Topology) -> tuple[NumaCounters, ...]:
     """Counters of every NUMA node, from /proc/stat and sysfs, in the order of their ids; what cannot be read is left
     out."""
     try:
-        ticks = procfs.cpu_times(files)
+        ticks = procfs.cpu_ticks(files)
     except (OSError, ValueError):
         ticks = {}
     return tuple(_counters(files, node, ticks) for node in topology.nodes)
@@ -199,7 +199,7 @@ class NumaUseReader:
         busy = dict.fromkeys(memory, 0)
         for cpu in topology.cpus:
             if cpu.node in busy:
-                busy[cpu.node] += ticks.get(cpu.id, 0)
+                busy[cpu.node] += ticks[cpu.id].busy if cpu.id in ticks else 0
         pods = of_group(self._cgroups, self._cgroups.layout.kubepods)
         system = None if pods is None else measured.system_memory_by_numa(memory, pods)
         return _Sample(now, busy, dict(memory), system)

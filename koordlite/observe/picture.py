@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ from koordlite.host import kept_file, procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.kube.settings import ObjectiveSettings
-from koordlite.model import keys
+from koordlite.model import keys, times
 from koordlite.model.errors import Problem
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.groups import Cgroup, PodGroups, RunState
@@ -27,7 +26,7 @@ from koordlite.model.picture.published import OtherWriter, Published
 from koordlite.model.picture.usage import CPUWait
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS, QoSClass
-from koordlite.model.settings import MetricsSettings
+from koordlite.model.settings import MetricsSettings, StrategySettings
 from koordlite.model.slo import settings as slo
 from koordlite.model.slo import without_effect
 from koordlite.model.snapshot import Snapshot
@@ -56,9 +55,10 @@ from koordlite.observe.wants import OwnPlaces
 from koordlite.observe.windows import NodeWindows
 from koordlite.ports import Cluster, ClusterView
 from koordlite.resctrl.values import Resctrl
+from koordlite.strategies import cpu_suppress, cpuset_pools, crane_cpu_manager, mid_allocatable, numa_affinity
+from koordlite.strategies.shared import affinity
 from koordlite.unchanged import Unchanged
 
-T = TypeVar("T")
 ONLINE = "/sys/devices/system/cpu/online"
 
 
@@ -85,22 +85,18 @@ class Observer:
         wanted: wants.Asked = wants.nothing,
         state: pathlib.Path | None = None,
         node_metric: bool = False,
-        predictor: Predictor | None = None,
-        crane: crane_promises.CraneOptions | None = None,
+        sections: Mapping[str, StrategySettings] | None = None,
+        kubelet_folder: str = "",
         metrics: MetricsSettings | None = None,
-        talks: connections.Options | None = None,
-        off: Collection[str] = without_effect.OFF,
-        pool_floor_percent: float = 0.0,
         reacts: bool = False,
         objectives: ObjectiveSettings | None = None,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
-        needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
-        `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown, `talks` how
-        connections are counted, `off` which strategies are off, `pool_floor_percent` the share of the CPUs that
-        latency-sensitive pods keep; `reacts`, that `service_counters` will be asked for; `objectives`, where those of
-        services are measured."""
+        needs use over longer times. `sections` are those of the strategies, `kubelet_folder` has crane-agent's
+        checkpoint. `metrics` says what is read only to be shown; `reacts`, that `service_counters` will be asked for;
+        `objectives`, where those of services are measured."""
+        sections = sections or {}
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -108,9 +104,19 @@ class Observer:
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = kept_file.good_settings(state)
         earlier = slo.SLO(good=self._good.value) if self._good.value else None
-        promised = crane_promises.CranePromises(crane, state, host)
-        promises = kept_file.cpu_promises(state)
-        self._inputs = Inputs(earlier, promised, off=off, promises=promises, pool_floor_percent=pool_floor_percent)
+        placing = (name for name in (cpuset_pools.NAME, cpu_suppress.NAME) if name in sections)
+        promised = crane_promises.CranePromises(
+            wants.active(sections, crane_cpu_manager.NAME, crane_cpu_manager.Config),
+            state,
+            host,
+            checkpoint=f"{kubelet_folder}/crane_cpu_manager_state",
+            placed_by_others=frozenset(name for name in placing if sections[name].mode == "enforce"),
+        )
+        promises, pools = kept_file.cpu_promises(state), sections.get(cpuset_pools.NAME)
+        # Whatever annotations name, latency-sensitive pods keep so much of the CPUs.
+        floor = pools.pool_floor_percent if isinstance(pools, cpuset_pools.Config) else 0.0
+        off = frozenset(n for n, each in sections.items() if each.mode == "off") if sections else without_effect.OFF
+        self._inputs = Inputs(earlier, promised, off=off, promises=promises, pool_floor_percent=floor)
         self._unchanged = Unchanged()
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
@@ -121,9 +127,11 @@ class Observer:
         self._irqs = system.IRQReader(host.files)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = numa.MemoryPlaceReader(host.cgroups)
-        self._node_metric, self._predictor = node_metric, predictor
-        self._metrics = metrics or MetricsSettings()
-        self._cpi, self._connections = cpi.reader(self._metrics, host), connections.ConnectionReader(host, talks)
+        predicting = wants.active(sections, "midAllocatable", mid_allocatable.Config)
+        self._predictor = Predictor(predicting, state) if predicting and predicting.predict else None
+        self._node_metric, self._metrics = node_metric, metrics or MetricsSettings()
+        talking = wants.active(sections, numa_affinity.NAME, affinity.Config)
+        self._cpi, self._connections = cpi.reader(self._metrics, host), connections.ConnectionReader(host, talking)
         self._node_windows, self._numa_use = NodeWindows(), numa.NumaUseReader(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
@@ -135,7 +143,7 @@ class Observer:
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
         view, topology = self._cluster.view(), self._look_at_topology()
-        cluster = self._inputs.read(view, topology, taken_at=rfc3339(self._clock.wall()))
+        cluster = self._inputs.read(view, topology, taken_at=times.show(self._clock.wall()))
         if view.config is not None:
             self._good.keep(cluster.slo.good)
         now, same = self._clock.monotonic(), self._unchanged.same
@@ -156,9 +164,13 @@ class Observer:
         waiting_containers = _containers(pods.values()) if self._metrics.container_psi else ()
         by_numa = "memory_places" in wanted.reads
         placed = pods.values() if by_numa else _promised(cluster, pods)
+        usage, numa_memory = self._sampler.last(), self._numa.read(now, topology, machine_now=by_numa)
+        predictor = self._predictor
+        time, policy = self._clock.monotonic(), slo.collect_policy(cluster.slo.colocation)
+        state = msgspec.structs.replace(run, ours=same("ours", run.ours), remembered=same("remembered", run.remembered))
         snapshot = Snapshot(
-            time=self._clock.monotonic(),
-            taken_at=rfc3339(self._clock.wall()),
+            time=time,
+            taken_at=times.show(self._clock.wall()),
             node=cluster.node,
             notes=same("notes", cluster.notes),
             slo=cluster.slo,
@@ -172,14 +184,14 @@ class Observer:
             pods=cluster.pods,
             places=pods,
             cgroups=same("cgroups", cgroups),
-            usage=self._sampler.last(),
+            usage=usage,
             average=self._sampler.average(),
             use_window_left_seconds=self._sampler.window_left,
             windows=self._sampler.means(),
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values()), waiting_containers),
-            numa_memory=self._numa.read(now, topology, machine_now=by_numa),
+            numa_memory=numa_memory,
             memory_places=same("memory places", self._memory_places.read(now, placed)),
             resctrl=resctrl,
             system=same("system", system.settings(self._files, wanted.reads, held=own.settings)),
@@ -193,11 +205,31 @@ class Observer:
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", self._published(view, cluster, run.last_sync)),
             host_groups=hosts,
+            prediction=predictor.read(cluster.pods, view.pods, usage, wall=self._clock.wall()) if predictor else None,
+            hardware_counts=self._cpi.read(time, _containers(pods.values()), topology.cpuset) if self._cpi else {},
+            node_windows=self._node_windows.read(time, usage, policy.durations_ns) if self._node_metric else (),
+            # Use by NUMA node is a metric as well.
+            numa_use=self._numa_use.read(
+                time, topology, memory=numa_memory.get(numa.MACHINE, {}), seconds=policy.aggregate_seconds
+            )
+            if self._node_metric or self._metrics.numa_system_usage
+            else {},
+            page_bytes=self._page_bytes,
+            interval_seconds=self._interval,
+            ages=self._ages(view),
+            watches=view.watches,
+            problems=(
+                *cluster.problems,
+                *self._too_deep(),
+                *_without_group(cluster.slo, hosts),
+                *self._sampler.problems,
+                *self._good.problems,
+                *(predictor.problems if predictor else ()),
+                *(self._cpi.problems if self._cpi else ()),
+            ),
+            **_state(state),
         )
-        snapshot = self._with_run(snapshot, run, view, cluster)
-        if self._predictor is not None:
-            snapshot = self._predictor.into(snapshot, view.pods, wall=self._clock.wall())
-        return self._with_asked(self._with_hardware_counts(self._with_node_metric(snapshot)), wanted)
+        return self._with_asked(snapshot, wanted)
 
     def _look_at_waits(self, snapshot: Snapshot, wanted: wants.Wants) -> Mapping[str, CPUWait]:
         now, places, limits = snapshot.time, snapshot.places, snapshot.cgroups
@@ -223,25 +255,6 @@ class Observer:
         groups = ((app.name, host_place.group(app, layout)) for app in settings.host_applications)
         return {name: group for name, group in groups if host_place.is_own(group, layout)}
 
-    def _with_run(self, snapshot: Snapshot, run: RunState, view: ClusterView, cluster: ClusterPicture) -> Snapshot:
-        """The same picture with what the run knows, how old the inputs are, and what is wrong with them."""
-        same = self._unchanged.same
-        run = msgspec.structs.replace(run, ours=same("ours", run.ours), remembered=same("remembered", run.remembered))
-        return dataclasses.replace(
-            _with_state(snapshot, run),
-            page_bytes=self._page_bytes,
-            interval_seconds=self._interval,
-            ages=self._ages(view),
-            watches=view.watches,
-            problems=(
-                *cluster.problems,
-                *self._too_deep(),
-                *_without_group(snapshot),
-                *self._sampler.problems,
-                *self._good.problems,
-            ),
-        )
-
     def _too_deep(self) -> Iterator[Problem]:
         group = self._places.too_deep
         if group:
@@ -249,28 +262,6 @@ class Observer:
             yield Problem(
                 f"cgroup {group[:200]}", "depth", str(group.count("/")), why, "find out which container does so"
             )
-
-    def _with_hardware_counts(self, snapshot: Snapshot) -> Snapshot:
-        if self._cpi is None:
-            return snapshot
-        counts = self._cpi.read(
-            snapshot.time, _containers(snapshot.places.values()), (cpu.id for cpu in snapshot.topology.cpus)
-        )
-        return dataclasses.replace(snapshot, hardware_counts=counts, problems=(*snapshot.problems, *self._cpi.problems))
-
-    def _with_node_metric(self, snapshot: Snapshot) -> Snapshot:
-        """Add what a NodeMetric tells besides; use by NUMA node is a metric as well."""
-        if self._node_metric:
-            policy = slo.collect_policy(snapshot.slo.colocation)
-            found = self._node_windows.read(snapshot.time, snapshot.usage, policy.durations_ns)
-            snapshot = dataclasses.replace(snapshot, node_windows=found)
-        if not (self._node_metric or self._metrics.numa_system_usage):
-            return snapshot
-        machine = snapshot.numa_memory.get(numa.MACHINE, {})
-        used = self._numa_use.read(
-            snapshot.time, snapshot.topology, memory=machine, seconds=_main_seconds(snapshot.slo)
-        )
-        return dataclasses.replace(snapshot, numa_use=used)
 
     def _with_asked(self, snapshot: Snapshot, wanted: wants.Wants) -> Snapshot:
         """Waits and objectives of services, and memory of the few groups whose limit is about to fall: to ask for them
@@ -289,7 +280,7 @@ class Observer:
         now = self._clock.monotonic()
         run = recall(now, {pod.uid for pod in snapshot.pods})
         snapshot = fast_snapshot.with_fresh_limits(fast_snapshot.with_fresh_use(snapshot, use), self._cgroups, now)
-        return dataclasses.replace(_with_state(snapshot, run), woken=True)
+        return dataclasses.replace(snapshot, woken=True, **_state(run))
 
     def observe_new(self, snapshot: Snapshot, groups: Collection[str], recall: Recall) -> Snapshot:
         """The picture of a round about new groups: `snapshot` with what is in `groups` and the groups around them now.
@@ -411,17 +402,17 @@ class Observer:
         return ages if since is None else {**ages, "placement": now - since}
 
 
-def _with_state(snapshot: Snapshot, run: RunState) -> Snapshot:
-    """The same picture with what the run knows; when amounts were last written is part of `Snapshot.published`."""
+def _state(run: RunState) -> dict[str, Any]:
+    """What the run knows, as fields of the picture; when amounts were last written is part of `Snapshot.published`."""
     state = msgspec.structs.asdict(run)
     del state["last_sync"]
-    return dataclasses.replace(snapshot, **state)
+    return state
 
 
-def _without_group(snapshot: Snapshot) -> Iterator[Problem]:
+def _without_group(settings: slo.SLO, groups: Mapping[str, str]) -> Iterator[Problem]:
     """Applications outside Kubernetes that name a group of kubelet's."""
-    for app in snapshot.slo.host_applications:
-        if app.name not in snapshot.host_groups:
+    for app in settings.host_applications:
+        if app.name not in groups:
             why, do = (
                 "its cgroup is, or holds, one of kubelet's own",
                 "name the application's own cgroup; it is left out",
@@ -447,8 +438,3 @@ def _best_effort_limit(root: Cgroup | None) -> int | None:
     if root is None or root.effective is None or root.quota_us is None:
         return None
     return measured.be_limit_milli(cpus=len(root.effective), quota_us=root.quota_us, period_us=root.period_us)
-
-
-def rfc3339(wall: float) -> str:
-    """Seconds since the epoch as `2026-01-01T00:00:00Z`."""
-    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -159,7 +159,7 @@ class Places:
         layout = self._cgroups.layout
         yield from (layout.kubepods, layout.burstable, *self._tree(layout.besteffort))
         for place in self._found.values():
-            yield from (place.group, *place.containers.values(), *place.sandboxes)
+            yield from place.all
 
     def _place(self, pod: Pod) -> tuple[_Children, PodGroups | None]:
         try:

@@ -4,8 +4,6 @@ then."""
 from __future__ import annotations
 
 import array
-import dataclasses
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,14 +11,11 @@ import msgspec
 from koordlite.formulas.allocatable import allocatable, histogram
 from koordlite.formulas.allocatable.histogram import Buckets
 from koordlite.formulas.allocatable.prediction import PROD
-from koordlite.host import kept_file, state_folder
-from koordlite.host.kept_file import PREDICTIONS
+from koordlite.host.kept_file import PREDICTIONS, KeptFile
 from koordlite.model import times
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import Problem
 from koordlite.model.picture.usage import Prediction, Usage, Use
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import PodObject
 from koordlite.strategies import mid_allocatable
 from koordlite.threads import Worker
@@ -125,15 +120,6 @@ class Histogram:
 _BIG_ENDIAN = array.array("H", [1]).tobytes() == b"\x00\x01"
 
 
-class Learning(msgspec.Struct, frozen=True, kw_only=True):
-    """Half-lives of samples, and the time from which on a prediction counts; seconds."""
-
-    cpu_half_life: float
-    memory_half_life: float
-    cold_start: float
-    margin_percent: int
-
-
 class _KeptModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: float
     last: float
@@ -142,10 +128,9 @@ class _KeptModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    models: dict[str, _KeptModel]
+    models: dict[str, _KeptModel] = {}
 
 
-_DECODER = msgspec.json.Decoder(_Content)
 _REMOVE = "remove it; what pods need is learnt again, which takes a day"
 
 
@@ -159,11 +144,20 @@ class _Model:
         self.cpu, self.memory = cpu, memory
         self.peak = allocatable.NOTHING
 
-    def add(self, use: Use, wall: float, learning: Learning) -> None:
+    @classmethod
+    def of(cls, kept: _KeptModel) -> _Model:
+        """Model as it was kept; ValueError for what no model can be."""
+        cpu, memory = Histogram.of(kept.cpu, histogram.CPU), Histogram.of(kept.memory, histogram.MEMORY)
+        model = cls(kept.first, cpu, memory)
+        model.last = kept.last
+        model.predict()
+        return model
+
+    def add(self, use: Use, wall: float, config: mid_allocatable.Config) -> None:
         """Take in a sample, and predict again."""
         self.last = wall
-        self.cpu.add(use.cpu / 1000, wall, buckets=histogram.CPU, half_life=learning.cpu_half_life)
-        self.memory.add(use.memory, wall, buckets=histogram.MEMORY, half_life=learning.memory_half_life)
+        self.cpu.add(use.cpu / 1000, wall, buckets=histogram.CPU, half_life=config.cpu_half_life_seconds)
+        self.memory.add(use.memory, wall, buckets=histogram.MEMORY, half_life=config.memory_half_life_seconds)
         self.predict()
 
     def predict(self) -> None:
@@ -172,56 +166,62 @@ class _Model:
         self.peak = Use(int(cores * 1000), int(self.memory.percentile(MEMORY_PART, buckets=histogram.MEMORY)))
 
 
+def _decoded(raw: bytes) -> _Content:
+    content = msgspec.json.decode(raw, type=_Content)
+    for kept in content.models.values():
+        _Model.of(kept)  # What cannot be one is to be refused with the file.
+    return content
+
+
 class Predictor:
     """Keeps a model of each pod and of the node. Bounded: a model is less than 1 KiB."""
 
-    def __init__(self, learning: Learning, folder: Path | None) -> None:
-        self._learning, self._folder, self._unchanged = learning, folder, Unchanged()
-        self.problems: tuple[Problem, ...] = ()
-        """Why nothing can be kept, or what was kept cannot be read."""
-        self._models: dict[str, _Model] = {}
+    def __init__(self, config: mid_allocatable.Config, folder: Path | None) -> None:
+        self._config, self._unchanged = config, Unchanged()
+        path = folder and folder / PREDICTIONS
+        self._file = KeptFile(
+            path, _Content(), decode=_decoded, encode=lambda content: content, unreadable=_REMOVE, unwritable=_REMOVE
+        )
+        self._models = {uid: _Model.of(kept) for uid, kept in self._file.value.models.items()}
         self._kept_at: float | None = None
         self._writing: Worker | None = None
-        self._error = ""
-        self._restore()
 
-    def into(self, snapshot: Snapshot, listed: tuple[PodObject, ...], *, wall: float) -> Snapshot:
-        """The picture with what is expected; `listed` are its pods as the cluster has them."""
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why nothing can be kept, or what was kept cannot be read."""
+        return self._file.problems
+
+    def read(
+        self, pods: tuple[Pod, ...], listed: tuple[PodObject, ...], usage: Usage, *, wall: float
+    ) -> Prediction | None:
+        """Take in what is due of this sample, and say what is expected; None without a sample of the node. `listed` are
+        the pods as the cluster has them, which say when they were made."""
         created = self._unchanged.of(
             "created",
             (listed,),
             lambda: {obj.metadata.uid: times.parse_or_none(obj.metadata.creation_timestamp) for obj in listed},
         )
-        found = self.read(wall, pods=snapshot.pods, usage=snapshot.usage, created=created)
-        return dataclasses.replace(snapshot, prediction=found, problems=(*snapshot.problems, *self.problems))
-
-    def read(
-        self, wall: float, *, pods: Iterable[Pod], usage: Usage, created: Mapping[str, float | None]
-    ) -> Prediction | None:
-        """Take in what is due of this sample, and say what is expected; None without a sample of the node. `created`
-        are the times at which pods were made, by uid, in seconds since the epoch."""
         if usage.node is None:
             return None
-        listed = tuple(pods)
-        self._learn(wall, listed, usage)
-        self._forget(wall, {pod.uid for pod in listed})
+        self._learn(wall, pods, usage)
+        self._forget(wall, {pod.uid for pod in pods})
         self._keep(wall)
         return Prediction(
             pods={uid: m.peak for uid, m in self._models.items() if self._is_warm(m, wall, created.get(uid), uid)},
             prod=self._of_node(_PROD, wall),
             system=self._of_node(_SYSTEM, wall),
             known_seconds=wall - self._models[_SYSTEM].first if _SYSTEM in self._models else 0.0,
-            margin_percent=self._learning.margin_percent,
+            margin_percent=self._config.safety_margin_percent,
         )
 
     def _is_warm(self, model: _Model, wall: float, created: float | None, uid: str) -> bool:
         """Both the pod and what is known of it are old enough: a restart without a checkpoint knows nothing of it."""
-        cold = self._learning.cold_start
+        cold = self._config.cold_start_seconds
         return uid not in (_PROD, _SYSTEM) and created is not None and min(wall - created, wall - model.first) > cold
 
     def _of_node(self, name: str, wall: float) -> Use | None:
         model = self._models.get(name)
-        return model.peak if model and wall - model.first > self._learning.cold_start else None
+        return model.peak if model and wall - model.first > self._config.cold_start_seconds else None
 
     def _learn(self, wall: float, pods: tuple[Pod, ...], usage: Usage) -> None:
         due = [pod.uid for pod in pods if pod.uid in usage.pods and self._is_due(pod.uid, wall)]
@@ -245,7 +245,7 @@ class Predictor:
     def _add(self, uid: str, use: Use, wall: float) -> None:
         if uid not in self._models:
             self._models[uid] = _Model(wall, Histogram(), Histogram())
-        self._models[uid].add(use, wall, self._learning)
+        self._models[uid].add(use, wall, self._config)
 
     def _forget(self, wall: float, known: set[str]) -> None:
         """Pods that are gone, after a while: a list may be incomplete for a moment."""
@@ -256,63 +256,17 @@ class Predictor:
             if uid not in (_PROD, _SYSTEM):
                 del self._models[uid]
 
-    def _restore(self) -> None:
-        if self._folder is None:
-            return
-        try:
-            content = kept_file.read(self._folder / PREDICTIONS, _DECODER.decode, do=_REMOVE)
-            for uid, kept in content.models.items() if content else ():
-                cpu, memory = Histogram.of(kept.cpu, histogram.CPU), Histogram.of(kept.memory, histogram.MEMORY)
-                model = self._models[uid] = _Model(kept.first, cpu, memory)
-                model.last = kept.last
-                model.predict()
-        except InputError as error:
-            self.problems = tuple(error.problems)
-        except UNREADABLE as error:
-            self._models = {}
-            self.problems = (self._problem(str(error)),)
-
     def _keep(self, wall: float) -> None:
         """Write a checkpoint when it is time, beside the tick: a disk may take its time."""
-        if self._folder is None:
-            return
         if self._kept_at is None:
             self._kept_at = wall
         busy = self._writing is not None and self._writing.is_alive()
         if busy or 0 <= wall - self._kept_at < KEEP_SECONDS:
             return
         self._kept_at = wall
-        self.problems = (self._problem(self._error),) if self._error else ()
         models = {
             uid: _KeptModel(first=each.first, last=each.last, cpu=each.cpu.kept, memory=each.memory.kept)
             for uid, each in self._models.items()
         }
-        content = msgspec.json.encode(_Content(models))
-        folder = self._folder
-        self._writing = Worker("predictions", lambda: self._write(folder, content), daemon=False)
+        self._writing = Worker("predictions", lambda: self._file.keep(_Content(models)), daemon=False)
         self._writing.start()
-
-    def _problem(self, why: str) -> Problem:
-        return Problem(str(self._folder and self._folder / PREDICTIONS), "file", "", why, _REMOVE)
-
-    def _write(self, folder: Path, content: bytes) -> None:
-        try:
-            state_folder.replace(folder / PREDICTIONS, content)
-        except OSError as error:
-            self._error = str(error)
-        else:
-            self._error = ""
-
-
-def predictor(settings: Mapping[str, StrategySettings], folder: Path | None) -> Predictor | None:
-    """The learner, as `midAllocatable` is configured; None where nothing is predicted."""
-    section = settings["midAllocatable"]
-    if not isinstance(section, mid_allocatable.Config) or section.mode == "off" or not section.predict:
-        return None
-    learning = Learning(
-        cpu_half_life=section.cpu_half_life_seconds,
-        memory_half_life=section.memory_half_life_seconds,
-        cold_start=section.cold_start_seconds,
-        margin_percent=section.safety_margin_percent,
-    )
-    return Predictor(learning, folder)

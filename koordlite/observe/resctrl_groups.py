@@ -34,8 +34,7 @@ class Subjects(msgspec.Struct, frozen=True):
     @property
     def cgroups(self) -> tuple[str, ...]:
         """Every container's group, sandboxes and host applications included."""
-        of_pods = [g for place in self.places.values() for g in (*place.containers.values(), *place.sandboxes)]
-        return (*of_pods, *self.host_groups.values())
+        return (*(group for place in self.places.values() for group in place.inside), *self.host_groups.values())
 
     @property
     def requests(self) -> tuple[object, ...]:

@@ -170,7 +170,7 @@ class CoreCookieReader:
         if missing:
             return CoreSched(missing)
         self._groups.begin(now, fresh=self._cookies.take_written())
-        found = self._groups.all(_inside(places))
+        found = self._groups.all(group for place in places for group in place.inside)
         self._groups.end()
         return CoreSched("", found)
 
@@ -180,11 +180,8 @@ class CoreCookieReader:
             return snapshot
         fresh: Mapping[str, tuple[TaskCookie, ...]] = {
             group: found
-            for group in _inside(places)
+            for place in places
+            for group in place.inside
             if group in groups and (found := self._groups.again(group)) is not None
         }
         return CoreSched("", {**snapshot.tasks, **fresh})
-
-
-def _inside(places: Iterable[PodGroups]) -> list[str]:
-    return [group for place in places for group in (*place.containers.values(), *place.sandboxes)]

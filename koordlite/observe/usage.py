@@ -128,7 +128,7 @@ class Sampler:
             self.problems = (Problem("node", "/proc", "", f"no usage: {error}", do),)
             return {}
         counter = self._counters[NODE].setdefault(ONE, Counter())
-        rate = counter.rate(self._clock.monotonic(), ticks.busy / ticks.clk_tck)
+        rate = counter.rate(self._clock.monotonic(), ticks / procfs.USER_HZ)
         return {} if rate is None else {ONE: Use(round(rate * 1000), memory.total - memory.available)}
 
     def _of_groups(self, now: float, groups: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Use]]:

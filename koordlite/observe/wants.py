@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from typing import TypeVar
 
 import msgspec
 
@@ -17,20 +18,10 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.observe import connections as connection_counts
-from koordlite.observe.crane_promises import CraneOptions
-from koordlite.strategies import (
-    OfPicture,
-    Strategy,
-    cpu_suppress,
-    cpuset_pools,
-    crane_cpu_manager,
-    numa_affinity,
-    of_subjects,
-)
-from koordlite.strategies.shared import affinity
+from koordlite.strategies import OfPicture, Strategy, of_subjects
 from koordlite.unchanged import Unchanged, with_equal_shared
 
+S = TypeVar("S", bound=StrategySettings)
 Pods = tuple[Pod, ...]
 
 
@@ -79,35 +70,10 @@ def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, Strat
     return min((seconds for seconds in asked if seconds > 0), default=0.0)
 
 
-def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> CraneOptions | None:
-    """Handling of Crane's promises with these settings; None when their strategy is off. Crane-agent's checkpoint is
-    in kubelet's folder."""
-    config = settings.get(crane_cpu_manager.NAME)
-    if not isinstance(config, crane_cpu_manager.Config) or config.mode == "off":
-        return None
-    return CraneOptions(
-        enforced=config.mode == "enforce",
-        default_policy=config.default_cpu_policy,
-        checkpoint=f"{kubelet_folder}/crane_cpu_manager_state",
-        placed_by_others=frozenset(name for name in _PLACING if name in settings and settings[name].mode == "enforce"),
-    )
-
-
-def connections(settings: Mapping[str, StrategySettings]) -> connection_counts.Options | None:
-    """Counting of connections between pods with these settings; None when their strategy is off."""
-    config = settings.get(numa_affinity.NAME)
-    if not isinstance(config, affinity.Config) or config.mode == "off":
-        return None
-    return connection_counts.Options(enforced=config.mode == "enforce", sample_seconds=config.sample_seconds)
-
-
-def pool_floor_percent(settings: Mapping[str, StrategySettings]) -> float:
-    """The share of the CPUs that latency-sensitive pods keep with these settings, whatever annotations name."""
-    config = settings.get(cpuset_pools.NAME)
-    return config.pool_floor_percent if isinstance(config, cpuset_pools.Config) else 0.0
-
-
-_PLACING = (cpuset_pools.NAME, cpu_suppress.NAME)
+def active(settings: Mapping[str, StrategySettings], name: str, kind: type[S]) -> S | None:
+    """The section of a strategy, which is of this kind; None while it is off."""
+    section = settings.get(name)
+    return section if isinstance(section, kind) and section.mode != "off" else None
 
 
 def nothing(_slo: SLO, _pods: Pods) -> Wants:

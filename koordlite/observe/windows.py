@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import array
 import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -147,18 +148,15 @@ class Windows:
 
     def mean(self, length: int) -> Usage:
         """Means over one window; nobody is in it while there is no sample."""
-        if length not in self._lengths:
-            return usage({}, 0)
-        means = {
-            kind: {name: mean for name, each in kept.items() if (mean := each.mean(length)) is not None}
-            for kind, kept in self._kept.items()
-        }
-        return usage(means, self._samples(length))
+        return self._of_each(length, operator.methodcaller("mean", length)) if length in self._lengths else usage({}, 0)
 
     def percentile(self, length: int, percent: int) -> Usage:
         """Values that `percent` of the samples of each subject do not exceed."""
+        return self._of_each(length, operator.methodcaller("percentile", length, percent / 100))
+
+    def _of_each(self, length: int, value: Callable[[History], Use | None]) -> Usage:
         found = {
-            kind: {name: use for name, each in kept.items() if (use := each.percentile(length, percent / 100))}
+            kind: {name: use for name, each in kept.items() if (use := value(each)) is not None}
             for kind, kept in self._kept.items()
         }
         return usage(found, self._samples(length))

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.changes.eviction import EvictPod
-from koordlite.model.change import ClusterChange
+from koordlite.kube.folder.recorded import FixedCluster
 from koordlite.ports import ClusterView, Files
 from koordlite.record import codec
 from koordlite.record.round_record import RecordError
@@ -105,35 +104,21 @@ def is_capture(folder: Path) -> bool:
     return (folder / FILES).is_file() and any((folder / name).is_file() for name in (CLUSTER, _OLDER))
 
 
-class CapturedCluster:
-    """`ports.Cluster` of a capture: always the same view, and nothing can be changed."""
+class CapturedCluster(FixedCluster):
+    """The cluster of a capture."""
 
     def __init__(self, folder: Path) -> None:
         """RecordError when the folder's file cannot be understood."""
-        self._path = folder / CLUSTER
-        if not self._path.exists() and (folder / _OLDER).exists():
+        path = folder / CLUSTER
+        if not path.exists() and (folder / _OLDER).exists():
             raise RecordError(f"{folder / _OLDER}: the capture is of an older format; take it again")
         try:
-            version, view = codec.decode(self._path.read_bytes())
+            version, view = codec.decode(path.read_bytes())
             if version != VERSION:
                 raise RecordError(f"it has the format {version}, this koordlite reads format {VERSION}")
-            self._view: ClusterView = codec.build_object(ClusterView, view)
+            super().__init__(codec.build_object(ClusterView, view), "captured", path)
         except (RecordError, TypeError, ValueError) as error:
-            raise RecordError(
-                f"{self._path}: this is no capture this version can read: {error}; take it again"
-            ) from error
-
-    def view(self) -> ClusterView:
-        """The captured moment."""
-        return self._view
-
-    def publish(self, changes: Sequence[ClusterChange]) -> None:
-        """Always EROFS."""
-        raise OSError(errno.EROFS, "a captured cluster cannot be changed", str(self._path))
-
-    def evict(self, pod: EvictPod) -> None:
-        """Always EROFS."""
-        raise OSError(errno.EROFS, "a captured cluster cannot be changed", str(self._path))
+            raise RecordError(f"{path}: this is no capture this version can read: {error}; take it again") from error
 
 
 def _shown(item: Mapping[str, object], show: Callable[[Any], Any]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -30,7 +30,6 @@ from koordlite.model.wire import affinity, objects
 from koordlite.record import codec
 from koordlite.record.round_record import RoundRecord
 
-T = TypeVar("T")
 _OURS = re.compile(r"(^|\.)(koordinator\.sh|koordlite\.io|crane\.io)\Z")
 """Domains of labels and annotations that rules read."""
 _PUBLIC = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io)\Z")
@@ -92,33 +91,27 @@ class Mask:
         self._kept: dict[int, tuple[Any, Any]] = {}
         self._fresh: dict[int, tuple[Any, Any]] = {}
         self._special: Mapping[type, Callable[[Any], Any]] = {
-            Pod: self._pod,
             Place: lambda each: Place(each.kind, tuple(map(self.text, each.parts))),
-            Node: self._node,
-            ContainerInfo: lambda each: msgspec.structs.replace(each, name=self._of("container", each.name)),
             **dict.fromkeys((PodGroups, PodCPUs, CranePromise), self._with_containers),
             AffinityState: self._affinity,
-            affinity.NUMAOfNode: self._numa_of_node,
             affinity.PodOnNUMANode: self._named_pod,
             affinity.TargetPods: self._target_pods,
-            HostApplication: lambda each: msgspec.structs.replace(each, name=self._of("app", each.name)),
-            SLO: self._slo,
+            affinity.NUMAOfNode: lambda each: structs.replace(
+                each, name=self._known("node", each.name), pod_affinity=self._masked(each.pod_affinity)
+            ),
+            # Its own text goes: it names selectors, and no rule reads it.
+            SLO: lambda slo: self._object(structs.replace(slo, good={}, kept={})),
             objects.ObjectMeta: self._object_meta,
-            objects.Container: self._container,
-            objects.ContainerStatus: self._container,
         }
 
     def moment(self, moment: RoundRecord) -> RoundRecord:
         """`moment` with pseudonyms."""
         self._kept, self._fresh = self._fresh, {}
         masked: RoundRecord = self._masked(moment)
-        usage = msgspec.structs.replace(
-            masked.snapshot.usage, host_apps=self._keyed("app", masked.snapshot.usage.host_apps)
-        )
-        groups = self._keyed("app", masked.snapshot.host_groups)
-        return msgspec.structs.replace(
-            masked, snapshot=dataclasses.replace(masked.snapshot, usage=usage, host_groups=groups)
-        )
+        snapshot = masked.snapshot
+        usage = structs.replace(snapshot.usage, host_apps=self._keyed("app", snapshot.usage.host_apps))
+        groups = self._keyed("app", snapshot.host_groups)
+        return structs.replace(masked, snapshot=dataclasses.replace(snapshot, usage=usage, host_groups=groups))
 
     def value(self, value: Any) -> Any:
         """Anything a record or capture holds, with pseudonyms."""
@@ -157,28 +150,14 @@ class Mask:
     def _object(self, value: Any) -> Any:
         made: type = type(value)
         before = {name: getattr(value, name) for name in codec.field_types(made)}
-        after = {name: self._masked(part) for name, part in before.items()}
-        return made(**after) if any(after[name] is not part for name, part in before.items()) else value
+        kinds = _MASKED.get(made) or dict.fromkeys(before, "")
+        after = {name: self._part(kind, before[name]) for name, kind in kinds.items()}
+        return made(**{**before, **after}) if any(after[name] is not before[name] for name in after) else value
 
-    def _pod(self, pod: Pod) -> Pod:
-        return msgspec.structs.replace(
-            pod,
-            namespace=self._of("namespace", pod.namespace),
-            name=self._of("pod", pod.name),
-            labels=self._metadata(pod.labels),
-            annotations=self._metadata(pod.annotations),
-            containers=self._masked(pod.containers),
-            problems=self._masked(pod.problems),
-        )
-
-    def _node(self, node: Node) -> Node:
-        return msgspec.structs.replace(
-            node,
-            name=self._of("node", node.name),
-            labels=self._metadata(node.labels),
-            annotations=self._metadata(node.annotations),
-            problems=self._masked(node.problems),
-        )
+    def _part(self, kind: str, part: Any) -> Any:
+        if kind == "metadata":
+            return self._metadata(part)
+        return self._of(kind, part) if kind else self._masked(part)
 
     def _object_meta(self, meta: objects.ObjectMeta) -> objects.ObjectMeta:
         """The kind of object is not known here: a name is one of a pod or of the node."""
@@ -192,10 +171,6 @@ class Mask:
             owner_references=None,
         )
 
-    def _container(self, container: T) -> T:
-        masked: T = self._parts(container)
-        return structs.replace(masked, name=self._of("container", getattr(container, "name", "")))  # type: ignore[type-var]
-
     def _with_containers(self, value: Any) -> Any:
         """Something by the names of a pod's containers."""
         return structs.replace(value, containers=self._keyed("container", value.containers))
@@ -204,7 +179,7 @@ class Mask:
         named = {self._pod_key(key): node for key, node in state.numa_nodes.items()}
         allowed = None if state.whitelist is None else frozenset(map(self._pod_key, state.whitelist))
         masked = self._parts(state.connections) if state.connections else None
-        return msgspec.structs.replace(state, connections=masked, numa_nodes=named, whitelist=allowed)
+        return structs.replace(state, connections=masked, numa_nodes=named, whitelist=allowed)
 
     def _pod_key(self, key: str) -> str:
         namespace, _, name = key.partition("/")
@@ -214,9 +189,6 @@ class Mask:
         """Resources for the whole cluster name what this record has never seen."""
         return self._maps[kind].get(name, f"{kind}-elsewhere")
 
-    def _numa_of_node(self, node: affinity.NUMAOfNode) -> affinity.NUMAOfNode:
-        return structs.replace(node, name=self._known("node", node.name), pod_affinity=self._masked(node.pod_affinity))
-
     def _named_pod(self, entry: affinity.PodOnNUMANode) -> affinity.PodOnNUMANode:
         namespace, _, name = self._pod_key(f"{entry.namespace}/{entry.pod_name}").partition("/")
         return structs.replace(entry, namespace=namespace, pod_name=name)
@@ -224,11 +196,6 @@ class Mask:
     def _target_pods(self, target: affinity.TargetPods) -> affinity.TargetPods:
         names = tuple(" ".join(self._known("pod", each) for each in text.split()) for text in target.names or ())
         return structs.replace(target, namespace=self._known("namespace", target.namespace), names=names)
-
-    def _slo(self, slo: SLO) -> SLO:
-        """Its own text goes: it names selectors, and no rule reads it."""
-        applications, problems = self._masked(slo.host_applications), self._masked(slo.problems)
-        return msgspec.structs.replace(slo, good={}, kept={}, host_applications=applications, problems=problems)
 
     def _metadata(self, given: Mapping[str, str]) -> dict[str, str]:
         found = {}
@@ -243,6 +210,22 @@ class Mask:
 
     def _of(self, kind: str, name: str) -> str:
         return self._maps[kind].get(name, name)
+
+
+_METADATA = {"labels": "metadata", "annotations": "metadata"}
+_MASKED: Mapping[type, Mapping[str, str]] = {
+    Pod: {"namespace": "namespace", "name": "pod", **_METADATA, "containers": "", "problems": ""},
+    Node: {"name": "node", **_METADATA, "problems": ""},
+    HostApplication: {"name": "app"},
+    ContainerInfo: {"name": "container"},
+    SLO: {"host_applications": "", "problems": ""},
+    **{
+        each: {**dict.fromkeys(each.__struct_fields__, ""), "name": "container"}
+        for each in (objects.Container, objects.ContainerStatus)
+    },
+}
+"""By class, the only fields with something to mask: a name of this kind, labels or annotations (`metadata`), or
+anything (empty). Of other classes every field is anything."""
 
 
 def _pseudonyms(kind: str, names: Iterable[str]) -> dict[str, str]:

@@ -77,11 +77,16 @@ def with_path(error: OSError, path: str) -> OSError:
     return OSError(error.errno, error.strerror, path)
 
 
+_ABSENT = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
+
+
 def text(files: Files, path: str) -> str:
-    """The content without its newline; empty where this kernel has no such file."""
+    """The content without its newline; empty where this kernel has no such file, or the device went meanwhile."""
     try:
         return files.read(path).decode(errors="replace").strip()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return ""
 
 
@@ -89,5 +94,7 @@ def names(files: Files, folder: str) -> Sequence[str]:
     """Names in a folder; none where there is no such folder."""
     try:
         return files.list(folder)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return ()

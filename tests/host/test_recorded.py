@@ -128,7 +128,7 @@ def test_a_captured_kubelet_node(run: str) -> None:
     files = RecordedFiles([folder / "node", folder / run])
     assert [cpu.id for cpu in sysfs.topology(files).cpus] == [0, 1]
     assert procfs.memory(files).total == 25_276_514_304
-    assert procfs.node_cpu_ticks(files).busy > 0
+    assert procfs.node_cpu_ticks(files) > 0
     cgroups = Cgroups.detect(files)
     assert (cgroups.layout.version, cgroups.layout.driver) == (1, "cgroupfs")
     assert cgroups.children("kubepods")[:2] == ["besteffort", "burstable"]

@@ -36,20 +36,20 @@ def test_the_first_is_told_at_once_and_the_same_again_is_counted() -> None:
     made = Aggregator()
     first = made.add(_event(), "n", 0.0)
     assert first is not None
-    assert first.first
+    assert first.count == 1
     assert made.add(_event(), "n2", 1.0) is None
     (write,) = made.due(COUNT_SECONDS)
-    assert (write.first, write.series.name, write.series.count) == (False, "n", 2)
+    assert (write.name, write.count) == ("n", 2)
     assert made.due(COUNT_SECONDS + 1) == []
 
 
 def test_another_text_is_an_event_of_its_own() -> None:
     """The server refuses a change of the note."""
     made = Aggregator()
-    writes = [made.add(_event(note=note), note, 1.0) for note in ("a", "b", "a")]
-    assert [write and (write.first, write.series.event.note) for write in writes] == [(True, "a"), (True, "b"), None]
+    writes = (made.add(_event(note=note), note, 1.0) for note in ("a", "b", "a"))
+    assert [write and (write.count, write.event.note) for write in writes] == [(1, "a"), (1, "b"), None]
     (write,) = made.due(COUNT_SECONDS + 1)
-    assert (write.series.event.note, write.series.count) == ("a", 2)
+    assert (write.event.note, write.count) == ("a", 2)
 
 
 def test_a_text_that_is_never_the_same_is_counted_on_the_newest_at_last() -> None:
@@ -57,10 +57,10 @@ def test_a_text_that_is_never_the_same_is_counted_on_the_newest_at_last() -> Non
     writes = [made.add(_event(note=str(number)), str(number), 1.0) for number in range(TEXTS + 3)]
     assert [write is not None for write in writes] == [True] * TEXTS + [False] * 3
     (write,) = made.due(COUNT_SECONDS + 1)
-    assert (write.series.name, write.series.count) == (str(TEXTS - 1), 4)
+    assert (write.name, write.count) == (str(TEXTS - 1), 4)
     later = made.add(_event(note="news"), "n", 2 + SERIES_SECONDS)
     assert later is not None
-    assert later.first
+    assert later.count == 1
 
 
 def test_after_a_long_silence_it_is_news_again() -> None:
@@ -68,7 +68,7 @@ def test_after_a_long_silence_it_is_news_again() -> None:
     made.add(_event(), "n", 0.0)
     again = made.add(_event(), "n2", SERIES_SECONDS)
     assert again is not None
-    assert again.first
+    assert again.count == 1
 
 
 def test_a_flood_is_dropped_and_counted() -> None:

@@ -116,8 +116,6 @@ READERS: list[tuple[Callable[[str], object], tuple[type[Exception], ...]]] = [
     (lambda text: node_notes.parse_normalization(text, "node/n"), (InputError,)),
     (lambda text: nrt.decode_placement(text, "nrt/n"), (InputError,)),
     (lambda text: nrt.decode_pools(text, "nrt/n"), (InputError,)),
-    (lambda text: nrt.decode_cpu_manager_policy(text, "nrt/n"), (InputError,)),
-    (lambda text: nrt.decode_pod_cpu_allocs(text, "nrt/n"), (InputError,)),
     (lambda text: nrt.decode_cpu_topology(text, "nrt/n"), (InputError,)),
     (pod_reader.parse_resource_status, (ValueError,)),
     (lambda text: resource_spec.parse(text, "pod/a/b", []), ()),

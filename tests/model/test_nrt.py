@@ -75,11 +75,9 @@ def test_pools_keep_an_emptied_entry_without_its_cpuset() -> None:
 
 def test_allocs_are_null_when_there_are_none_and_sorted_by_uid_else() -> None:
     assert nrt.encode_pod_cpu_allocs([]) == "null"
-    assert nrt.decode_pod_cpu_allocs("null", "node") == ()
     two = [nrt.PodCPUAlloc(uid=uid, cpuset=CPUSet([1]), managed_by_kubelet=True) for uid in ("b", "a")]
     text = nrt.encode_pod_cpu_allocs(two)
     assert text.startswith('[{"uid":"a","cpuset":"1","managedByKubelet":true},{"uid":"b"')
-    assert nrt.decode_pod_cpu_allocs(text, "node") == (two[1], two[0])
 
 
 def test_cpu_topology_writes_zeros_and_reads_back() -> None:

@@ -13,8 +13,9 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects
 from koordlite.observe import connections
-from koordlite.observe.connections import ConnectionReader, Options, Work
+from koordlite.observe.connections import ConnectionReader, Work
 from koordlite.ports import ClusterView
+from koordlite.strategies.numa_affinity import Config
 
 HEAD = "  sl  local_address rem_address   st\n"
 QUIET = b"TCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\n"
@@ -55,7 +56,7 @@ class Node:
         work = Work(
             files=files, begin=begin or (lambda count: count()), wait=self.rests.append, spent=lambda: self.spent
         )
-        return ConnectionReader(host, Options(enforced=True, sample_seconds=seconds), work)
+        return ConnectionReader(host, Config(mode="enforce", sample_seconds=seconds), work)
 
     def read_at(self, reader: Any, now: float) -> Any:
         return reader.read(now, self.view, self.places).connections

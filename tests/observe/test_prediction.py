@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 
 from koordlite.formulas.allocatable.histogram import CPU, MEMORY
 from koordlite.host import kept_file
+from koordlite.model import times
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
+from koordlite.model.wire.objects import ObjectMeta, PodObject
 from koordlite.observe import prediction as learning
-from koordlite.observe.prediction import SPAN, Histogram, Learning, Predictor
+from koordlite.observe.prediction import SPAN, Histogram, Predictor
+from koordlite.strategies.mid_allocatable import Config
 
 DAY = 86_400.0
-LEARNING = Learning(cpu_half_life=DAY / 2, memory_half_life=DAY, cold_start=3600.0, margin_percent=10)
+LEARNING = Config(
+    cpu_half_life_seconds=DAY / 2, memory_half_life_seconds=DAY, cold_start_seconds=3600.0, safety_margin_percent=10
+)
 GIB = 1 << 30
 
 
@@ -92,11 +97,17 @@ def usage(count: int, cpu: int = 1000) -> Usage:
 
 
 def run(predictor: Predictor, begin: float, seconds: int, count: int = 3, **more: Any) -> Any:
-    created = more.pop("created", dict.fromkeys((f"u{i}" for i in range(count)), -DAY))
+    made = listed(more.pop("created", dict.fromkeys((f"u{i}" for i in range(count)), -DAY)))
     found = None
     for second in range(0, seconds, 20):
-        found = predictor.read(begin + second, pods=pods(count), usage=usage(count, **more), created=created)
+        found = predictor.read(pods(count), made, usage(count, **more), wall=begin + second)
     return found
+
+
+def listed(created: dict[str, float | None]) -> tuple[PodObject, ...]:
+    """Pods as the cluster has them, by uid, with the times at which they were made."""
+    shown = {uid: None if at is None else times.show(at) for uid, at in created.items()}
+    return tuple(PodObject(metadata=ObjectMeta(uid=uid, creation_timestamp=text)) for uid, text in shown.items())
 
 
 def test_pods_and_node_are_predicted_when_they_are_known_for_long_enough() -> None:
@@ -146,12 +157,12 @@ def test_pods_that_are_gone_are_forgotten() -> None:
 
 def test_a_full_node_is_sampled_in_turns() -> None:
     """250 pods within a minute, and never many in one tick."""
-    predictor, created = Predictor(LEARNING, None), dict.fromkeys((f"u{i}" for i in range(250)), -DAY)
-    listed, used = pods(250), usage(250)
+    predictor, made = Predictor(LEARNING, None), listed(dict.fromkeys((f"u{i}" for i in range(250)), -DAY))
+    there, used = pods(250), usage(250)
     counts = []
     for second in range(60):
         before = len(predictor._models)
-        predictor.read(1e6 + second, pods=listed, usage=used, created=created)
+        predictor.read(there, made, used, wall=1e6 + second)
         counts.append(len(predictor._models) - before)
     assert sum(counts) == 252
     assert max(counts) <= 12

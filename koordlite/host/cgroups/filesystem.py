@@ -18,6 +18,7 @@ from koordlite.model.errors import HardwareAbsent
 from koordlite.model.picture.groups import Cgroup, Layout, MemoryHeld
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.ports import Files
+from koordlite.resctrl.files import names
 
 _DEFAULT_PERIOD_US = 100_000
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
@@ -320,10 +321,10 @@ def find_mounts(files: Files) -> CgroupMounts:
 
 
 def _by_folders(files: Files) -> CgroupMounts:
-    names = _names(files, _ROOT)
-    if "cpu/" in names or "cpu,cpuacct/" in names:
-        return CgroupMounts(1, {name: f"{_ROOT}/{_v1_folder(names, name)}" for name in _V1_CONTROLLERS})
-    if "cgroup.controllers" in names:
+    listed = names(files, _ROOT)
+    if "cpu/" in listed or "cpu,cpuacct/" in listed:
+        return CgroupMounts(1, {name: f"{_ROOT}/{_v1_folder(listed, name)}" for name in _V1_CONTROLLERS})
+    if "cgroup.controllers" in listed:
         return _v2(files, _ROOT)
     raise HardwareAbsent("cgroup cpu controller", f"{_ROOT} holds neither cpu (v1) nor cgroup.controllers (v2)")
 
@@ -348,14 +349,7 @@ def _preferred(points: Sequence[str]) -> str:
     return next((point for point in points if point == _ROOT or point.startswith(f"{_ROOT}/")), points[0])
 
 
-def _v1_folder(names: Iterable[str], controller: str) -> str:
+def _v1_folder(listed: Iterable[str], controller: str) -> str:
     """`cpu` and `cpuacct` are often one hierarchy called `cpu,cpuacct`."""
-    joint = (name.rstrip("/") for name in names if controller in name.rstrip("/").split(","))
+    joint = (name.rstrip("/") for name in listed if controller in name.rstrip("/").split(","))
     return next(iter(sorted(joint, key=len)), controller)
-
-
-def _names(files: Files, folder: str) -> Sequence[str]:
-    try:
-        return files.list(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()

@@ -18,38 +18,25 @@ WRITABLE: frozenset[str] = frozenset(get_args(CgroupField))
 
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 """On v1 only Anolis has them, beside `cpuacct.usage`."""
-_V1: Mapping[str, tuple[str, str]] = {
-    "cpuset.cpus": ("cpuset", "cpuset.cpus"),
-    "cpuset.effective": ("cpuset", "cpuset.cpus"),
-    "cpuset.mems.effective": ("cpuset", "cpuset.effective_mems"),
-    "cpu.quota": ("cpu", "cpu.cfs_quota_us"),
-    "cpu.period": ("cpu", "cpu.cfs_period_us"),
-    "cpu.stat": ("cpu", "cpu.stat"),
-    "cpu.usage": ("cpuacct", "cpuacct.usage"),
-    "memory.stat": ("memory", "memory.stat"),
-    "memory.current": ("memory", "memory.usage_in_bytes"),
-    "memory.numa_stat": ("memory", "memory.numa_stat"),
-    **{name: ("cpuacct", name) for name in _PRESSURES},
-    "threads": ("cpu", "tasks"),
-    "procs": ("cpu", "cgroup.procs"),
-    **{field: number.v1 for field, number in NUMBERS.items() if number.v1},
+_FILES: Mapping[str, tuple[tuple[str, str] | None, str]] = {
+    "cpuset.cpus": (("cpuset", "cpuset.cpus"), "cpuset.cpus"),
+    "cpuset.effective": (("cpuset", "cpuset.cpus"), "cpuset.cpus.effective"),
+    "cpuset.mems.effective": (("cpuset", "cpuset.effective_mems"), "cpuset.mems.effective"),
+    "cpu.quota": (("cpu", "cpu.cfs_quota_us"), "cpu.max"),
+    "cpu.period": (("cpu", "cpu.cfs_period_us"), "cpu.max"),
+    "cpu.stat": (("cpu", "cpu.stat"), "cpu.stat"),
+    "cpu.usage": (("cpuacct", "cpuacct.usage"), "cpu.stat"),
+    "memory.stat": (("memory", "memory.stat"), "memory.stat"),
+    "memory.current": (("memory", "memory.usage_in_bytes"), "memory.current"),
+    "memory.numa_stat": (("memory", "memory.numa_stat"), "memory.numa_stat"),
+    **{name: (("cpuacct", name), name) for name in _PRESSURES},
+    "threads": (("cpu", "tasks"), "cgroup.threads"),
+    "procs": (("cpu", "cgroup.procs"), "cgroup.procs"),
+    **{field: (number.v1, number.v2) for field, number in NUMBERS.items()},
 }
-_V2: Mapping[str, tuple[str, str]] = {
-    "cpuset.cpus": ("", "cpuset.cpus"),
-    "cpuset.effective": ("", "cpuset.cpus.effective"),
-    "cpuset.mems.effective": ("", "cpuset.mems.effective"),
-    "cpu.quota": ("", "cpu.max"),
-    "cpu.period": ("", "cpu.max"),
-    "cpu.stat": ("", "cpu.stat"),
-    "cpu.usage": ("", "cpu.stat"),
-    "memory.stat": ("", "memory.stat"),
-    "memory.current": ("", "memory.current"),
-    "memory.numa_stat": ("", "memory.numa_stat"),
-    **{name: ("", name) for name in _PRESSURES},
-    "threads": ("", "cgroup.threads"),
-    "procs": ("", "cgroup.procs"),
-    **{field: ("", number.v2) for field, number in NUMBERS.items()},
-}
+"""Controller and file on v1, None where v1 has none; the file on v2."""
+_V1 = {field: v1 for field, (v1, _) in _FILES.items() if v1}
+_V2 = {field: ("", v2) for field, (_, v2) in _FILES.items()}
 _ANONYMOUS_MEMORY = (b"inactive_anon", b"active_anon", b"unevictable")
 _FILE_CACHE = (b"inactive_file", b"active_file")
 _TOTAL_ANONYMOUS = tuple(b"total_" + name for name in _ANONYMOUS_MEMORY)

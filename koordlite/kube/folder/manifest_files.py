@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,8 @@ def read(path: Path) -> tuple[Loaded, ...]:
     if path.name == "configz.json":
         return (configz.parse_configz(raw),)
     problems: list[Problem] = []
-    loaded = [obj for document in _documents(path, raw) for obj in _objects(path, document, problems)]
+    read = (_object(path, kind, each, problems) for kind, each in _opened(path, _documents(path, raw), problems))
+    loaded = [obj for obj in read if obj is not None]
     if problems:
         raise InputError(problems)
     return tuple(loaded)
@@ -85,18 +86,8 @@ def contents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(FILE:LINE:COLUMN, content) of every object of one file, of any kind and as it is written; lists are opened.
     InputError when the file is no YAML or JSON, or holds what is no object."""
     problems: list[Problem] = []
-    documents = list(_documents(path, path.read_bytes()))
-    while documents:
-        document = documents.pop(0)
-        kind = document.content.get("kind") if isinstance(document.content, dict) else None
-        if not isinstance(kind, str):
-            problems.append(
-                _problem(yaml_bounds.place(path, document.node), "it does not say what it is", field="kind")
-            )
-        elif kind.endswith("List"):
-            documents[:0] = _items(document, kind)
-        else:
-            yield yaml_bounds.place(path, document.node), document.content
+    for _, document in _opened(path, list(_documents(path, path.read_bytes())), problems):
+        yield yaml_bounds.place(path, document.node), document.content
     if problems:
         raise InputError(problems)
 
@@ -135,33 +126,25 @@ def _documents(path: Path, raw: bytes) -> Iterator[Document]:
         raise InputError(_problem(yaml_bounds.place(path, error), f"not {form}: {yaml_bounds.why(error)}")) from error
 
 
-def _objects(path: Path, document: Document, problems: list[Problem]) -> Iterator[Loaded]:
-    place = yaml_bounds.place(path, document.node)
-    content = document.content
-    if not isinstance(content, dict):
-        problems.append(_problem(place, f"a manifest is a mapping, not {type(content).__name__}"))
-        return
-    kind = content.get("kind")
-    if not isinstance(kind, str) or not kind:
-        problems.append(_problem(place, "it does not say what it is", field="kind"))
-        return
-    if kind.endswith("List"):
-        for item in _items(document, kind):
-            yield from _objects(path, item, problems)
-        return
-    loaded = _object(path, kind, document, problems)
-    if loaded is not None:
-        yield loaded
-
-
-def _items(document: Document, kind: str) -> Iterator[Document]:
-    """The items of a list. Those of a PodList carry no kind of their own."""
-    items = document.content.get("items") or []
-    nodes = yaml_bounds.child(document.node, "items")
-    for number, item in enumerate(items if isinstance(items, list) else [items]):
-        if isinstance(item, dict) and kind != "List":
-            item.setdefault("kind", kind.removesuffix("List"))
-        yield Document(item, yaml_bounds.child(nodes, str(number)))
+def _opened(path: Path, documents: Iterable[Document], problems: list[Problem]) -> Iterator[tuple[str, Document]]:
+    """Kind and content of each object; lists are opened."""
+    for document in documents:
+        place, content = yaml_bounds.place(path, document.node), document.content
+        kind = content.get("kind") if isinstance(content, dict) else None
+        if not isinstance(content, dict):
+            problems.append(_problem(place, f"a manifest is a mapping, not {type(content).__name__}"))
+        elif not isinstance(kind, str) or not kind:
+            problems.append(_problem(place, "it does not say what it is", field="kind"))
+        elif kind.endswith("List"):
+            items, nodes = content.get("items") or [], yaml_bounds.child(document.node, "items")
+            items = items if isinstance(items, list) else [items]
+            for item in items:
+                if isinstance(item, dict) and kind != "List":
+                    item.setdefault("kind", kind.removesuffix("List"))  # Those of a PodList carry none of their own.
+            listed = (Document(each, yaml_bounds.child(nodes, str(number))) for number, each in enumerate(items))
+            yield from _opened(path, listed, problems)
+        else:
+            yield kind, document
 
 
 def _object(path: Path, kind: str, document: Document, problems: list[Problem]) -> Loaded | None:

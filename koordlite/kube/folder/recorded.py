@@ -25,8 +25,32 @@ from koordlite.ports import ClusterView
 T = TypeVar("T")
 
 
-class RecordedCluster:
-    """`ports.Cluster` over a captured folder. Its only view is the recorded moment."""
+class FixedCluster:
+    """`ports.Cluster` with one view, and nothing can be changed: EROFS."""
+
+    def __init__(self, view: ClusterView, kind: str, path: Path) -> None:
+        """`kind` of cluster, and `path` it was read from, for messages."""
+        self._view, self._kind, self._path = view, kind, path
+
+    def view(self) -> ClusterView:
+        """Always the same."""
+        return self._view
+
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
+        """Always refused."""
+        raise self._refusal
+
+    def evict(self, pod: EvictPod) -> None:
+        """Always refused."""
+        raise self._refusal
+
+    @property
+    def _refusal(self) -> OSError:
+        return OSError(errno.EROFS, f"a {self._kind} cluster cannot be changed", str(self._path))
+
+
+class RecordedCluster(FixedCluster):
+    """A captured folder. Its only view is the recorded moment."""
 
     def __init__(self, folder: Path, topology: Topology, *, config: Mapping[str, str] | None = None) -> None:
         """`topology` is the recorded machine's; `config` is the data of slo-controller-config to judge it by.
@@ -40,7 +64,7 @@ class RecordedCluster:
         state = self._file("var_lib_kubelet/cpu_manager_state", configz.parse_cpu_manager_state)
         snapshot, problems = configz.combine(settings, state or configz.CPUManagerState(), topology)
         pods = self._file("pods.json", lambda raw: _decoded(raw, _PodList))
-        self._view = ClusterView(
+        view = ClusterView(
             node=self._file("apiserver_node.json", lambda raw: _decoded(raw, objects.NodeObject)),
             pods=pods.items or () if pods else (),
             config=config,
@@ -48,18 +72,7 @@ class RecordedCluster:
             kubelet=snapshot,
             problems=problems,
         )
-
-    def view(self) -> ClusterView:
-        """The recorded moment, always the same."""
-        return self._view
-
-    def publish(self, changes: Sequence[ClusterChange]) -> None:
-        """Always EROFS: a recording cannot be changed."""
-        raise OSError(errno.EROFS, "a recorded cluster cannot be changed", str(self._folder))
-
-    def evict(self, pod: EvictPod) -> None:
-        """Always EROFS: a recording cannot be changed."""
-        raise OSError(errno.EROFS, "a recorded cluster cannot be changed", str(self._folder))
+        super().__init__(view, "recorded", folder)
 
     def _file(self, name: str, parse: Callable[[bytes], T]) -> T | None:
         path = self._folder / name

@@ -81,10 +81,6 @@ def parse_devices(raw: bytes) -> ByContainer[Devices]:
     return _parsed("kubelet_internal_checkpoint", raw, _devices) if raw.strip() else {}
 
 
-def of_no_interest(raw: bytes) -> None:
-    """For a checkpoint of which only matters that it changed: `allocated_pods_state`, with each pod admitted."""
-
-
 def _memory(raw: bytes) -> MemoryManagerState:
     text = msgspec.json.decode(raw, type=_MemoryText)
     blocks = {

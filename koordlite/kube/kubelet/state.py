@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -29,6 +30,7 @@ from koordlite.ports import Files
 from koordlite.threads import Worker
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 CONFIG_SECONDS = 60.0
 """Kubelet's configuration changes when it restarts."""
 HURRIED_SECONDS = 2.0
@@ -38,7 +40,12 @@ ROUND_SECONDS = 1.0
 _JOIN_SECONDS = 2.0
 
 
-_State = CPUManagerState | MemoryManagerState | Mapping[tuple[str, str], tuple[Devices, ...]] | None
+class _Checkpoint(Generic[T]):
+    """One file of kubelet's, and its last content that could be read."""
+
+    def __init__(self, path: str, parse: Callable[[bytes], T], value: T) -> None:
+        self.path, self.parse, self.value = path, parse, value
+        self.raw: bytes | None = None
 
 
 class _Request(msgspec.Struct):
@@ -82,16 +89,20 @@ class KubeletState:
         """`connect` gives None as long as kubelet cannot be asked. `given` asks its pod-resources socket.
         `notices`: the checkpoints are files of this machine, and are read as soon as they are written."""
         self._connect, self._files, self._topology, self._monotonic = connect, files, topology, monotonic
-        self._cpu_file = f"{folder.rstrip('/')}/cpu_manager_state"
-        self._memory_file = f"{folder.rstrip('/')}/memory_manager_state"
-        self._device_file = f"{folder.rstrip('/')}/device-plugins/kubelet_internal_checkpoint"
-        self._admitted_file = f"{folder.rstrip('/')}/allocated_pods_state"
+        folder = folder.rstrip("/")
+        self._cpus = _Checkpoint(f"{folder}/cpu_manager_state", kubelet.parse_cpu_manager_state, CPUManagerState())
+        self._memory = _Checkpoint(f"{folder}/memory_manager_state", checkpoints.parse_memory, MemoryManagerState())
+        no_devices: checkpoints.ByContainer[Devices] = {}
+        self._devices = _Checkpoint(
+            f"{folder}/device-plugins/kubelet_internal_checkpoint", checkpoints.parse_devices, no_devices
+        )
+        # Of this one only matters that it changed: kubelet has admitted a pod.
+        self._admitted = _Checkpoint(f"{folder}/allocated_pods_state", lambda _: None, None)
         self._given = given
-        watched = (self._cpu_file, self._memory_file, self._device_file, self._admitted_file)
+        watched = (self._cpus.path, self._memory.path, self._devices.path, self._admitted.path)
         self._notices = CheckpointNotices(watched) if notices else None
         self._http: KubeletHttp | None = None
         self._config: Kubelet | None = None
-        self._read: dict[str, tuple[bytes, _State]] = {}
         self._pods = Store("pod", wire.PodObject)
         self._asked = {"kubelet": _Request(CONFIG_SECONDS)} | (
             {"kubelet pods": _Request(PODS_SECONDS)} if with_pods else {}
@@ -123,13 +134,13 @@ class KubeletState:
 
     def round(self) -> None:
         """Ask for what is due. Only one thread may do so."""
-        self._look(self._cpu_file, kubelet.parse_cpu_manager_state)
-        self._look(self._memory_file, checkpoints.parse_memory)
-        self._look(self._device_file, checkpoints.parse_devices)
+        self._look(self._cpus)
+        self._look(self._memory)
+        self._look(self._devices)
         if self._given:
-            self._look(self._admitted_file, checkpoints.of_no_interest)
-        if self._given and self._given.round():
-            self._news.set()
+            self._look(self._admitted)
+            if self._given.round():
+                self._news.set()
         if self._http is None:
             self._http = self._connect()
         if self._http is None:
@@ -141,15 +152,19 @@ class KubeletState:
     def view(self) -> KubeletView:
         """The present state; never waits."""
         with self._lock:
-            state = self._cpus
+            state = self._cpus.value
             config = self._config or kubelet.of_checkpoint(state)
             if self._is_older_than_checkpoint:
                 config = msgspec.structs.replace(config, cpu_manager_policy=state.policy)
             seen, wrong = kubelet.combine(config, state, self._topology)
             seen = msgspec.structs.replace(
                 seen,
-                devices={key: tuple(_numbered(given)) for key, given in self._device_entries.items()},
-                memory_nodes=self._memory_nodes,
+                devices={key: tuple(_numbered(given)) for key, given in self._devices.value.items()},
+                # NUMA nodes promised to containers; those of huge pages are among them.
+                memory_nodes={
+                    key: tuple(sorted({node for block in blocks for node in block.nodes}))
+                    for key, blocks in self._memory.value.blocks.items()
+                },
             )
             resources = self._resources(seen)
             seen = msgspec.structs.replace(seen, resources=resources)
@@ -178,8 +193,8 @@ class KubeletState:
         """None where kubelet is not asked what it gives out."""
         if self._given is None:
             return None
-        cpus = self._cpus
-        own = given_out.from_checkpoints(seen, cpus, self._memory, self._device_entries, self._topology)
+        cpus = self._cpus.value
+        own = given_out.from_checkpoints(seen, cpus, self._memory.value, self._devices.value, self._topology)
         found = self._given.answer(own)
         return given_out.without_shared(found, cpus.shared) if seen.cpu_manager_policy == kubelet.STATIC else found
 
@@ -198,23 +213,23 @@ class KubeletState:
         due = self._given.due - self._monotonic() if self._given else ROUND_SECONDS
         self._notices.wait(min(ROUND_SECONDS, due))
 
-    def _look(self, path: str, parse: Callable[[bytes], _State]) -> None:
+    def _look(self, checkpoint: _Checkpoint[Any]) -> None:
         """Read a checkpoint if it changed. Kubelet may be writing it at this moment: what was read before holds."""
+        path, policy = checkpoint.path, self._cpus.value.policy
         try:
             raw = self._files.read(path)
         except OSError as error:
             self._note(path, _unreadable(path, error))
             return
-        held, policy = self._read.get(path), self._cpus.policy
-        if held is None or held[0] != raw:
+        if checkpoint.raw != raw:
             try:
-                fresh = raw, parse(raw)
+                value = checkpoint.parse(raw)
             except InputError as error:
                 self._note(path, error.problems)
                 return
             with self._lock:
-                self._read[path] = fresh
-                if self._cpus.policy != policy:
+                checkpoint.raw, checkpoint.value = raw, value
+                if self._cpus.value.policy != policy:
                     # Kubelet has restarted with another policy, and its configuration is another one.
                     self._policy_changed_at = self._monotonic()
                     self._asked["kubelet"].due = float("-inf")
@@ -225,29 +240,7 @@ class KubeletState:
     def _is_older_than_checkpoint(self) -> bool:
         """Tell if the CPU checkpoint names a policy since kubelet last answered with its configuration."""
         confirmed = self._asked["kubelet"].confirmed_at
-        return bool(self._cpus.policy) and confirmed is not None and confirmed < self._policy_changed_at
-
-    @property
-    def _cpus(self) -> CPUManagerState:
-        """The last CPU checkpoint that could be read."""
-        held = self._read.get(self._cpu_file, (b"", None))[1]
-        return held if isinstance(held, CPUManagerState) else CPUManagerState()
-
-    @property
-    def _memory(self) -> MemoryManagerState:
-        held = self._read.get(self._memory_file, (b"", None))[1]
-        return held if isinstance(held, MemoryManagerState) else MemoryManagerState()
-
-    @property
-    def _memory_nodes(self) -> Mapping[tuple[str, str], tuple[int, ...]]:
-        """NUMA nodes promised to containers; those of huge pages are among them."""
-        blocks = self._memory.blocks.items()
-        return {key: tuple(sorted({node for each in given for node in each.nodes})) for key, given in blocks}
-
-    @property
-    def _device_entries(self) -> checkpoints.ByContainer[Devices]:
-        held = self._read.get(self._device_file, (b"", None))[1]
-        return held if isinstance(held, Mapping) else {}
+        return bool(self._cpus.value.policy) and confirmed is not None and confirmed < self._policy_changed_at
 
     def _ask(self, what: str, asked: _Request, http: KubeletHttp) -> None:
         asked.requests += 1

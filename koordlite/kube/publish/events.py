@@ -73,13 +73,6 @@ class Series(msgspec.Struct):
     written_count: int = 1
 
 
-class Write(msgspec.Struct, frozen=True):
-    """A request to send: the first of a series is created, later ones patch its count."""
-
-    series: Series
-    first: bool
-
-
 class Aggregator:
     """Decides what becomes of each event. Times are seconds of one monotonic clock."""
 
@@ -90,8 +83,8 @@ class Aggregator:
         self.dropped = 0
         """Events dropped because there were too many."""
 
-    def add(self, event: Event, name: str, now: float) -> Write | None:
-        """The write that this event asks for at once, if any; `name` is used when it is the first of its series."""
+    def add(self, event: Event, name: str, now: float) -> Series | None:
+        """The series that this event asks to be written at once, if any; `name` is used when it is the first of one."""
         texts = {n: s for n, s in self._things.get(event.same, {}).items() if now - s.last_at < SERIES_SECONDS}
         known = texts.get(event.note)
         if known is None and len(texts) >= TEXTS:
@@ -106,23 +99,23 @@ class Aggregator:
         self._things[event.same] = {**texts, event.note: fresh}
         while len(self._things) > KEPT:
             del self._things[min(self._things, key=self._last_at)]
-        return Write(fresh, first=True)
+        return fresh
 
-    def due(self, now: float) -> list[Write]:
+    def due(self, now: float) -> list[Series]:
         """Counts that were held back and may be written by now."""
         known = (series for texts in self._things.values() for series in texts.values())
         waiting = [series for series in known if series.count > series.written_count]
-        return [write for series in waiting if (write := self._counted(series, now))]
+        return [series for series in waiting if self._counted(series, now)]
 
     def lost(self, series: Series) -> None:
         """The event is not there any more, or was never accepted: the next one begins again."""
         self._things.get(series.event.same, {}).pop(series.event.note, None)
 
-    def _counted(self, series: Series, now: float) -> Write | None:
+    def _counted(self, series: Series, now: float) -> Series | None:
         if now - series.written_at < COUNT_SECONDS or not self._may(now):
             return None
         series.written_at, series.written_count = now, series.count
-        return Write(series, first=False)
+        return series
 
     def _may(self, now: float) -> bool:
         if self._refilled_at > float("-inf"):
@@ -221,33 +214,32 @@ class Events:
         self._written += 1
         about = event.regarding.name[:NAME_CHARACTERS].rstrip("-.")
         name = f"{about}.{int(self._wall() * 1e6):x}{self._written & 0xFFF:03x}"
-        write = self._aggregator.add(event, name, self._monotonic())
-        if write:
-            self._send(write)
+        series = self._aggregator.add(event, name, self._monotonic())
+        if series:
+            self._send(series)
         self.write_due()
 
     def write_due(self) -> None:
         """Write the counts that were held back and are due."""
-        for write in self._aggregator.due(self._monotonic()):
-            self._send(write)
+        for series in self._aggregator.due(self._monotonic()):
+            self._send(series)
 
-    def _send(self, write: Write) -> None:
+    def _send(self, series: Series) -> None:
         self._thread.beat()
         try:
-            self._ask(write)
+            self._ask(series)
         except (ApiError, ApiUnreachable) as error:
-            self._aggregator.lost(write.series)
+            self._aggregator.lost(series)
             self._aggregator.dropped += 1
             if str(error) != self._error:
-                LOG.warning("event %s was not written: %s", write.series.event.reason, error)
+                LOG.warning("event %s was not written: %s", series.event.reason, error)
             self._error = str(error)
         else:
             self._error = ""
 
-    def _ask(self, write: Write) -> None:
-        series = write.series
+    def _ask(self, series: Series) -> None:
         folder = f"/apis/events.k8s.io/v1/namespaces/{_namespace(series.event.regarding)}/events"
-        if write.first:
+        if series.count == 1:
             self._api.request("POST", folder, body=self._document(series))
             return
         last = {"count": series.count, "lastObservedTime": times.micro(self._wall())}

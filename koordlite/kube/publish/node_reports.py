@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from koordlite.kube.publish.background_report import ReportKind, spec_kind
-from koordlite.model import keys
+from koordlite.model import keys, merge_patch
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.picture.affinity import Talk
 from koordlite.model.picture.kubelet import PodCPUs
@@ -80,25 +80,17 @@ def crane_topology(*, parts: bool = False) -> ReportKind:
 
 
 def _change(held: TopologyObject, wanted: TopologyObject) -> tuple[str, dict[str, Any]] | None:
-    """Patch what differs; attributes that others put into zones stay."""
-    body = _difference(held, structs.replace(wanted, zones=_with_attributes(wanted.zones or (), held.zones or ())))
+    """Patch what differs; attributes that others put into the object and its zones stay."""
+    target = structs.replace(
+        wanted,
+        metadata=held.metadata,
+        zones=_with_attributes(wanted.zones or (), held.zones or ()),
+        attributes={**(held.attributes or {}), **(wanted.attributes or {})},
+    )
+    body = merge_patch.between(held, target)
     # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
     version = {"metadata": {"resourceVersion": held.metadata.resource_version}}
     return ("PATCH", body | version) if body else None
-
-
-def _difference(held: TopologyObject, wanted: TopologyObject) -> dict[str, Any]:
-    """A merge patch from what is held; empty when it says the same."""
-    body: dict[str, Any] = {}
-    if held.crane_manager_policy != wanted.crane_manager_policy:
-        body["craneManagerPolicy"] = msgspec.to_builtins(wanted.crane_manager_policy)
-    if held.zones != wanted.zones:
-        body["zones"] = msgspec.to_builtins(wanted.zones)
-    if (held.reserved or {}) != (wanted.reserved or {}):
-        gone: dict[str, Any] = dict.fromkeys((held.reserved or {}).keys() - (wanted.reserved or {}).keys())
-        body["reserved"] = {**gone, **(wanted.reserved or {})}
-    ours = {key: text for key, text in (wanted.attributes or {}).items() if (held.attributes or {}).get(key) != text}
-    return body | ({"attributes": ours} if ours else {})
 
 
 def _with_attributes(wanted: tuple[Zone, ...], held: tuple[Zone, ...]) -> tuple[Zone, ...]:

@@ -12,6 +12,7 @@ from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.folder import published
 from koordlite.kube.watch.watcher import Watching
+from koordlite.model import merge_patch
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.wire import objects
@@ -58,28 +59,10 @@ def of_topology(topology: objects.NRTObject, changes: Iterable[TopologyPart]) ->
     Zones and attributes are lists, which a merge patch replaces as a whole: then the patch carries the resource version
     it was made from, and the server answers a conflict if another client wrote meanwhile.
     """
-    target = after(topology, changes)
-    body: dict[str, Any] = {}
-    if target.zones != topology.zones:
-        body["zones"] = msgspec.to_builtins(target.zones or ())
-    if target.topology_policies != topology.topology_policies:
-        body["topologyPolicies"] = list(target.topology_policies or ())
-    if (target.attributes or ()) != (topology.attributes or ()):
-        body["attributes"] = list(target.attributes or ())
-    metadata: dict[str, Any] = {
-        name: difference
-        for name in ("annotations", "labels")
-        if (difference := _difference(getattr(topology.metadata, name), getattr(target.metadata, name)))
-    }
+    body = merge_patch.between(topology, after(topology, changes))
     if "zones" in body or "attributes" in body:
-        metadata["resourceVersion"] = topology.metadata.resource_version
-    return body | ({"metadata": metadata} if metadata else {})
-
-
-def _difference(before: dict[str, str] | None, now: dict[str, str] | None) -> dict[str, str | None]:
-    before, now = before or {}, now or {}
-    removed: dict[str, str | None] = dict.fromkeys(before.keys() - now.keys())
-    return removed | {key: text for key, text in now.items() if before.get(key) != text}
+        body.setdefault("metadata", {})["resourceVersion"] = topology.metadata.resource_version
+    return body
 
 
 CONFIRM_SECONDS = 60.0

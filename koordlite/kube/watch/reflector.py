@@ -17,7 +17,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from koordlite.kube.client import backoff
-from koordlite.kube.client.answers import NO_STREAMS, STREAM_QUERY, ApiError, WatchEvent, bookmark, watch_event
+from koordlite.kube.client.answers import NO_STREAMS, STREAM_QUERY, ApiError, bookmark, watch_event
 from koordlite.kube.client.backoff import LONGEST_SECONDS, Uniform
 from koordlite.kube.watch.store import Store
 from koordlite.model.errors import Problem
@@ -167,17 +167,33 @@ class Reflector(Generic[T]):
         self._error = ""
 
     def on_line(self, line: bytes, now: float) -> None:
-        """One line of the watch. ApiError when it is the server's refusal: pass that on to `on_error`."""
+        """One line of the watch, or of the list it begins with. ApiError when it is the server's refusal: pass it on to
+        `on_error`."""
         self._last_line_at = now
-        event = watch_event(line)
-        if self.is_listing:
-            self._list_piece(event, now)
-            return
-        version = self._taken(event)
+        event, version, ends = watch_event(line), "", False
+        match event.type:
+            case "ADDED" | "MODIFIED" if self.is_listing:
+                self.store.arrive(event.object)
+            case "ADDED" | "MODIFIED":
+                version = self.store.put(event.object)
+            case "DELETED":
+                version = self.store.remove(event.object)
+            case "BOOKMARK":
+                version, ends = bookmark(event.object)
+        # A later server may have other types; what they mean is not known.
         _check_length(version)
+        if self.is_listing and not ends:
+            return
+        if self.is_listing:
+            if not version:
+                raise ApiError(0, "", "the list has no resource version: what answered is no API server")
+            self.store.complete()
+            self.is_listing, self._broken_streams = False, 0
+            self._has_list(version, now)
+        if event.type == "BOOKMARK":
+            self._marked = self._ever_marked = True
         self._version = version or self._version
-        self._told, self._expired = True, False
-        self._failures = 0
+        self._told, self._expired, self._failures = True, False, 0
 
     def on_end(self, now: float) -> None:
         """The watch ended in order."""
@@ -252,26 +268,6 @@ class Reflector(Generic[T]):
         )
         return View(self.store.objects, state, self.store.problems, self._listed)
 
-    def _list_piece(self, event: WatchEvent, now: float) -> None:
-        """One event of a list that comes as a stream, and of what changes while it comes."""
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                self.store.arrive(event.object)
-            case "DELETED":
-                self.store.remove(event.object)
-            case "BOOKMARK":
-                version, ends = bookmark(event.object)
-                if not ends:
-                    return
-                if not version:
-                    raise ApiError(0, "", "the list has no resource version: what answered is no API server")
-                _check_length(version)
-                self.store.complete()
-                self.is_listing, self._broken_streams = False, 0
-                self._told, self._expired, self._failures = True, False, 0
-                self._marked = self._ever_marked = True
-                self._has_list(version, now)
-
     def _has_list(self, version: str, now: float) -> None:
         self._version = self._list_from = version
         self._listed, self._confirmed_at = True, now
@@ -289,18 +285,6 @@ class Reflector(Generic[T]):
     @staticmethod
     def _watch_options(seconds: int) -> tuple[tuple[str, str], ...]:
         return (("allowWatchBookmarks", "true"), ("timeoutSeconds", str(seconds)))
-
-    def _taken(self, event: WatchEvent) -> str:
-        """Carry out one event; returns its resource version."""
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                return self.store.put(event.object)
-            case "DELETED":
-                return self.store.remove(event.object)
-            case "BOOKMARK":
-                self._marked = self._ever_marked = True
-                return bookmark(event.object)[0]
-        return ""  # A later server may have other types; what they mean is not known.
 
     def _unserved(self, error: ApiError, now: float) -> None:
         """The server does not have this kind at this path: the next path, and a pause after the last."""

@@ -62,14 +62,10 @@ class Store(Generic[T]):
 
     def replace(self, items: Iterable[msgspec.Raw]) -> None:
         """Take over a whole list: what is not in it is gone. Of a broken object the last good state stays."""
-        before = self._objects
-        self._objects, self._versions, self._problems, self._shown = {}, {}, {}, None
+        self.begin()
         for raw in items:
-            meta = self._meta(raw)
-            if meta is not None:
-                if meta.key in before:
-                    self._objects.setdefault(meta.key, before[meta.key])
-                self._take(raw, meta)
+            self.arrive(raw)
+        self.complete()
 
     def begin(self) -> None:
         """A whole list comes object by object: `arrive` for each, then `complete`."""
@@ -168,21 +164,6 @@ class Feed(Store[T]):
 
     def __len__(self) -> int:
         return len(self._versions)
-
-    def replace(self, items: Iterable[msgspec.Raw]) -> None:
-        """Hand on a whole list; what is not in it is gone. What is held in the same version is not handed on again."""
-        before = self._versions
-        self._versions, self._problems = {}, {}
-        for raw in items:
-            meta = self._meta(raw)
-            if meta is None:
-                continue
-            if meta.resource_version and before.get(meta.key) == meta.resource_version:
-                self._versions[meta.key] = meta.resource_version
-            else:
-                self._take(raw, meta)
-        for key in before.keys() - self._versions.keys():
-            self._drop(key)
 
     def arrive(self, raw: msgspec.Raw) -> None:
         """Hand on one object of a list, unless it is held in the same version."""

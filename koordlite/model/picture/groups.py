@@ -37,7 +37,12 @@ class PodGroups(msgspec.Struct, frozen=True):
     @property
     def all(self) -> tuple[str, ...]:
         """Every group of the pod, its own first."""
-        return self.group, *self.containers.values(), *self.sandboxes
+        return self.group, *self.inside
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """The groups in that of the pod: those of its containers, then its sandboxes."""
+        return *self.containers.values(), *self.sandboxes
 
 
 class Layout(msgspec.Struct, frozen=True):

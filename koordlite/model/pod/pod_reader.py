@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.reading import declared
 from koordlite.model.wire import objects
 
+T = TypeVar("T")
 LONGEST_ANNOTATION = 4096
 """Characters. A longer annotation is not read: none that rules read needs as much, and each is parsed, kept in pictures
 and recorded."""
@@ -37,6 +39,15 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
     problems: list[Problem] = []
     name = f"pod/{obj.metadata.namespace}/{obj.metadata.name}"
     labels, notes = obj.metadata.labels or {}, _bounded(obj.metadata.annotations or {}, name, problems)
+
+    def read(key: str, parse: Callable[[str], T], absent: T) -> T:
+        text = (labels if key in DECISIVE_LABELS else notes).get(key)
+        try:
+            return parse(text) if text else absent
+        except ValueError as error:
+            problems.append(Problem(name, key, text or "", str(error), _INSTEAD[key]))
+            return absent
+
     return Pod(
         namespace=obj.metadata.namespace,
         name=obj.metadata.name,
@@ -47,14 +58,18 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
         raw_qos=qos.QoSClass.of_label(labels.get(keys.QOS_CLASS)),
         kube_qos=kube_qos(obj),
         priority=obj.spec.priority,
-        sub_priority=_sub_priority(name, labels.get(keys.PRIORITY), problems),
+        sub_priority=read(keys.PRIORITY, qos.sub_priority, 0),
         requests=effective_requests(resizing.counted(obj).spec, name, problems),
         overhead=parse_resources(obj.spec.overhead, name, "spec.overhead", []),
         containers=_containers(obj),
-        extended_resources=_extended_resources(name, notes.get(keys.EXTENDED_RESOURCE_SPEC), problems),
-        resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems, machine),
+        extended_resources=read(
+            keys.EXTENDED_RESOURCE_SPEC, lambda text: declared.decode(_ExtendedText, text).containers, _NO_AMOUNTS
+        ),
+        resource_status=read(keys.RESOURCE_STATUS, lambda text: parse_resource_status(text, machine), _NO_STATUS),
         resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
-        numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
+        numa_policy=read(
+            keys.NUMA_TOPOLOGY_SPEC, lambda text: declared.decode(_NUMASpecText, text).numa_topology_policy, ""
+        ),
         crane=crane.parse(notes, name, problems),
         deleting=obj.metadata.deletion_timestamp is not None,
         constraints=constraints(obj.spec),
@@ -194,59 +209,26 @@ def _grants_cpu(entry: ZoneText) -> bool:
     return (cpu is not None and cpu.nano != 0) or (batch is not None and batch.nano > 0)
 
 
-_NO_STATUS = ResourceStatus()
-_NO_AMOUNTS: Mapping[str, Amounts] = {}
-"""One for all pods, which mostly have neither."""
-
-
-def _resource_status(owner: str, text: str | None, problems: list[Problem], machine: CPUSet | None) -> ResourceStatus:
-    if not text:
-        return _NO_STATUS
-    try:
-        return parse_resource_status(text, machine)
-    except ValueError as error:
-        do = "the pod is treated as one without pinned CPUs; the scheduler writes this annotation"
-        problems.append(Problem(owner, keys.RESOURCE_STATUS, text, str(error), do))
-        return ResourceStatus()
-
-
 class _ExtendedText(msgspec.Struct, frozen=True):
     containers: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
-
-
-def _extended_resources(owner: str, text: str | None, problems: list[Problem]) -> Mapping[str, Amounts]:
-    """By container name; what cannot be read counts as absent, as in Koordinator `GetExtendedResourceSpec`."""
-    if not text:
-        return _NO_AMOUNTS
-    try:
-        return declared.decode(_ExtendedText, text).containers
-    except ValueError as error:
-        do = "the resources of the pod's spec count; Koordinator's webhook writes this annotation"
-        problems.append(Problem(owner, keys.EXTENDED_RESOURCE_SPEC, text, str(error), do))
-        return {}
-
-
-def _sub_priority(owner: str, text: str | None, problems: list[Problem]) -> int:
-    try:
-        return qos.sub_priority(text)
-    except ValueError as error:
-        problems.append(Problem(owner, keys.PRIORITY, text or "", str(error), "write a number like 9100; counted as 0"))
-        return 0
 
 
 class _NUMASpecText(msgspec.Struct, frozen=True):
     numa_topology_policy: str = ""
 
 
-def _numa_policy(owner: str, text: str | None, problems: list[Problem]) -> str:
-    if not text:
-        return ""
-    try:
-        return declared.decode(_NUMASpecText, text).numa_topology_policy
-    except ValueError as error:
-        do = 'write {"numaTopologyPolicy":"SingleNUMANode"}; the pod is treated as one without a policy'
-        problems.append(Problem(owner, keys.NUMA_TOPOLOGY_SPEC, text, str(error), do))
-        return ""
+_NO_STATUS = ResourceStatus()
+_NO_AMOUNTS: Mapping[str, Amounts] = {}
+"""One for all pods, which mostly have neither."""
+_INSTEAD = {
+    keys.RESOURCE_STATUS: "the pod is treated as one without pinned CPUs; the scheduler writes this annotation",
+    keys.EXTENDED_RESOURCE_SPEC: "the resources of the pod's spec count; Koordinator's webhook writes this annotation",
+    keys.PRIORITY: "write a number like 9100; counted as 0",
+    keys.NUMA_TOPOLOGY_SPEC: (
+        'write {"numaTopologyPolicy":"SingleNUMANode"}; the pod is treated as one without a policy'
+    ),
+}
+"""What holds in place of a text that cannot be read; as in Koordinator it counts as absent."""
 
 
 def _requests(container: objects.Container, owner: str, problems: list[Problem]) -> dict[str, Quantity]:

@@ -332,7 +332,7 @@ def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> SettingType:
         return _shape(given[0], marks if len(given) == 1 else (*marks, NUMBER_OR_TEXT))
     if origin is tuple:
         return SettingType(listed=_shape(arguments[0], marks))
-    if origin is collections.abc.Mapping:
+    if origin in (collections.abc.Mapping, dict):
         return SettingType(keyed=_shape(arguments[1], marks))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return SettingType(group=hint)
@@ -353,7 +353,7 @@ def build(base: T, values: Values) -> T:
         if shape.group is not None:
             changes[known[name].attribute] = build(held or shape.group(), inner)
         elif shape.keyed is not None:
-            changes[known[name].attribute] = {**held, **{path[0]: value for path, value in inner.items()}}
+            changes[known[name].attribute] = {**(held or {}), **{path[0]: value for path, value in inner.items()}}
         else:
             changes[known[name].attribute] = inner[()]
     return msgspec.structs.replace(typing.cast(Any, base), **changes) if changes else base

@@ -10,6 +10,7 @@ an unknown name it returns the class itself.
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import dataclasses
 import functools
@@ -129,31 +130,35 @@ class _Reader:
         return text
 
     def _dataclass(self, node: yaml.Node, shape: type, path: str) -> Any:
+        choose, named = getattr(shape, "variant", None), yaml_bounds.child(node, "name")
+        if choose is not None and isinstance(named, yaml.ScalarNode):
+            shape = choose(named.value)
         given: dict[str, Any] = {}
-        shape, start = _variant(shape, node), len(self.problems)
-        known = fields(shape)
+        known, start = fields(shape), len(self.problems)
         for key, child in self._pairs(node, path):
             if key.value not in known:
                 self._unknown(key, known, path)
                 continue
-            field, hint = known[key.value]
+            (field, hint), below = known[key.value], f"{path}.{key.value}"
             if child.tag == _NULL and typing.get_origin(hint) is tuple:
                 continue  # A list of which all items are comments is not given.
             before = len(self.problems)
-            value = self.value(child, hint, f"{path}.{key.value}")
-            self._check_bounds(child, value, field, f"{path}.{key.value}")
-            if len(self.problems) == before:
-                self._check(child, value, field, f"{path}.{key.value}")
+            value = self.value(child, hint, below)
+            if do := beyond(field, value):
+                self.wrong(child, below, "out of range", do)
+            check = field.metadata.get("check")
+            if len(self.problems) == before and check and value is not None:
+                try:
+                    check(value)
+                except ValueError as error:
+                    self.wrong(child, below, str(error), "correct the value")
             if len(self.problems) == before:
                 given[field.name] = value
-        return self._build(node, shape, given, path, has_problems=len(self.problems) > start)
-
-    def _build(self, node: yaml.Node, shape: type, given: dict[str, Any], path: str, *, has_problems: bool) -> Any:
-        """`has_problems`: something inside the mapping is wrong already, and may be all that is wrong."""
         try:
             return shape(**given)
         except (TypeError, ValueError) as error:
-            if not has_problems:
+            # What is wrong inside the mapping already may be all that is wrong.
+            if len(self.problems) == start:
                 self.wrong(node, path, str(error), "change the combination")
             return None
 
@@ -164,37 +169,23 @@ class _Reader:
         do = f"it has been renamed: write {renamed}" if renamed else do
         self.wrong(key, path, "unknown key", do)
 
-    def _check_bounds(self, node: yaml.Node, value: Any, field: dataclasses.Field[Any], path: str) -> None:
-        do = beyond(field, value)
-        if do:
-            self.wrong(node, path, "out of range", do)
-
-    def _check(self, node: yaml.Node, value: Any, field: dataclasses.Field[Any], path: str) -> None:
-        check = field.metadata.get("check")
-        try:
-            if check and value is not None:
-                check(value)
-        except ValueError as error:
-            self.wrong(node, path, str(error), "correct the value")
-
     def _pairs(self, node: yaml.Node, path: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
         if node.tag == _NULL:
             return []
         if not isinstance(node, yaml.MappingNode):
             self.wrong(node, path, f"{_kind(node)} where a mapping is needed", "write `key: value` lines")
             return []
-        pairs = [(key, child) for key, child in node.value if self._is_name(key, path)]
-        seen: dict[str, int] = {}
-        for key, _ in pairs:
-            seen[key.value] = seen.get(key.value, 0) + 1
-            if seen[key.value] == 2:
+        pairs: list[tuple[yaml.ScalarNode, yaml.Node]] = []
+        counts = collections.Counter[str]()
+        for key, child in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.wrong(key, path, f"{_kind(key)} as a key", "write a name before the colon")
+                continue
+            pairs.append((key, child))
+            counts[key.value] += 1
+            if counts[key.value] == 2:
                 self.wrong(key, path, "the key stands twice", "keep one of them")
         return pairs
-
-    def _is_name(self, key: yaml.Node, path: str) -> bool:
-        if not isinstance(key, yaml.ScalarNode):
-            self.wrong(key, path, f"{_kind(key)} as a key", "write a name before the colon")
-        return isinstance(key, yaml.ScalarNode)
 
     def _tuple(self, node: yaml.Node, hint: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(node, yaml.SequenceNode):
@@ -235,19 +226,6 @@ class _Reader:
             return None
 
 
-def _variant(shape: type, node: yaml.Node) -> type:
-    choose = getattr(shape, "variant", None)
-    if choose is None or not isinstance(node, yaml.MappingNode):
-        return shape
-    names = [child.value for key, child in node.value if key.value == "name" and isinstance(child, yaml.ScalarNode)]
-    return typing.cast(type, choose(names[0])) if names else shape
-
-
 def _kind(node: yaml.Node) -> str:
-    return (
-        "a mapping"
-        if isinstance(node, yaml.MappingNode)
-        else "a list"
-        if isinstance(node, yaml.SequenceNode)
-        else "a value"
-    )
+    kinds: dict[type[yaml.Node], str] = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}
+    return kinds.get(type(node), "a value")

@@ -25,32 +25,29 @@ class _Rule(msgspec.Struct, frozen=True):
     """Settings without effect: those of a key whose path matches and whose value is none of `harmless`."""
 
     key: str
-    path: re.Pattern[str]
+    path: str
+    """Regular expression."""
     harmless: tuple[Any, ...]
     why: str
-    do: str
+    do: str = _REMOVE
     cores: bool = False
     """Whether core scheduling acts on it, where that is on."""
 
 
-def _rule(key: str, path: str, harmless: tuple[Any, ...], why: str, do: str = _REMOVE, *, cores: bool = False) -> _Rule:
-    return _Rule(key, re.compile(path), harmless, why, do, cores)
-
-
 _QOS, _OFF = "resource-qos-config", (False, None)
 RULES = (
-    _rule(
+    _Rule(
         "colocation-config",
         "metricMemoryCollectPolicy",
         ("usageWithoutPageCache", ""),
         "memory is measured without page cache, whatever this says",
         "remove it; batch memory is then offered as before",
     ),
-    _rule("colocation-config", r"extensions\..*|extensions", (None, {}), "no plug-in of Koordinator runs here"),
-    _rule(_QOS, r"\w+\.networkQOS\.enable", _OFF, "network bandwidth is not limited", _NETWORK),
-    _rule(_QOS, r"policies\.netQOSPolicy", (None,), "network bandwidth is not limited", _NETWORK),
-    _rule(_QOS, r"policies\.cpuPolicy", ("groupIdentity", ""), "the strategy coreSched is off", _CORES, cores=True),
-    _rule(
+    _Rule("colocation-config", r"extensions\..*|extensions", (None, {}), "no plug-in of Koordinator runs here"),
+    _Rule(_QOS, r"\w+\.networkQOS\.enable", _OFF, "network bandwidth is not limited", _NETWORK),
+    _Rule(_QOS, r"policies\.netQOSPolicy", (None,), "network bandwidth is not limited", _NETWORK),
+    _Rule(_QOS, r"policies\.cpuPolicy", ("groupIdentity", ""), "the strategy coreSched is off", _CORES, cores=True),
+    _Rule(
         _QOS,
         r"l\w+\.cpuQOS\.coreExpeller|beClass\.cpuQOS\.coreExpeller",
         _OFF,
@@ -58,14 +55,14 @@ RULES = (
         _CORES,
         cores=True,
     ),
-    _rule(_QOS, r"(systemClass|cgroupRoot)\.cpuQOS\.coreExpeller", _OFF, "cores are kept for classes of pods only"),
-    _rule(
+    _Rule(_QOS, r"(systemClass|cgroupRoot)\.cpuQOS\.coreExpeller", _OFF, "cores are kept for classes of pods only"),
+    _Rule(
         _QOS,
         r"(systemClass|cgroupRoot)\.(cpuQOS|resctrlQOS)\.enable|cgroupRoot\.memoryQOS\.enable",
         _OFF,
         "there is no group of pods that it could hold for",
     ),
-    _rule("system-config", "totalNetworkBandwidth", ("0", 0, None), "network bandwidth is not limited", _NETWORK),
+    _Rule("system-config", "totalNetworkBandwidth", ("0", 0, None), "network bandwidth is not limited", _NETWORK),
 )
 
 
@@ -95,9 +92,12 @@ def found(slo: SLO, sections: Mapping[str, str], off: Collection[str] = OFF) -> 
         for path, value in declared.flatten(getattr(slo, attribute)):
             name = ".".join(path)
             origin = slo.origins.get(f"{given}.{name}", "")
-            rule = _matching(key, name) if origin and not origin.startswith("off:") else None
+            if not origin or origin.startswith("off:"):
+                continue
+            rule = next((rule for rule in RULES if rule.key == key and re.fullmatch(rule.path, name)), None)
             if rule and value not in rule.harmless and not (rule.cores and cores):
-                yield Unused(key, name, _shown(value), origin, rule.why, rule.do)
+                shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                yield Unused(key, name, shown, origin, rule.why, rule.do)
 
 
 def problem(unused: Unused, owner: str, node_owner: str) -> Problem:
@@ -106,11 +106,3 @@ def problem(unused: Unused, owner: str, node_owner: str) -> Problem:
     about, field = (node_owner, unused.origin.partition(" ")[2]) if of_node else (owner, f"{unused.key}.{unused.name}")
     where = "" if of_node or unused.origin == "cluster" else f" ({unused.origin})"
     return Problem(about, field, unused.value, f"this has no effect here{where}: {unused.why}", unused.do)
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _matching(key: str, name: str) -> _Rule | None:
-    return next((rule for rule in RULES if rule.key == key and rule.path.fullmatch(name)), None)

@@ -33,14 +33,9 @@ class ObjectReference(WireObject, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class ControllerReference(WireObject, frozen=True):
-    """An owner reference of a pod; what is empty may be anything."""
+class ControllerReference(ObjectReference, frozen=True):
+    """An owner reference of a pod."""
 
-    namespace: str = ""
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
     controller: bool | None = None
 
 

@@ -205,7 +205,7 @@ def totals(given: Any, expect: Any) -> tuple[Any, Any]:
 def _ticks(text: str | None) -> dict[str, int]:
     """Busy ticks of each CPU: the columns of the machine's line, for each line of a CPU."""
     found = procfs.cpu_ticks(machine.of_texts({"/proc/stat": text or ""}))
-    return {str(cpu): busy for cpu, busy in found.items()}
+    return {str(cpu): ticks.busy for cpu, ticks in found.items()}
 
 
 def _group(given: Any) -> tuple[Any, int]:

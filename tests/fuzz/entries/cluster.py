@@ -110,8 +110,6 @@ def report(raw: bytes) -> str:
     for parse, key in (
         (nrt.decode_pools, keys.LS_SHARED_POOLS),
         (nrt.decode_cpu_topology, "node.koordinator.sh/cpu-topology"),
-        (nrt.decode_cpu_manager_policy, "kubelet.koordinator.sh/cpu-manager-policy"),
-        (nrt.decode_pod_cpu_allocs, "node.koordinator.sh/pod-cpu-allocs"),
     ):
         try:
             parse(notes.get(key, ""), "nrt")

@@ -27,7 +27,7 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects
 from koordlite.observe import connections
-from koordlite.observe.connections import ConnectionReader, Options, Work
+from koordlite.observe.connections import ConnectionReader, Work
 from koordlite.ports import ClusterView
 from koordlite.resctrl.files import LocalFiles
 from koordlite.strategies.numa_affinity import Config
@@ -113,7 +113,7 @@ def measure(children: list[int], rounds: int) -> Cost:
     host: Any = SimpleNamespace(files=RealFiles(), cgroups=cgroups, clock=time)
     rests: list[float] = []
     work = Work(files=LocalFiles(), begin=lambda count: count(), wait=rests.append, spent=time.thread_time)
-    reader = ConnectionReader(host, Options(enforced=False, sample_seconds=0.001), work)
+    reader = ConnectionReader(host, Config(mode="observe", sample_seconds=0.001), work)
     costs, worst, found = list[float](), list[float](), 0
     for number in range(1, rounds + 1):
         rests.clear()
