@@ -165,6 +165,8 @@ def test_of_a_burstable_pod_the_named_container_counts_and_a_wrong_name_fits_now
     assert zone["resources"]["capacity"] == {"cpu": "6"}
     wrong = "pod names containers that cannot have CPUs of their own"
     assert scene.filter(mixed("q", "sidecar"), "a") == ([], {"a": wrong})
+    scene.cluster.remove_crane("a")
+    assert scene.filter(mixed("r", first), "a")[1]["a"].endswith("and the extender reads it (--crane)")
 
 
 @pytest.mark.parametrize(
