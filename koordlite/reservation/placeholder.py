@@ -120,7 +120,10 @@ def pod(
 def _metadata(reservation: ReservationObject, number: int) -> dict[str, Any]:
     meta, own = _meta(reservation), reservation.metadata
     labels, notes = {**(meta.get("labels") or {}), **(own.labels or {})}, meta.get("annotations") or {}
-    band = _band(reservation)
+    template = as_pod(reservation)
+    label = (template.metadata.labels or {}).get(keys.PRIORITY_CLASS)
+    # The template's Koordinator priority class, which its own priority number would not give.
+    band = str(qos.raw_priority_class(label, template.spec.priority).value or "")
     owner = {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
@@ -144,13 +147,6 @@ def _metadata(reservation: ReservationObject, number: int) -> dict[str, Any]:
         },
         "ownerReferences": [owner],
     }
-
-
-def _band(reservation: ReservationObject) -> str:
-    """The template's Koordinator priority class, which its own priority number would not give."""
-    template = as_pod(reservation)
-    label = (template.metadata.labels or {}).get(keys.PRIORITY_CLASS)
-    return str(qos.raw_priority_class(label, template.spec.priority).value or "")
 
 
 def as_pod(reservation: ReservationObject) -> PodObject:

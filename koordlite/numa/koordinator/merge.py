@@ -179,12 +179,10 @@ def _by_mask(hints: Sequence[Hint]) -> dict[int | None, list[int]]:
 def _all(lists: Sequence[Sequence[Hint]]) -> Iterator[tuple[Hint, ...]]:
     if math.prod(map(len, lists)) > _MOST_COMBINATIONS:
         most = max(1, int(_MOST_COMBINATIONS ** (1 / len(lists))))
-        lists = [sorted(hints, key=_width)[:most] for hints in lists]
+        lists = [
+            sorted(hints, key=lambda hint: ((hint.mask or 0).bit_count(), hint.mask or 0))[:most] for hints in lists
+        ]
     return itertools.product(*lists)
-
-
-def _width(hint: Hint) -> tuple[int, int]:
-    return (0, 0) if hint.mask is None else (hint.mask.bit_count(), hint.mask)
 
 
 def _combined(chosen: Sequence[Hint], everywhere: int, allowed: Callable[[int], bool]) -> Hint:

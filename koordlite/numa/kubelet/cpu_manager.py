@@ -5,7 +5,6 @@ Source: kubelet 1.36, `cm/cpumanager/policy_static.go` and `policy_options.go`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 import msgspec
@@ -107,7 +106,7 @@ class CPUState(msgspec.Struct, frozen=True):
 NO_CPUS = CPUState(EMPTY)
 
 
-class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
+class StaticPolicy(msgspec.Struct, frozen=True):
     """Policy `static` on one machine. `reserved` CPUs are never given to one container alone."""
 
     machine: Machine
@@ -129,10 +128,6 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
     def available(self, state: CPUState) -> CPUSet:
         """CPUs that can be given to one container alone."""
         return state.shared - self.reserved
-
-    def free_in_whole_cores(self, state: CPUState) -> CPUSet:
-        """The same without CPUs on cores of which one CPU is reserved."""
-        return state.shared - self._reserved_cores
 
     def hints(self, state: CPUState, pod: PodAsk, reusable: CPUSet = EMPTY) -> Hints | None:
         """Hints of the policy for the pod as a whole; None when it wants no CPUs of its own.
@@ -176,10 +171,6 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
             return take_distributed(self.machine, free, count, group=group, spread_cores=options.across_cores)
         return take_packed(self.machine, free, count, spread_cores=options.across_cores, align_uncore=options.by_uncore)
 
-    @functools.cached_property
-    def _reserved_cores(self) -> CPUSet:
-        return self.machine.siblings(self.reserved)
-
     def _check_cores(self, state: CPUState, count: int) -> None:
         if not self.options.full_cores:
             return
@@ -187,7 +178,7 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         if count % per_core:
             wrong = f"requested {count} cpus not multiple cpus per core = {per_core}"
             raise Refused(SMT, f"SMT Alignment Error: {wrong}")
-        free = len(self.free_in_whole_cores(state))
+        free = len(state.shared - self.machine.siblings(self.reserved))
         if self.counts_free_cores and count > free:
             numbers = f"available physical CPUs = {free}, requested CPUs = {count}, CPUs per core = {per_core}"
             raise Refused(SMT, f"SMT Alignment Error: not enough free physical CPUs: {numbers}")
@@ -196,14 +187,14 @@ class StaticPolicy(msgspec.Struct, frozen=True, dict=True):
         """The sets of NUMA nodes that have enough, and all that can be used again."""
         by_node = self.machine.nodes
         free = {node: len(cpus & available.ids) for node, cpus in by_node.items()}
-        again = {node: len(cpus & reusable.ids) for node, cpus in by_node.items()}
-        all_again = sum(again.values())
+        reusable_there = {node: len(cpus & reusable.ids) for node, cpus in by_node.items()}
+        reuse = sum(reusable_there.values())
         return hints_by_nodes(
             by_node,
             lambda nodes: sum(len(by_node[node]) for node in nodes) >= count,
             lambda nodes, _: (
-                sum(again[node] for node in nodes) == all_again
-                and sum(free[node] for node in nodes) + all_again >= count
+                sum(reusable_there[node] for node in nodes) == reuse
+                and sum(free[node] for node in nodes) + reuse >= count
             ),
             self._preferred,
         )

@@ -65,7 +65,8 @@ class MemoryPolicy(msgspec.Struct, frozen=True):
             if affinity.preferred and not best.preferred:
                 raise unexpected(f"{_PREFIX} failed to find the default preferred hint")
         mask = best.mask or 0
-        if _has_free(state, mask, wanted):
+        parts = [state.nodes[node] for node in nodes_of(mask)]
+        if all(sum(part.free(kind) for part in parts) >= size for kind, size in wanted.items()):
             return mask
         return self._extended(state, wanted, Hint(mask, best.preferred), reusable)
 
@@ -141,11 +142,6 @@ def _hints_again(blocks: Blocks, wanted: Counts) -> Hints | None:
     if len(blocks) != len(wanted) or any(wanted.get(block.kind) != block.size for block in blocks):
         return None
     return {block.kind: [Hint(mask_of(block.nodes), True)] for block in blocks}
-
-
-def _has_free(state: MemoryState, mask: int, wanted: Counts) -> bool:
-    parts = [state.nodes[node] for node in nodes_of(mask)]
-    return all(sum(part.free(kind) for part in parts) >= size for kind, size in wanted.items())
 
 
 def _best(found: Hints) -> Hint:

@@ -20,6 +20,7 @@ from koordlite.model.nrt import CPUManagerPolicy, Placement, PodCPUAlloc
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
+from koordlite.numa.kubelet.merge import POLICIES, SCOPES
 
 T = TypeVar("T")
 NO_TOPOLOGY = Topology((), ())
@@ -233,8 +234,6 @@ def numa_nodes(
     return dict(sorted(found.items()))
 
 
-_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
-_SCOPES = ("container", "pod")
 _MOST_NODES = 1024
 
 
@@ -261,20 +260,17 @@ def by_attributes(attributes: Iterable[Mapping[str, str]]) -> ReportedPolicy:
     values = {a.get("name", ""): a.get("value", "") for a in attributes}
     policy, scope = values.get("topologyManagerPolicy", ""), values.get("topologyManagerScope", "")
     return ReportedPolicy(
-        policy if policy in _POLICIES else "",
-        scope if scope in _SCOPES else "",
+        policy if policy in POLICIES else "",
+        scope if scope in SCOPES else "",
         _count(values.get("topologyManagerMaxNUMANodes", "")),
     )
 
 
 def by_policies(words: Sequence[str]) -> ReportedPolicy:
     """Policy by the first word of `topologyPolicies`; the others are not looked at."""
-    if not words or (words[0] not in _NOTHING and nrt.kubelet_topology_manager(words[0])[0] == "none"):
-        return ReportedPolicy()
-    return ReportedPolicy(*nrt.kubelet_topology_manager(words[0]))
-
-
-_NOTHING = ("None",)
+    word = words[0] if words else ""
+    policy, scope = nrt.kubelet_topology_manager(word)
+    return ReportedPolicy(policy, scope) if policy != "none" or word == "None" else ReportedPolicy()
 
 
 def _count(text: str) -> int | None:

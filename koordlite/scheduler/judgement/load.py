@@ -171,16 +171,19 @@ class Measurement:
 
         self.at, interval = times.parse_or_none(status.update_time), policy.report_interval_seconds if policy else None
         self.interval = USUAL_INTERVAL if interval is None else float(min(max(0, interval), MOST_AMOUNT))
-        found, self.aggregated = status.node_metric, dict[tuple[str, float], Amounts]()
-        windows = [(_seconds(one.duration), one.usage or {}) for one in (found and found.aggregated_node_usages) or ()]
+        node_metric, self.aggregated = status.node_metric, dict[tuple[str, float], Amounts]()
+        windows = [
+            (_seconds(one.duration), one.usage or {})
+            for one in (node_metric and node_metric.aggregated_node_usages) or ()
+        ]
         for window, usage in sorted(windows, key=lambda pair: pair[0]):
             for kind, measured in usage.items():
                 if measured.resources:
                     # The longest window stands for the one that is not named.
                     self.aggregated[kind, window] = self.aggregated[kind, 0.0] = read(measured)
-        self.node = read(found.node_usage) if found else None
+        self.node = read(node_metric.node_usage) if node_metric else None
         """None: nothing was measured yet."""
-        self.system = read(found.system_usage) if found else {}
+        self.system = read(node_metric.system_usage) if node_metric else {}
         self.pods = {
             f"{pod.namespace}/{pod.name}": (read(pod.pod_usage), pod.priority == PriorityClass.PROD)
             for pod in status.pods_metric or ()

@@ -45,21 +45,21 @@ class Report:
 
     def __init__(self, obj: objects.NRTObject, max_numa_nodes: int = defaults.NUMA_NODES) -> None:
         problems: list[Problem] = []
-        known = Reader(obj, problems, max_numa_nodes=max_numa_nodes)
+        reader = Reader(obj, problems, max_numa_nodes=max_numa_nodes)
         attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
-        annotations, told = obj.metadata.annotations or {}, known.policy.over(DEFAULT)
+        annotations, manager = obj.metadata.annotations or {}, reader.policy.over(DEFAULT)
         self.name, self.version = obj.metadata.name, obj.metadata.resource_version
-        self.policy, self.scope, self.max_numa_nodes = told.policy, told.scope, told.max_numa_nodes or 8
+        self.policy, self.scope, self.max_numa_nodes = manager.policy, manager.scope, manager.max_numa_nodes or 8
         """Of kubelet's topology manager."""
         available: dict[int, Amounts] = {}
         totals: dict[int, Amounts] = {}
-        for number, zone in known.nodes.items():
-            rows = [(r.name, *_amounts(r, f"{known.owner}/{zone.name}", problems)) for r in zone.resources or ()]
+        for number, zone in reader.nodes.items():
+            rows = [(r.name, *_amounts(r, f"{reader.owner}/{zone.name}", problems)) for r in zone.resources or ()]
             available[number] = {name: left for name, left, _ in rows}
             totals[number] = {name: total for name, _, total in rows}
         self.totals: Zones = totals
         """What each NUMA node may hand out at most."""
-        self.costs = known.distances
+        self.costs = reader.distances
         self.fingerprint = fingerprint.read(attributes, annotations)
         self.only_exclusive = fingerprint.only_exclusive(attributes)
         """The fingerprint counts only pods with resources of their own."""
@@ -77,7 +77,7 @@ class Report:
         """numaplacement, with its vectors by NUMA node."""
         self._vectors = {
             number: attribute.get("value", "")
-            for number, zone in known.nodes.items()
+            for number, zone in reader.nodes.items()
             for attribute in zone.attributes or ()
             if attribute.get("name") == placement.VECTOR_ATTRIBUTE
         }

@@ -42,7 +42,7 @@ def refusal(shape: PodShape, row: Row) -> str:
     others. Empty where reservations have no say about pod and node."""
     if not row.reservations.placed and not shape.names_reservation:
         return ""
-    wanted = _wanted(shape)
+    wanted: Wanted | str = shape.once(NAME, lambda: _wanted(shape))
     if isinstance(wanted, str):
         return wanted
     known = row.reservations
@@ -51,7 +51,7 @@ def refusal(shape: PodShape, row: Row) -> str:
     one = known.taken
     if not known.placed:
         return capacity.NONE_MEETS if wanted.must_reserve else ""
-    where = _capacity(row)
+    where: NodeCapacity = row.once(NAME, lambda: _capacity(row))
     if ratio := amplification(row) - 1:
         # CPUs of its own count amplified: so much less is left for it, and more of what a reservation has of them.
         own = request(shape, row).get("cpu", 0) - shape.total.get("cpu", 0)
@@ -153,11 +153,6 @@ def _may_take(candidate: Candidate, one: Placed, row: Row) -> bool:
 
 def _wanted(shape: PodShape) -> Wanted | str:
     """Request of pods of this shape; the text of the mistake where their annotations cannot be read."""
-    found: Wanted | str = shape.once(NAME, lambda: _read(shape))
-    return found
-
-
-def _read(shape: PodShape) -> Wanted | str:
     try:
         affinity = matching.parse_affinity(shape.pod.annotations, "pod")
         read(ResourceNames, shape.pod.annotations, keys.EXACT_MATCH, "pod")
@@ -172,11 +167,6 @@ def _read(shape: PodShape) -> Wanted | str:
 
 def _capacity(row: Row) -> NodeCapacity:
     """The node as the pod meets it that the row is for: each reservation counts once, its owners beside it."""
-    found: NodeCapacity = row.once(NAME, lambda: _counted(row))
-    return found
-
-
-def _counted(row: Row) -> NodeCapacity:
     known = row.reservations
     real, _ = row.without_placeholders
     requested = _total({name: Quantity(nano) for name, nano in each.items()} for each in requests(row, real))

@@ -21,12 +21,12 @@ def concerns(shape: PodShape, row: Row, settings: JudgeSettings) -> bool:
 def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Volcano's text when kubelet's policy is another one."""
     del settings
-    asked, report = shape.note(keys.VOLCANO_NUMA_POLICY), row.report
+    policy, report = shape.note(keys.VOLCANO_NUMA_POLICY), row.report
     if report is None:
-        return Verdict(NAME, volcano.policy_mismatch(asked, None, ""))
-    reported: str = row.once(NAME, lambda: report.reader([]).cpu_manager.policy)
+        return Verdict(NAME, volcano.policy_mismatch(policy, None, ""))
+    cpu_policy: str = row.once(NAME, lambda: report.reader([]).cpu_manager.policy)
     # A report without the CPU manager's policy comes from nodes that align, which kubelet does with static only.
-    return Verdict(NAME, volcano.policy_mismatch(asked, reported or "static", report.policy))
+    return Verdict(NAME, volcano.policy_mismatch(policy, cpu_policy or "static", report.policy))
 
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:

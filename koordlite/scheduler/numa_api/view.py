@@ -77,16 +77,16 @@ class NodeView:
         self.name, self.has_report = row.name, row.report is not None
         self.report = row.report or Report(objects.NRTObject(metadata=objects.ObjectMeta(name=row.name)))
         problems = list(self.report.problems)
-        known = self.report.reader(problems)
-        self.topology, self.manager, self.placement = known.topology, known.cpu_manager, known.placement
+        reader = self.report.reader(problems)
+        self.topology, self.manager, self.placement = reader.topology, reader.cpu_manager, reader.placement
         self.containers = self.placement.containers if self.placement else ()
         self.observed = times.parse_or_none(self.placement.observed_at) if self.placement else None
         """When the placement was read, in seconds since the epoch; None: there is none, or its time cannot be read."""
-        alone = [(a.cpuset, f"{a.namespace}/{a.name}") for a in known.allocs]
+        alone = [(a.cpuset, f"{a.namespace}/{a.name}") for a in reader.allocs]
         alone += [(c.promised_cpus, f"{c.namespace}/{c.pod}") for c in self.containers if c.exclusive]
         self.exclusive = {cpu: pod for cpus, pod in alone for cpu in cpus & self.topology.cpuset}
         """CPU to the pod that has it alone."""
-        by_note = (known.reservation.reserved_cpus if known.reservation else None) or EMPTY
+        by_note = (reader.reservation.reserved_cpus if reader.reservation else None) or EMPTY
         self.reserved = by_note | self.manager.reserved_cpus
         ids = sorted({*self.report.totals, *(zone.id for zone in self.topology.nodes)})
         self.zones = tuple(Zone(number, self.report, row, self.topology) for number in ids)
