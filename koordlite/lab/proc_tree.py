@@ -74,8 +74,8 @@ def _mounts(node: NodeParts) -> str:
         kind, options = ("cgroup2", "nsdelegate") if node.cgroups.version == 2 else ("cgroup", hierarchy.point)
         point = f"{CGROUP_ROOT}/{hierarchy.point}".rstrip("/")
         lines.append(f"{kind} {point} {kind} rw,nosuid,nodev,noexec,relatime,{options} 0 0")
-    if node.resctrl and node.resctrl.mounted:
-        lines.append(f"resctrl {POINT} resctrl {node.resctrl.options} 0 0")
+    if node.resctrl and node.resctrl.mount_options:
+        lines.append(f"resctrl {POINT} resctrl {node.resctrl.mount_options} 0 0")
     return "\n".join(lines) + "\n"
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from koordlite.lab import proc_tree, sys_tree
-from koordlite.lab.cgroups import v1, v2
+from koordlite.lab.cgroups import files as cgroup_files
 from koordlite.lab.cgroups.trees import Group
 from koordlite.lab.load import cache_traffic, workloads
 from koordlite.lab.load.memory import MemoryLoad
-from koordlite.lab.load.workloads import Stats, Workload, Workloads
+from koordlite.lab.load.workloads import Workload, Workloads
 from koordlite.lab.machine import irqs, kernel_settings, shapes
 from koordlite.lab.machine.clock import LONGEST_STEP, SandboxClock
 from koordlite.lab.machine.core_scheduling import EmulatedCoreScheduling
@@ -37,6 +38,8 @@ class Sandbox:
     `longest_step` are the clock's.
     """
 
+    resctrl_driver: ClassVar[type[EmulatedResctrl]] = EmulatedResctrl
+
     def __init__(
         self,
         shape: str | Machine,
@@ -53,11 +56,10 @@ class Sandbox:
         self.processes = Processes(FIRST_PID + seed % 1000)
         threads = len(self.machine.cpus) > len({(cpu.package, cpu.core) for cpu in self.machine.cpus})
         self.cores = EmulatedCoreScheduling(self.processes, hyperthreads=threads)
-        build = v1.build if self.machine.cgroup_version == 1 else v2.build
-        self.cgroups = build(self.machine, self.processes)
+        self.cgroups = cgroup_files.build(self.machine, self.processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt
-        self.resctrl = EmulatedResctrl(self.machine, rdt, self.processes, self.clock.monotonic) if rdt else None
+        self.resctrl = self.resctrl_driver(self.machine, rdt, self.processes, self.clock.monotonic) if rdt else None
         self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
         self.cgroups.on_kill = self._kill_group
@@ -71,7 +73,20 @@ class Sandbox:
         self._problems: tuple[Problem, ...] = ()
         self._reported: dict[str, tuple[objects.PodObject, object, objects.PodObject]] = {}
         self._reported_node: tuple[objects.NodeObject, tuple[objects.NodeObject, tuple[Problem, ...]]] | None = None
-        self._plant(seed)
+        node = proc_tree.NodeParts(
+            machine=self.machine,
+            cgroups=self.cgroups,
+            processes=self.processes,
+            workloads=self.workloads,
+            memory=self.memory,
+            resctrl=self.resctrl,
+            connections=self.kubelet.connections,
+            uptime=self.clock.monotonic,
+            seed=seed,
+        )
+        proc_tree.plant(self.files, node)
+        sys_tree.plant(self.files, self.machine, self.cgroups, self.resctrl)
+        self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.cpu_manager_state))
 
     def sync(self, pods: Sequence[objects.PodObject], node: objects.NodeObject | None = None) -> tuple[Problem, ...]:
         """Run these pods and no others; what the sandbox's annotations got wrong comes back, with what holds instead.
@@ -123,14 +138,6 @@ class Sandbox:
         """Let time pass without keeping pace, whatever the stop event says."""
         self.clock.advance(seconds)
 
-    def stats(self, uid: str) -> Stats:
-        """Demand and use of the pod; KeyError for a pod that was never started."""
-        return workloads.total(self.kubelet.running[uid].workloads)
-
-    def fail(self, path: str, code: int, times: int = 1) -> None:
-        """Let the next `times` accesses of `path` fail with errno `code`."""
-        self.files.fail(path, code, times)
-
     def vanish(self, group: str) -> None:
         """End every process in `group` and remove it, as when a pod dies between two reads."""
         self.kubelet.end_below(group)
@@ -165,19 +172,3 @@ class Sandbox:
             shown = kubelet.reported(obj, running) if running else obj
             known = self._reported[uid] = (obj, state, kubelet.refused(obj, refusal) if refusal else shown)
         return known[2]
-
-    def _plant(self, seed: int) -> None:
-        node = proc_tree.NodeParts(
-            machine=self.machine,
-            cgroups=self.cgroups,
-            processes=self.processes,
-            workloads=self.workloads,
-            memory=self.memory,
-            resctrl=self.resctrl,
-            connections=self.kubelet.connections,
-            uptime=self.clock.monotonic,
-            seed=seed,
-        )
-        proc_tree.plant(self.files, node)
-        sys_tree.plant(self.files, self.machine, self.cgroups, self.resctrl)
-        self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.cpu_manager_state))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.lab.cgroups import v2
+from koordlite.lab.cgroups import files
 from koordlite.lab.cgroups.trees import Cgroups
 from koordlite.lab.machine.machine import DISKS, PARTITIONS, LogicalCPU, Machine, NodeMemory
 from koordlite.lab.machine.tree import File, Link, Tree, constant
@@ -92,7 +92,7 @@ def _node_meminfo(machine: Machine, cgroups: Cgroups, node: NodeMemory) -> str:
     """Use by node as memory.numa_stat of cgroup v2 has it; on v1 in proportion to the size of the nodes."""
     root = cgroups.memory.root
     if machine.cgroup_version == 2:
-        anon, cache = v2.memory_by_node(machine, root)[node.id]
+        anon, cache = files.memory_by_node(machine, root)[node.id]
     else:
         anon, cache = (amount * node.memory // machine.memory for amount in (root.anon_below, root.cache_below))
     rows = {"MemTotal": node.memory, "MemFree": node.memory - anon - cache, "MemUsed": anon + cache}

@@ -14,6 +14,7 @@ from koordlite.resctrl.files import Files, names, text
 from koordlite.resctrl.values import (
     BANDWIDTHS,
     CACHES,
+    EVENTS,
     PERCENT,
     BandwidthCapability,
     CacheCapability,
@@ -26,7 +27,6 @@ _NO_LIMIT_MBPS = 2**32 - 1
 _ACTIVE = re.compile(r"\[(\w+)\]")
 _FLAGS = frozenset({"cat_l3", "cat_l2", "mba", "cqm"})
 """Flags of /proc/cpuinfo on x86: hints only, since SMBA and ARM's MPAM have none."""
-_EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,19 +140,15 @@ def _bandwidth(files: Files, folder: str, mbps: bool) -> BandwidthCapability:
 def _monitor(files: Files, folder: str) -> MonitorCapability:
     found = text(files, f"{folder}/mon_features").split()
     active = _ACTIVE.search(text(files, f"{folder}/mbm_assign_mode"))
+    threshold = text(files, f"{folder}/max_threshold_occupancy")
     return MonitorCapability(
         num_rmids=_number(files, f"{folder}/num_rmids"),
-        features=tuple(name for name in _EVENTS if name in found),
-        max_threshold_occupancy=_threshold(files, folder),
+        features=tuple(name for name in EVENTS if name in found),
+        max_threshold_occupancy=int(threshold) if threshold else None,
         assign_mode=active[1] if active else "",
         counters=_by_id(text(files, f"{folder}/num_mbm_cntrs")),
         free_counters=_by_id(text(files, f"{folder}/available_mbm_cntrs")),
     )
-
-
-def _threshold(files: Files, folder: str) -> int | None:
-    found = text(files, f"{folder}/max_threshold_occupancy")
-    return int(found) if found else None
 
 
 def _by_id(found: str) -> dict[int, int]:
@@ -166,13 +162,9 @@ def _hint(files: Files) -> str:
     off = [feature for feature, on in command_line(files).items() if not on]
     if off:
         return f"; the kernel's command line switches off {', '.join(off)} (rdt=)"
-    able = sorted(_FLAGS & _cpu_flags(files))
+    flags = re.search(r"^flags\s*:(.*)$", text(files, "/proc/cpuinfo"), re.MULTILINE)
+    able = sorted(_FLAGS.intersection(flags[1].split())) if flags else []
     return f"; the CPU has {', '.join(able)}, so the kernel was built without it" if able else ""
-
-
-def _cpu_flags(files: Files) -> frozenset[str]:
-    found = re.search(r"^flags\s*:(.*)$", text(files, "/proc/cpuinfo"), re.MULTILINE)
-    return frozenset(found[1].split()) if found else frozenset()
 
 
 def _number(files: Files, path: str, *, base: int = 10, default: int | None = None) -> int:

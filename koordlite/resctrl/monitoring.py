@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from koordlite.resctrl.files import Files
-from koordlite.resctrl.values import CacheUse
+from koordlite.resctrl.values import EVENTS, CacheUse
 
 _FOLDER = re.compile(r"mon_L3_(\d+)/?\Z")
 MAX_BYTES_PER_SECOND = 4e12
@@ -32,21 +32,28 @@ def read(files: Files, folder: str) -> dict[int, Counters]:
 
     On machines with sub-NUMA clusters the files of a cache hold the sum over its nodes, which is what is read.
     """
-    found = ((name, _FOLDER.match(name)) for name in _names(files, f"{folder}/mon_data"))
-    return {int(match[1]): _counters(files, f"{folder}/mon_data/{name.rstrip('/')}") for name, match in found if match}
+    try:
+        names = files.list(f"{folder}/mon_data")
+    except OSError:
+        return {}
+    caches = {int(match[1]): name.rstrip("/") for name in names if (match := _FOLDER.match(name))}
+    return {
+        cache: Counters(*(_number(files, f"{folder}/mon_data/{name}/{event}") for event in EVENTS))
+        for cache, name in caches.items()
+    }
 
 
 def use(before: Mapping[int, Counters], now: Mapping[int, Counters], seconds: float) -> dict[int, CacheUse]:
     """Occupancy of the second reading and bytes per second between the two; a counter that went back gives none."""
-    return {cache: _use(before.get(cache, Counters()), counters, seconds) for cache, counters in now.items()}
-
-
-def _use(before: Counters, now: Counters, seconds: float) -> CacheUse:
-    return CacheUse(
-        occupancy_bytes=now.occupancy_bytes,
-        total_bytes_per_second=_rate(before.total_bytes, now.total_bytes, seconds),
-        local_bytes_per_second=_rate(before.local_bytes, now.local_bytes, seconds),
-    )
+    pairs = ((cache, before.get(cache, Counters()), counters) for cache, counters in now.items())
+    return {
+        cache: CacheUse(
+            occupancy_bytes=last.occupancy_bytes,
+            total_bytes_per_second=_rate(first.total_bytes, last.total_bytes, seconds),
+            local_bytes_per_second=_rate(first.local_bytes, last.local_bytes, seconds),
+        )
+        for cache, first, last in pairs
+    }
 
 
 def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
@@ -54,14 +61,6 @@ def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
         return None
     rate = (now - before) / seconds
     return rate if rate <= MAX_BYTES_PER_SECOND else None
-
-
-def _counters(files: Files, folder: str) -> Counters:
-    return Counters(
-        occupancy_bytes=_number(files, f"{folder}/llc_occupancy"),
-        total_bytes=_number(files, f"{folder}/mbm_total_bytes"),
-        local_bytes=_number(files, f"{folder}/mbm_local_bytes"),
-    )
 
 
 _DIGITS = 20
@@ -75,10 +74,3 @@ def _number(files: Files, path: str) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() and len(text) <= _DIGITS else None
-
-
-def _names(files: Files, folder: str) -> Sequence[str]:
-    try:
-        return files.list(folder)
-    except OSError:
-        return ()

@@ -95,7 +95,7 @@ def groups_of(
     """Group by thread, for those that live. `members` reads the threads of every control group but the root: it is
     called once, and only where the kernel (before 5.6) has no /proc/TID/cpu_resctrl_groups."""
     found = {tid: group for tid in tids if (group := group_of(files, tid)) is not None}
-    missing = [tid for tid in tids if tid not in found and _lives(files, tid)]
+    missing = [tid for tid in tids if tid not in found and _stat(files, tid) is not None]
     if missing:
         listed = {tid: group for group, held in members().items() for tid in held}
         found |= {tid: listed.get(tid, ROOT) for tid in missing}
@@ -105,7 +105,8 @@ def groups_of(
 def _move_one(files: Files, root: str, folder: str, tid: int) -> Moved:
     if tid <= 0:
         return Moved(hidden=1)  # Written, 0 would move the writer itself.
-    if _is_kernel_thread(files, tid):
+    columns = _stat(files, tid)
+    if columns and len(columns) > 6 and int(columns[6]) & _KERNEL_THREAD:
         return Moved(kernel=1)
     path = f"{folder}/tasks"
     try:
@@ -115,15 +116,6 @@ def _move_one(files: Files, root: str, folder: str, tid: int) -> Moved:
     except OSError as error:
         raise refusal.explained(files, root, error, path, last=2) from error
     return Moved(moved=1)
-
-
-def _is_kernel_thread(files: Files, tid: int) -> bool:
-    columns = _stat(files, tid)
-    return columns is not None and len(columns) > 6 and bool(int(columns[6]) & _KERNEL_THREAD)
-
-
-def _lives(files: Files, tid: int) -> bool:
-    return _stat(files, tid) is not None
 
 
 def _stat(files: Files, tid: int) -> list[bytes] | None:

@@ -21,6 +21,8 @@ CACHES = ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA")
 """Resources whose values are masks, printed in hexadecimal."""
 BANDWIDTHS = ("MB", "SMBA")
 """Resources whose values are numbers, printed in decimal."""
+EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
+"""What groups can be counted by."""
 PERCENT = 100
 MAX_CLOSIDS = 32
 """The kernel hands out no more classes than this, whatever the hardware says."""

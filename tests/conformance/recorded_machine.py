@@ -26,7 +26,6 @@ def machine(recording: Any) -> Machine:
     flavour = recording["flavour"]
     return Machine(
         name="recorded",
-        summary="",
         vendor="AuthenticAMD" if flavour == "amd" else "GenuineIntel",
         model="",
         flags="",

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from kernel_resctrl import Caller, KernelResctrl
 from resctrl_vfs import ResctrlVFS
 
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import EVENTS
 from koordlite.lab.machine.tree import Tree
-from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
-from koordlite.lab.resctrl.state import Caller
+from koordlite.lab.resctrl.filesystem import POINT
 from tests.conformance import recorded_machine
 
 SHOWN = ("schemata", "size", "mode", "cpus", "cpus_list", "tasks", "bit_usage", "max_threshold_occupancy")
@@ -33,7 +33,7 @@ class Twin:
         self._symbols = {str(tid): f"$P{number}" for number, tid in enumerate(moved.tids)} | {str(writer.pid): "$W"}
         self._now = 0.0
         assert machine.rdt
-        self._resctrl = EmulatedResctrl(machine, machine.rdt, processes, lambda: self._now)
+        self._resctrl = KernelResctrl(machine, machine.rdt, processes, lambda: self._now)
         self._resctrl.caller = Caller(tid=writer.pid)
         self._files = Tree()
         self._files.place(POINT, self._resctrl.folder)
@@ -62,12 +62,12 @@ class Twin:
             case "umount":
                 self._resctrl.umount()
             case "rename":
-                self._files.rename(place, f"{POINT}/{text}")
-            case "mkdir" | "rmdir":
-                getattr(self._files, verb)(place)
+                self._vfs.rename(place, f"{POINT}/{text}")
+            case "mkdir":
+                self._files.mkdir(place)
             case "write":
                 self._files.write(place, self._numbered(text).encode())
-            case "unlink" | "create":
+            case "rmdir" | "unlink" | "create":
                 getattr(self._vfs, verb)(place)
             case "count":
                 self._count(*map(int, path.split()), text)

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from kernel_resctrl import Caller, KernelResctrl
 from resctrl_vfs import ResctrlVFS
 
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT
 from koordlite.lab.machine.tree import File, Folder, Tree
-from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
-from koordlite.lab.resctrl.state import Caller
+from koordlite.lab.resctrl.filesystem import POINT
 from tests.conformance import recorded_machine, transcript_counters, transcript_view
 from tests.conformance.transcript_threads import Threads
 
@@ -33,10 +33,10 @@ class Player:
         self.files = Tree()
         self.threads = Threads(Processes(1))
         self.files.place("/sys/fs/present", Folder())
-        self.resctrl: EmulatedResctrl | None = None
+        self.resctrl: KernelResctrl | None = None
         self.hardware = machine.rdt or RDT()
         if machine.rdt is not None:
-            self.resctrl = EmulatedResctrl(machine, machine.rdt, self.threads.processes, lambda: self.now)
+            self.resctrl = KernelResctrl(machine, machine.rdt, self.threads.processes, lambda: self.now)
             self.files.place(POINT, self.resctrl.folder)
         self._open: dict[str, File] = {}
         self._lengths: list[int] = []
@@ -46,7 +46,7 @@ class Player:
             "umount": self._umount,
             "mkdir": lambda op: self.files.mkdir(self.path(op)),
             "rmdir": self._rmdir,
-            "rename": lambda op: self.files.rename(self.path(op), f"{POINT}/{op['data']}"),
+            "rename": lambda op: self.vfs.rename(self.path(op), f"{POINT}/{op['data']}"),
             "read": self._read,
             "write": self._write,
             "list": lambda op: self.files.list(self.path(op)),
@@ -69,7 +69,7 @@ class Player:
         }
 
     @property
-    def there(self) -> EmulatedResctrl:
+    def there(self) -> KernelResctrl:
         """The file system; OSError ENOENT on a machine without it."""
         if self.resctrl is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -137,7 +137,7 @@ class Player:
         transcript_counters.reset(self.there)
 
     def _rmdir(self, op: Any) -> None:
-        self.files.rmdir(POINT if op["path"] == "." else self.path(op))
+        self.vfs.rmdir(POINT if op["path"] == "." else self.path(op))
 
     def _read(self, op: Any) -> None:
         if "*" not in op["path"] and op["path"] not in self._open:

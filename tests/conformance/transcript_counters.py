@@ -6,8 +6,9 @@ import errno
 import re
 from collections.abc import Iterator
 
-from koordlite.lab.resctrl.filesystem import EmulatedResctrl
-from koordlite.lab.resctrl.rmids import OCCUPANCY, CounterKey, Counters
+from kernel_resctrl import FaultyCounters, KernelResctrl
+
+from koordlite.lab.resctrl.rmids import OCCUPANCY, CounterKey
 
 _LEVEL = re.compile(r"chunks of RMID k set to (\d+)\+k")
 _MOVED = re.compile(r"counters moved by (\d+)\+k chunks")
@@ -17,7 +18,7 @@ _CACHES, _RMIDS = range(8), range(512)
 _BANDWIDTH = ("mbm_total_bytes", "mbm_local_bytes")
 
 
-def play(resctrl: EmulatedResctrl, note: str, path: str) -> None:
+def play(resctrl: KernelResctrl, note: str, path: str) -> None:
     """Set the counters as the note says."""
     counters = resctrl.counters
     if counters is None:
@@ -38,14 +39,14 @@ def play(resctrl: EmulatedResctrl, note: str, path: str) -> None:
         _break_one(resctrl, counters, only[1].rstrip(":"))
 
 
-def reset(resctrl: EmulatedResctrl) -> None:
+def reset(resctrl: KernelResctrl) -> None:
     """Sections begin with counters at rest."""
     if resctrl.counters:
         for place in _places((OCCUPANCY, *_BANDWIDTH)):
             resctrl.counters.set(place, 0)
 
 
-def _break_one(resctrl: EmulatedResctrl, counters: Counters, path: str) -> None:
+def _break_one(resctrl: KernelResctrl, counters: FaultyCounters, path: str) -> None:
     control, _, monitor = path.partition("/mon_groups/")
     group = resctrl.groups[control]
     rmid = group.monitors[monitor].rmid if monitor else group.rmid

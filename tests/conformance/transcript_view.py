@@ -40,7 +40,7 @@ def snapshot(player: Player) -> dict[str, dict[str, Any]]:
 
 def _mounts(player: Player, op: Any) -> list[str]:
     mounted = player.resctrl is not None and player.resctrl.mounted
-    return [f"resctrl {POINT} resctrl {player.there.options} 0 0"] if mounted else []
+    return [f"resctrl {POINT} resctrl {player.there.mount_options} 0 0"] if mounted else []
 
 
 def _made(player: Player, op: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import errno
 from collections.abc import Callable
 
 import pytest
+from kernel_resctrl import KernelSandbox
 
-from koordlite.lab import Sandbox
 from koordlite.lab.machine.tree import Tree
 from koordlite.model.wire import objects
 
@@ -54,12 +54,12 @@ _NOTES = ("cpu", "memory", "disk_read", "cpuset", "static_cpus")
 
 
 @pytest.fixture
-def v1() -> Sandbox:
+def v1() -> KernelSandbox:
     """4 CPUs, cgroup v1."""
-    return Sandbox("small")
+    return KernelSandbox("small")
 
 
 @pytest.fixture
-def v2() -> Sandbox:
+def v2() -> KernelSandbox:
     """32 CPUs, cgroup v2."""
-    return Sandbox("intel-2s-ht")
+    return KernelSandbox("intel-2s-ht")

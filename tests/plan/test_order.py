@@ -19,7 +19,7 @@ from koordlite.changes.published import (
     ZonesChange,
 )
 from koordlite.changes.resctrl import ResctrlGroupChange, SchemataChange, TasksChange
-from koordlite.lab.cgroups import v1, v2
+from koordlite.lab.cgroups import files as cgroup_files
 from koordlite.lab.cgroups.trees import Cgroups, Group
 from koordlite.lab.machine import shapes
 from koordlite.lab.machine.processes import Processes
@@ -44,8 +44,8 @@ class Kernel:
     """The sandbox's rules of one cgroup version over TREE; `populated` puts a thread into every leaf."""
 
     def __init__(self, version: int, *, populated: bool = False) -> None:
-        build = v1.build if version == 1 else v2.build
-        self.version, self.groups = version, build(MACHINE, Processes(1000))
+        machine = msgspec.structs.replace(MACHINE, cgroup_version=version)
+        self.version, self.groups = version, cgroup_files.build(machine, Processes(1000))
         for group in TREE:
             self.groups.make(group)
             self.cpuset(group).mems = MACHINE.mems

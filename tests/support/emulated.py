@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cyaml
+from kernel_resctrl import KernelSandbox
 
 from koordlite import config
 from koordlite.agent import Agent
@@ -15,7 +16,6 @@ from koordlite.host import bundle
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
-from koordlite.lab import Sandbox
 from koordlite.lab.cluster.cluster import SandboxCluster
 from koordlite.lab.machine.machine import Machine
 from koordlite.model.settings import Mode
@@ -39,7 +39,7 @@ class Emulated:
         self.folder = folder / "manifests"
         self.folder.mkdir(exist_ok=True)
         self.state = folder / "state"
-        self.sandbox = Sandbox(shape)
+        self.sandbox = KernelSandbox(shape)
         self.cpus = len(self.sandbox.machine.cpus)
         self._written = 0
         manifests = ManifestCluster(self.folder, clock=self.sandbox.clock)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 
-from koordlite.lab.cgroups.rules import Attribute, AttributeTable
-from koordlite.lab.cgroups.trees import Group
+from koordlite.lab.cgroups.trees import Attribute, AttributeTable, Group
 from koordlite.lab.machine import kernel_text
 from koordlite.lab.machine.machine import DISKS
 from koordlite.lab.machine.tree import refusal

@@ -1,6 +1,6 @@
 """Control groups as state: the trees, who sits where, and what the sharing of CPU reads and charges.
 
-The files are made by `cgroup_v1` and `cgroup_v2`, which also hold the rules of what may be written.
+`files` has the files, with the rules of what may be written.
 """
 
 from __future__ import annotations
@@ -109,6 +109,16 @@ class Group(msgspec.Struct, eq=False):
         return sum(group.cache for group in self.walk())
 
 
+class Attribute(msgspec.Struct, frozen=True):
+    """One file of every group, as a function of the group; `root` says whether the root group has it."""
+
+    read: Callable[[Group], str]
+    write: Callable[[Group, bytes], None] | None = None
+    root: bool = True
+
+
+AttributeTable = dict[str, Attribute]
+"""The files of a group by name."""
 MakeFiles = Callable[["Hierarchy", Group], Mapping[str, File]]
 
 

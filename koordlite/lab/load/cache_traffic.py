@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from koordlite.lab.cgroups.trees import Cgroups
 from koordlite.lab.load.workloads import Workload, Workloads
 from koordlite.lab.machine.machine import Machine
-from koordlite.lab.resctrl.filesystem import EmulatedResctrl
+from koordlite.lab.resctrl.filesystem import EmulatedResctrl, RDTGroup
 from koordlite.lab.resctrl.rmids import OCCUPANCY, Counters
-from koordlite.lab.resctrl.state import RDTGroup
 
 BYTES_PER_BUSY_US = 2_000
 LOCAL_SHARE = 0.8
@@ -48,7 +47,7 @@ class Traffic:
 
     def step(self, step_us: int) -> None:
         """Let the counters run for what was done in the last step."""
-        if not self._resctrl.mounted:
+        if not self._resctrl.mount_options:
             return
         busy: dict[tuple[Spot, RDTGroup], float] = collections.defaultdict(float)
         self._before, self._used = self._used, {}
@@ -102,7 +101,7 @@ class Traffic:
         level[rmid] = max(level.get(rmid, 0.0), min(wanted, self._capacity(spot, group)))
 
     def _capacity(self, spot: Spot, group: RDTGroup) -> float:
-        whole = self._machine.l3_bytes / self._resctrl.parts(spot[0])
+        whole = self._whole(spot)
         schema = self._resctrl.schemas.get("L3") or self._resctrl.schemas.get("L3DATA")
         if schema is None or schema.cache is None or spot[0] not in schema.domains:
             return whole
@@ -111,11 +110,14 @@ class Traffic:
     def _evict(self, spot: Spot, working: set[int]) -> None:
         """Idle groups lose to working ones, and all in proportion when it is too much for the cache."""
         level = self._level[spot]
-        whole = self._machine.l3_bytes / self._resctrl.parts(spot[0])
-        fit = min(1.0, whole / max(sum(level.values()), 1.0))
+        fit = min(1.0, self._whole(spot) / max(sum(level.values()), 1.0))
         for rmid in level:
             level[rmid] *= fit if rmid in working else fit * KEPT_IDLE
             self._counters.level((spot[0], rmid, OCCUPANCY), int(level[rmid] // self._unit))
+
+    def _whole(self, spot: Spot) -> float:
+        """Bytes of the cache, or of its part that one of its NUMA nodes counts."""
+        return self._machine.l3_bytes / max(1, len(self._resctrl.layout.clusters(spot[0])))
 
     def _place(self, spot: Spot, group: RDTGroup) -> tuple[int, int]:
         return spot[0], self._resctrl.hardware_rmid(group, spot[0], spot[1])
@@ -123,9 +125,9 @@ class Traffic:
 
 def of(machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: EmulatedResctrl | None) -> Traffic | None:
     """Monitor that lets the counters of this machine run; None where nothing is counted."""
-    if resctrl is None or resctrl.counters is None:
+    if resctrl is None or resctrl.rmids is None:
         return None
-    return Traffic(machine, cgroups, workloads, resctrl, resctrl.counters)
+    return Traffic(machine, cgroups, workloads, resctrl, resctrl.rmids.counters)
 
 
 def _spots(machine: Machine) -> dict[int, Spot]:

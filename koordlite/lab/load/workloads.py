@@ -128,21 +128,8 @@ class Workload(msgspec.Struct, eq=False):
     """Bytes a second it wants to read from the first disk, in thousandths too."""
     wanted_us: int = 0
     used_us: int = 0
-    last: Stats | None = None
-
-
-class Stats(msgspec.Struct, frozen=True):
-    """Demand and use of workloads: millicores in the last step, CPU-µs since the start."""
-
-    wanted_milli: float
-    used_milli: float
-    wanted_us: int
-    used_us: int
-
-    @property
-    def unmet_us(self) -> int:
-        """CPU time it wanted and never got."""
-        return self.wanted_us - self.used_us
+    used_milli: float = 0.0
+    """In the last step."""
 
 
 class Branch(msgspec.Struct, eq=False):
@@ -238,8 +225,7 @@ class Workloads:
             workload.used_us += done
             workload.process.used_us += done
             workload.process.waited_us += int(wanted) - done
-            per_milli = step_us / 1000
-            workload.last = Stats(wanted / per_milli, got / per_milli, workload.wanted_us, workload.used_us)
+            workload.used_milli = got * 1000 / step_us
             waiting = 1 - got / wanted if wanted > 0 else 0.0
             longest = max(longest, waiting)
             for group in home.lineage():
@@ -248,17 +234,6 @@ class Workloads:
         waits.close(step_us)
         # For the whole node the kernel knows no `full` of CPU: some thread always runs.
         self.stalls.add(step_us, int(longest * step_us))
-
-
-def total(workloads: Sequence[Workload]) -> Stats:
-    """The sum over the containers of a pod."""
-    each = [workload.last for workload in workloads if workload.last]
-    return Stats(
-        sum(stats.wanted_milli for stats in each),
-        sum(stats.used_milli for stats in each),
-        sum(workload.wanted_us for workload in workloads),
-        sum(workload.used_us for workload in workloads),
-    )
 
 
 def _branch(group: Group, branches: dict[int, Branch]) -> Branch:

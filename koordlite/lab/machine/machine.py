@@ -43,7 +43,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the sandbox needs to know to stand for a machine."""
 
     name: str
-    summary: str
     vendor: str
     model: str
     flags: str

@@ -109,46 +109,29 @@ def amd(kernel: tuple[int, int] = (6, 1), *, bits: int = 16, bandwidth: int = 20
 def flags(rdt: RDT) -> list[str]:
     """Select those of FLAGS that an x86 machine shows. Slow memory, choosing events and SNC have none."""
     events = rdt.monitoring.events if rdt.monitoring else ()
-    present = (
-        rdt.can_allocate,
-        bool(rdt.l3),
-        bool(rdt.l3 and rdt.l3.cdp),
-        bool(rdt.l2),
-        bool(rdt.l2 and rdt.l2.cdp),
-        bool(rdt.mb),
-        *(bool(events), bool(events)),
-        *(event in events for event in EVENTS),
-    )
+    l3, l2 = rdt.l3, rdt.l2
+    caches = (l3 is not None, l3 is not None and l3.cdp, l2 is not None, l2 is not None and l2.cdp)
+    counted = (bool(events), bool(events), *(event in events for event in EVENTS))
+    present = (rdt.can_allocate, *caches, rdt.mb is not None, *counted)
     return [flag for flag, there in zip(FLAGS, present, strict=True) if there]
 
 
 def driven(rdt: RDT) -> RDT:
     """Hardware as the kernel knows it: an old one does not know it all."""
-    return msgspec.structs.replace(
-        rdt,
-        l3=_cache(rdt, rdt.l3),
-        l2=_cache(rdt, rdt.l2),
-        mb=_bandwidth(rdt, rdt.mb),
-        smba=_bandwidth(rdt, rdt.smba) if rdt.since(6, 3) else None,
-        monitoring=_monitoring(rdt, rdt.monitoring),
-    )
 
+    def cache(hardware: Cache | None) -> Cache | None:
+        """Masks with holes on Intel are known from Linux 6.7."""
+        sparse = hardware is not None and (rdt.amd or (hardware.sparse and rdt.since(6, 7)))
+        return hardware and msgspec.structs.replace(hardware, sparse=sparse)
 
-def _cache(rdt: RDT, cache: Cache | None) -> Cache | None:
-    """Masks with holes on Intel are known from Linux 6.7."""
-    if cache is None:
-        return None
-    return msgspec.structs.replace(cache, sparse=rdt.amd or (cache.sparse and rdt.since(6, 7)))
+    def bandwidth(hardware: Bandwidth | None) -> Bandwidth | None:
+        """AMD's maximum is read from the CPU from Linux 6.9 on, before it is taken for 2048."""
+        known = not rdt.amd or rdt.since(6, 9)
+        return hardware if known else hardware and msgspec.structs.replace(hardware, full=_AMD_MAXIMUM_BEFORE_6_9)
 
-
-def _bandwidth(rdt: RDT, limit: Bandwidth | None) -> Bandwidth | None:
-    """AMD's maximum is read from the CPU from Linux 6.9 on, before it is taken for 2048."""
-    if limit is None or not rdt.amd or rdt.since(6, 9):
-        return limit
-    return msgspec.structs.replace(limit, full=_AMD_MAXIMUM_BEFORE_6_9)
-
-
-def _monitoring(rdt: RDT, monitoring: Monitoring | None) -> Monitoring | None:
-    if monitoring is None or rdt.since(6, 3):
-        return monitoring
-    return msgspec.structs.replace(monitoring, configurable=False)
+    monitoring = rdt.monitoring
+    if monitoring and not rdt.since(6, 3):
+        monitoring = msgspec.structs.replace(monitoring, configurable=False)
+    smba = bandwidth(rdt.smba) if rdt.since(6, 3) else None
+    l3, l2 = cache(rdt.l3), cache(rdt.l2)
+    return msgspec.structs.replace(rdt, l3=l3, l2=l2, mb=bandwidth(rdt.mb), smba=smba, monitoring=monitoring)

@@ -15,63 +15,44 @@ _MILAN, _GENOA, _GAPS = (5, 15), (6, 12), (0, 1, 8, 9)
 
 def of(intel: Machine, amd: Machine, arm: Machine) -> Iterator[Machine]:
     """The flavours of a machine with two sockets, one with several caches a socket, and one of ARM."""
-    # The same hardware, mounted with options, or not at all.
-    yield _flavour(intel, "intel-cdp", "mounted with cdp: code and data apart", RDT(kernel=(6, 12)), resctrl="cdp")
-    yield _flavour(intel, "intel-mbps", "mounted with mba_MBps: bandwidth in MB/s", RDT(), resctrl="mba_MBps")
-    yield _flavour(intel, "intel-unmounted", "resctrl is there, but not mounted", RDT(), resctrl=None)
-    yield from _other_intel(intel)
-    # Ids with gaps, as they come where a part of the cores is switched off.
-    ids = dict(zip(amd.l3_ids, _GAPS, strict=True))
-    cpus = tuple(msgspec.structs.replace(cpu, l3=ids[cpu.l3 or 0]) for cpu in amd.cpus)
-    old = resctrl_hardware.amd(_MILAN, smba=None)
-    yield _flavour(amd, "amd-milan", "cache ids 0, 1, 8, 9, Linux 5.15", old, cpus=cpus)
-    late = resctrl_hardware.amd(_GENOA, bandwidth=4096)
-    yield _flavour(amd, "amd-genoa", "slow memory (SMBA), events to choose (BMEC), 4096 as maximum", late, cpus=cpus)
-    yield _mpam(arm)
-
-
-def _other_intel(intel: Machine) -> Iterator[Machine]:
-    """Less and other hardware."""
+    # The same hardware, mounted with options (code and data apart, bandwidth in MB/s), or not at all.
+    yield _flavour(intel, "intel-cdp", RDT(kernel=(6, 12)), resctrl="cdp")
+    yield _flavour(intel, "intel-mbps", RDT(), resctrl="mba_MBps")
+    yield _flavour(intel, "intel-unmounted", RDT(), resctrl=None)
+    # One socket, 11 ways of which 2 are shared with other hardware.
     alone = tuple(
         msgspec.structs.replace(cpu, id=n) for n, cpu in enumerate(cpu for cpu in intel.cpus if cpu.package == 0)
     )
     wide = RDT(kernel=(5, 15), l3=Cache(bits=11, shareable=0x600, cdp=False), mb=Bandwidth(closids=15))
-    yield _flavour(
-        intel,
-        "intel-1s",
-        "1 socket, 11 ways of which 2 are shared, Linux 5.15",
-        wide,
-        cpus=alone,
-        nodes=intel.nodes[:1],
-    )
-    yield _flavour(
-        intel, "intel-nomba", "no bandwidth allocation, 20 ways", RDT(l3=Cache(bits=20, min_bits=2), mb=None)
-    )
-    atom = RDT(l3=None, l2=Cache(bits=8, closids=8), mb=None, monitoring=None)
-    yield _flavour(intel, "intel-l2", "cache allocation in L2 only, no monitoring", atom)
+    yield _flavour(intel, "intel-1s", wide, cpus=alone, nodes=intel.nodes[:1])
+    yield _flavour(intel, "intel-nomba", RDT(l3=Cache(bits=20, min_bits=2), mb=None))
+    # Cache allocation in L2 only, as Atoms have it, and no monitoring.
+    yield _flavour(intel, "intel-l2", RDT(l3=None, l2=Cache(bits=8, closids=8), mb=None, monitoring=None))
+    # Two NUMA nodes a socket (SNC), counted apart.
     clustered = RDT(kernel=(6, 12), l3=Cache(bits=15, closids=15, sparse=True), monitoring=Monitoring(rmids=256))
-    yield _flavour(intel, "intel-snc", "2 NUMA nodes a socket (SNC), counted apart", clustered, **_clusters(intel))
-
-
-def _mpam(arm: Machine) -> Machine:
-    """MPAM through the kernel's resctrl: masks with holes, bandwidth in percent by hundredths, nothing of Intel's."""
-    cpus = tuple(msgspec.structs.replace(cpu, l3=1 + cpu.node) for cpu in arm.cpus)
-    hardware = RDT(
+    yield _flavour(intel, "intel-snc", clustered, **_clusters(intel))
+    # Ids with gaps, as they come where a part of the cores is switched off.
+    ids = dict(zip(amd.l3_ids, _GAPS, strict=True))
+    cpus = tuple(msgspec.structs.replace(cpu, l3=ids[cpu.l3 or 0]) for cpu in amd.cpus)
+    yield _flavour(amd, "amd-milan", resctrl_hardware.amd(_MILAN, smba=None), cpus=cpus)
+    # Slow memory (SMBA), and 4096 as maximum.
+    yield _flavour(amd, "amd-genoa", resctrl_hardware.amd(_GENOA, bandwidth=4096), cpus=cpus)
+    # MPAM through the kernel's resctrl: masks with holes, bandwidth in percent by hundredths, nothing of Intel's.
+    mpam = RDT(
         kernel=(6, 14),
         l3=Cache(bits=16, closids=32, sparse=True, cdp=False),
         mb=Bandwidth(closids=32, minimum=1, granularity=1, throttle=""),
         monitoring=Monitoring(events=("llc_occupancy",), rmids=64, unit_bytes=1024),
     )
-    return _flavour(arm, "arm-mpam", "ARM MPAM: L3 portions and bandwidth in percent", hardware, cpus=cpus)
+    numbered = tuple(msgspec.structs.replace(cpu, l3=1 + cpu.node) for cpu in arm.cpus)
+    yield _flavour(arm, "arm-mpam", mpam, cpus=numbered)
 
 
-def _flavour(base: Machine, name: str, summary: str, rdt: RDT, **other: object) -> Machine:
+def _flavour(base: Machine, name: str, rdt: RDT, **other: object) -> Machine:
     """`base` with other hardware; its flags say so, where the vendor has flags for it."""
-    known = set(resctrl_hardware.FLAGS)
-    words = [word for word in base.flags.split() if word not in known]
+    words = [word for word in base.flags.split() if word not in resctrl_hardware.FLAGS]
     flags = " ".join(words if base.vendor == "ARM" else [*words, *resctrl_hardware.flags(rdt)])
-    whole = f"like {base.name}: {summary}"
-    return msgspec.structs.replace(base, name=name, summary=whole, flags=flags, rdt=rdt, **other)
+    return msgspec.structs.replace(base, name=name, flags=flags, rdt=rdt, **other)
 
 
 def _clusters(intel: Machine) -> dict[str, object]:
@@ -115,9 +96,9 @@ def _hyperthreads(*, cores: int, cores_per_package: int, cores_per_node: int, l3
     )
 
 
+# 2 sockets × 8 cores × 2 threads, 2 NUMA nodes, cgroup v2 with systemd names, resctrl with percent MB.
 _INTEL = Machine(
     name="intel-2s-ht",
-    summary="2 sockets × 8 cores × 2 threads, 2 NUMA nodes, cgroup v2 with systemd names, resctrl with percent MB",
     vendor="GenuineIntel",
     model="Intel(R) Xeon(R) Gold 6334 CPU @ 3.60GHz",
     flags="fpu tsc msr ht lm rdt_a cat_l3 cdp_l3 mba cqm cqm_llc cqm_occup_llc cqm_mbm_total cqm_mbm_local",
@@ -129,9 +110,9 @@ _INTEL = Machine(
     l3_bytes=18 * 2**20,
 )
 
+# 1 socket, 4 caches with gaps in their ids, 2 NUMA nodes (NPS2), cgroup v2, resctrl with absolute MB.
 _AMD = Machine(
     name="amd-ccd",
-    summary="1 socket, 4 caches with gaps in their ids, 2 NUMA nodes (NPS2), cgroup v2, resctrl with absolute MB",
     vendor="AuthenticAMD",
     model="AMD EPYC 7343 16-Core Processor",
     flags="fpu tsc msr ht lm rdt_a cat_l3 cdp_l3 mba cqm cqm_llc cqm_occup_llc cqm_mbm_total cqm_mbm_local",
@@ -143,9 +124,9 @@ _AMD = Machine(
     l3_bytes=32 * 2**20,
 )
 
+# 16 cores without hyperthreads, package ids unknown, 2 NUMA nodes, cgroup v2, no resctrl.
 _ARM = Machine(
     name="arm",
-    summary="16 cores without hyperthreads, package ids unknown, 2 NUMA nodes, cgroup v2, no resctrl",
     vendor="ARM",
     model="Neoverse-N1",
     flags="fp asimd evtstrm aes atomics",
@@ -155,9 +136,9 @@ _ARM = Machine(
     driver="systemd",
 )
 
+# 2 cores × 2 threads, 1 NUMA node, cgroup v1, no resctrl.
 _SMALL = Machine(
     name="small",
-    summary="2 cores × 2 threads, 1 NUMA node, cgroup v1, no resctrl",
     vendor="GenuineIntel",
     model="Intel(R) Xeon(R) CPU E3-1220L V2 @ 2.30GHz",
     flags="fpu tsc msr ht lm",
@@ -167,10 +148,10 @@ _SMALL = Machine(
     driver="cgroupfs",
 )
 
+# 4 cores × 2 threads, 1 NUMA node, cgroup v1 of an Anolis kernel: group identity, memory watermarks.
 _ANOLIS = msgspec.structs.replace(
     _SMALL,
     name="anolis",
-    summary="4 cores × 2 threads, 1 NUMA node, cgroup v1 of an Anolis kernel: group identity, memory watermarks",
     cpus=_hyperthreads(cores=4, cores_per_package=4, cores_per_node=4, l3=[0] * 4),
     extended=True,
 )

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import structs
 
 from koordlite.host.cgroups import names
-from koordlite.lab.cgroups import v1
+from koordlite.lab.cgroups import files
 from koordlite.lab.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.lab.load import memory
 from koordlite.lab.load.connections import ELSEWHERE, Connections
@@ -70,29 +71,30 @@ def corrected(machine: Machine, written: objects.NodeObject) -> tuple[objects.No
     base = fresh(machine, written.metadata.name).status
     capacity: Amounts = {**(base.capacity or {}), **(written.status.capacity or {}), **_native(machine)}
     allocatable: Amounts = {**(base.allocatable or {}), **(written.status.allocatable or {})}
-    allocatable |= _less_reserved(native, described)
-    problems = tuple(_problem(written, name, given, native[name]) for name, given in wrong.items() if given)
+    # The machine's amounts less what the manifest's allocatable leaves out of its capacity.
+    allocatable |= {
+        name: str(Quantity(max(0, amount.nano - capacity_of.nano + allocatable_of.nano), amount.format))
+        for name, amount in native.items()
+        if (capacity_of := described.capacity.get(name)) and (allocatable_of := described.allocatable.get(name))
+    }
+    do = "fix the manifest or take another shape; the machine's amount counts"
+    problems = tuple(
+        Problem(
+            f"node/{written.metadata.name}",
+            f"status.capacity.{name}",
+            str(amount),
+            f"the emulated machine has {native[name]}",
+            do,
+        )
+        for name, amount in wrong.items()
+        if amount
+    )
     status = structs.replace(written.status, capacity=capacity, allocatable=allocatable)
     return structs.replace(written, status=status), problems
 
 
 def _native(machine: Machine) -> Amounts:
     return {"cpu": str(len(machine.cpus)), "memory": f"{machine.memory // 1024}Ki"}
-
-
-def _less_reserved(native: Mapping[str, Quantity], described: nodes.Node) -> Amounts:
-    """The machine's amounts less what the manifest's allocatable leaves out of its capacity."""
-    return {
-        name: str(Quantity(max(0, amount.nano - capacity.nano + allocatable.nano), amount.format))
-        for name, amount in native.items()
-        if (capacity := described.capacity.get(name)) and (allocatable := described.allocatable.get(name))
-    }
-
-
-def _problem(written: objects.NodeObject, name: str, given: Quantity, real: Quantity) -> Problem:
-    why = f"the emulated machine has {real}"
-    do = "fix the manifest or take another shape; the machine's amount counts"
-    return Problem(f"node/{written.metadata.name}", f"status.capacity.{name}", str(given), why, do)
 
 
 SYSTEM_GROUP = "system.slice/node-daemons.service"
@@ -128,10 +130,11 @@ class EmulatedKubelet:
         self._seed = seed
         kubepods = "kubepods.slice" if machine.driver == "systemd" else "kubepods"
         self.layout = names.layout(machine.cgroup_version, kubepods)
-        self._pods: dict[str, RunningPod] = {}
+        self.running: dict[str, RunningPod] = {}
+        """Started pods by uid."""
         self._dead: list[tuple[float, Workload]] = []
         self._unstarted: list[tuple[float, RunningPod, ContainerSpec]] = []
-        self._managers, self.connections = Managers(machine), Connections()
+        self.managers, self.connections = Managers(machine), Connections()
         for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
             self._make(group)
         self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
@@ -146,46 +149,36 @@ class EmulatedKubelet:
         """Start what is new, stop what is gone, take over changed annotations; what cannot be read comes back."""
         problems: list[Problem] = []
         self._daemons.demand = pod_spec.system_demand(node, problems)
-        restarted = self._managers.configure(node, problems)
+        restarted = self.managers.configure(node, problems)
         wanted = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
-        self._managers.keep(wanted)
-        for uid in [uid for uid in self._pods if uid not in wanted]:
+        self.managers.keep(wanted)
+        for uid in [uid for uid in self.running if uid not in wanted]:
             self._stop_pod(uid)
-        for uid in [uid for uid in self._pods if restarted and not self._managers.admit(wanted[uid])]:
+        for uid in [uid for uid in self.running if restarted and not self.managers.admit(wanted[uid])]:
             self._stop_pod(uid)
         for uid, obj in wanted.items():
             self._sync_pod(uid, obj, now)
-            problems.extend(self._pods[uid].problems if uid in self._pods else ())
+            problems.extend(self.running[uid].problems if uid in self.running else ())
         self._set_pool()
-        requests = (each.described for each in self._pods.values())
+        requests = (each.described for each in self.running.values())
         milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
         self._set_shares(self.layout.burstable, pod_spec.shares(milli))
         self._connect()
         return tuple(problems)
 
     @property
-    def running(self) -> Mapping[str, RunningPod]:
-        """Started pods by uid."""
-        return self._pods
-
-    @property
     def pod_cpus(self) -> tuple[PodCPUs, ...]:
         """CPUs that the static CPU manager gave away."""
-        return self._managers.given(
-            {uid: each.containers[0].name for uid, each in self._pods.items() if each.containers}
+        return self.managers.given(
+            {uid: each.containers[0].name for uid, each in self.running.items() if each.containers}
         )
-
-    @property
-    def managers(self) -> Managers:
-        """The CPU and topology manager."""
-        return self._managers
 
     def cpu_manager_state(self) -> str:
         """The checkpoint file of the CPU manager."""
         given = self.pod_cpus
         state = {
-            "policyName": "static" if self._managers.static else "none",
-            "defaultCpuSet": str(self._managers.shared) if self._managers.static else "",
+            "policyName": "static" if self.managers.static else "none",
+            "defaultCpuSet": str(self.managers.shared) if self.managers.static else "",
             "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in given},
             "checksum": 0,
         }
@@ -206,13 +199,13 @@ class EmulatedKubelet:
         retried = [(running, spec) for when, running, spec in self._unstarted if when <= now]
         self._unstarted = [each for each in self._unstarted if each[0] > now]
         for waiting, spec in retried:
-            if self._pods.get(waiting.described.uid) is waiting:
+            if self.running.get(waiting.described.uid) is waiting:
                 self._start_container(waiting, spec, now)
                 self._follow(waiting, now)
         due = [workload for when, workload in self._dead if when <= now]
         self._dead = [(when, workload) for when, workload in self._dead if when > now]
         for workload in due:
-            running = self._pods.get(workload.uid)
+            running = self.running.get(workload.uid)
             if running is None or workload not in running.workloads or self._cgroups.cpu.find(workload.group) is None:
                 continue
             old, container = workload.process, workload.name.rpartition("/")[2]
@@ -231,24 +224,24 @@ class EmulatedKubelet:
         self._cgroups.remove(group)
 
     def _connect(self) -> None:
-        uids = {running.described.key: uid for uid, running in self._pods.items()} | {ELSEWHERE: ELSEWHERE}
-        wanted = ((uid, running.behaviour.connections) for uid, running in self._pods.items())
+        uids = {running.described.key: uid for uid, running in self.running.items()} | {ELSEWHERE: ELSEWHERE}
+        wanted = ((uid, running.behaviour.connections) for uid, running in self.running.items())
         talks = {(uid, uids[name]): number for uid, each in wanted for name, number in each.items() if name in uids}
         self.connections.set(talks)
 
     def _sync_pod(self, uid: str, obj: objects.PodObject, now: float) -> None:
-        present = self._pods.get(uid)
+        present = self.running.get(uid)
         if present is not None and present.source is obj:
             return
         problems: list[Problem] = []
         described = pod_reader.from_wire(obj)
         behaviour = pod_spec.behaviour(described, self._seed, problems)
-        self._managers.pin(uid, behaviour.static_cpus)
+        self.managers.pin(uid, behaviour.static_cpus)
         if present is None:
-            if not self._managers.admit(obj):
+            if not self.managers.admit(obj):
                 return
             group = names.pod_group(self.layout, uid, described.kube_qos)
-            present = self._pods[uid] = RunningPod(obj, described, behaviour, group)
+            present = self.running[uid] = RunningPod(obj, described, behaviour, group)
             self._make(present.group)
             present.pause = self._start_pause(present, now)
             present.containers = pod_spec.containers(present.described)
@@ -289,7 +282,8 @@ class EmulatedKubelet:
             return
         fresh.waiting.pop(spec.name, None)
         wanted = fresh.behaviour.demand
-        threads = pod_spec.threads(wanted, len(self._machine.cpus))
+        # One thread for each CPU when it is greedy, else a few.
+        threads = len(self._machine.cpus) if math.isinf(wanted.milli(0)) else 4
         process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
         process.oom_score_adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
         process.pod = fresh.described.uid
@@ -302,7 +296,7 @@ class EmulatedKubelet:
         """CPU set of a container; None leaves it on its pod's set."""
         if running.behaviour.cpuset is not None:
             return running.behaviour.cpuset & self._machine.cpuset
-        return self._managers.of(running.described.uid, container)
+        return self.managers.of(running.described.uid, container)
 
     def _set_resources(self, running: RunningPod) -> None:
         """Shares, quotas and memory of the pod and its containers, also after a resize in place."""
@@ -310,21 +304,20 @@ class EmulatedKubelet:
         best_effort = running.described.kube_qos is KubeQoS.BEST_EFFORT
         milli = 0 if best_effort else running.described.request_milli("cpu")
         self._set_shares(running.group, pod_spec.shares(milli))
-        self._set_quota(running.group, pod_spec.pod_quota_us(specs))
         by_name = {workload.name.rpartition("/")[2]: workload for workload in running.workloads}
         for spec, workload in ((spec, by_name[spec.name]) for spec in specs if spec.name in by_name):
             self._set_shares(workload.group, spec.shares)
-            self._set_quota(workload.group, spec.quota_us)
-            self._set_memory_limit(workload.group, spec.memory_limit)
-        limits = [spec.memory_limit for spec in specs]
-        self._set_memory_limit(running.group, UNLIMITED if UNLIMITED in limits else sum(limits))
+            self._set_limits(workload.group, quota_us=spec.quota_us, memory=spec.memory_limit)
+        quotas, limits = [spec.quota_us for spec in specs], [spec.memory_limit for spec in specs]
+        quota, memory = (UNLIMITED if UNLIMITED in each else sum(each) for each in (quotas, limits))
+        self._set_limits(running.group, quota_us=quota, memory=memory)
 
     def _start(self, workload: Workload) -> None:
         self._cgroups.attach(workload.group, workload.process.tids)
         self._workloads.add(workload)
 
     def _stop_pod(self, uid: str) -> None:
-        gone = self._pods.pop(uid)
+        gone = self.running.pop(uid)
         running = set(self._workloads)
         for workload in gone.workloads:
             if workload in running:
@@ -348,26 +341,21 @@ class EmulatedKubelet:
                     group.cpus, group.mems = group.parent.cpus, group.parent.mems
 
     def _set_pool(self) -> None:
-        """Under the static policy every other container is kept off the exclusive CPUs."""
-        if not self._managers.static:
-            return
-        for running in self._pods.values():
-            if running.behaviour.cpuset is None:
-                self._set_cpusets(running)
-
-    def _set_cpusets(self, running: RunningPod) -> None:
-        """Write, and leave as it is what the kernel refuses: the real one logs it and tries again."""
-        for workload in running.workloads:
-            group = self._cgroups.cpuset.find(workload.group)
-            cpus = self._own_cpus(running, workload.name.rpartition("/")[2])
-            if group is not None and cpus is not None and group.cpus != cpus:
-                with contextlib.suppress(OSError):
-                    self._write_cpus(group, cpus)
+        """Under the static policy every other container is kept off the exclusive CPUs. What the kernel refuses stays
+        as it is: the real one logs it and tries again."""
+        pods = self.running.values() if self.managers.static else ()
+        for running in (each for each in pods if each.behaviour.cpuset is None):
+            for workload in running.workloads:
+                group = self._cgroups.cpuset.find(workload.group)
+                cpus = self._own_cpus(running, workload.name.rpartition("/")[2])
+                if group is not None and cpus is not None and group.cpus != cpus:
+                    with contextlib.suppress(OSError):
+                        self._write_cpus(group, cpus)
 
     def _write_cpus(self, group: Group, cpus: CPUSet) -> None:
         """Write `cpuset.cpus` as the runtime does; OSError where the kernel refuses it."""
         if self._cgroups.version == 1:
-            v1.nested(group, "cpus", cpus)
+            files.nest(group, "cpus", cpus)
         else:
             group.cpus = cpus
         self._cgroups.cpuset.epoch += 1
@@ -380,20 +368,17 @@ class EmulatedKubelet:
                 workload.memory = running.behaviour.memory
                 memory.fill(workload, group, seconds=now - BOOTED)
 
-    def _set_memory_limit(self, path: str, limit: int) -> None:
-        group = self._cgroups.memory.find(path)
-        if group is not None:
-            group.memory_limit = limit
+    def _set_limits(self, path: str, *, quota_us: int, memory: int) -> None:
+        cpu, of_memory = self._cgroups.cpu.find(path), self._cgroups.memory.find(path)
+        if cpu is not None:
+            cpu.quota_us = quota_us
+        if of_memory is not None:
+            of_memory.memory_limit = memory
 
     def _set_shares(self, path: str, shares: int) -> None:
         group = self._cgroups.cpu.find(path)
         if group is not None:
             group.weight = shares if self._cgroups.version == 1 else pod_spec.weight(shares)
-
-    def _set_quota(self, path: str, quota_us: int) -> None:
-        group = self._cgroups.cpu.find(path)
-        if group is not None:
-            group.quota_us = quota_us
 
     def _container_group(self, pod_group: str, container_id: str) -> str:
         group = names.container_group(self.layout, pod_group, container_id)
@@ -416,19 +401,17 @@ def refused(obj: objects.PodObject, answer: Admission) -> objects.PodObject:
 
 def reported(obj: objects.PodObject, running: RunningPod) -> objects.PodObject:
     """The pod with the status a kubelet reports: its phase, QoS class and container ids."""
-    statuses = tuple(_container_status(running, spec) for spec in running.containers)
+    statuses = tuple(
+        objects.ContainerStatus(
+            name=spec.name,
+            container_id=spec.id,
+            state={"waiting": {"reason": "RunContainerError", "message": why}} if why else {"running": {}},
+            restart_count=running.restarts.get(spec.name, 0),
+        )
+        for spec in running.containers
+        for why in (running.waiting.get(spec.name),)
+    )
     qos_class = str(running.described.kube_qos)
     phase = "Pending" if running.waiting and not running.workloads else "Running"
     status = structs.replace(obj.status, phase=phase, qos_class=qos_class, container_statuses=statuses)
     return structs.replace(obj, status=status)
-
-
-def _container_status(running: RunningPod, spec: ContainerSpec) -> objects.ContainerStatus:
-    refusal = running.waiting.get(spec.name)
-    waiting = {"reason": "RunContainerError", "message": refusal}
-    return objects.ContainerStatus(
-        name=spec.name,
-        container_id=spec.id,
-        state={"waiting": waiting} if refusal else {"running": {}},
-        restart_count=running.restarts.get(spec.name, 0),
-    )

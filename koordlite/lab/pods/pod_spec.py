@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -68,15 +67,16 @@ class Behaviour(msgspec.Struct, frozen=True):
 
 
 def containers(described: Pod) -> tuple[ContainerSpec, ...]:
-    """The containers of the pod with their ids, shares and quotas."""
+    """The containers of the pod with their ids, shares and quotas (limit × 100 ms, at least 1 ms; as kubelet's
+    MilliCPUToQuota)."""
     return tuple(
         ContainerSpec(
             name=each.name,
             id=each.id or container_id(described.uid, each.name),
             shares=shares(_milli(each.requests)),
-            quota_us=_quota_us(each.limits),
-            memory_request=_bytes(each.requests, 0),
-            memory_limit=_bytes(each.limits, UNLIMITED),
+            quota_us=max(limit * 100, 1000) if (limit := _milli(each.limits)) > 0 else UNLIMITED,
+            memory_request=each.requests["memory"].value if "memory" in each.requests else 0,
+            memory_limit=each.limits["memory"].value if "memory" in each.limits else UNLIMITED,
         )
         for each in described.containers
     )
@@ -85,12 +85,6 @@ def containers(described: Pod) -> tuple[ContainerSpec, ...]:
 def container_id(uid: str, name: str) -> str:
     """A containerd id that is the same in every run."""
     return f"containerd://{hashlib.sha256(f'{uid}/{name}'.encode()).hexdigest()}"
-
-
-def pod_quota_us(described: tuple[ContainerSpec, ...]) -> int:
-    """The sum of the containers' quotas; unlimited when one of them is."""
-    quotas = [each.quota_us for each in described]
-    return UNLIMITED if UNLIMITED in quotas else sum(quotas)
 
 
 def shares(milli: int) -> int:
@@ -192,18 +186,3 @@ def _default_memory(described: Pod) -> int:
 
 def _milli(amounts: Mapping[str, Quantity]) -> int:
     return amounts["cpu"].milli if "cpu" in amounts else 0
-
-
-def _bytes(amounts: Mapping[str, Quantity], absent: int) -> int:
-    return amounts["memory"].value if "memory" in amounts else absent
-
-
-def _quota_us(limits: Mapping[str, Quantity]) -> int:
-    """limit × 100 ms, at least 1 ms; unlimited without a limit, as kubelet's MilliCPUToQuota."""
-    milli = _milli(limits)
-    return max(milli * 100, 1000) if milli > 0 else UNLIMITED
-
-
-def threads(wanted: Demand, cpus: int) -> int:
-    """Number of threads of a container: one for each CPU when it is greedy, else a few."""
-    return cpus if math.isinf(wanted.milli(0)) else 4

@@ -5,14 +5,13 @@ from __future__ import annotations
 import collections
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.changes import eviction
 from koordlite.lab.cluster import scenario
 from koordlite.lab.cluster.scenario import Expectation
-from koordlite.lab.load import workloads
 from koordlite.lab.simulation.stage import Stage
 from koordlite.report import present, units
 from koordlite.report.simulation import ExpectationResult, Figures, Workload
@@ -62,8 +61,8 @@ class Recorder:
         time, running = self._stage.sandbox.clock.seconds, self._stage.sandbox.kubelet.running.values()
         pods: dict[str, Amount] = {}
         for pod in running:
-            key, total = pod.described.key, workloads.total(pod.workloads)
-            amount = pods[key] = Amount(total.wanted_us, total.used_us)
+            key, parts = pod.described.key, pod.workloads
+            amount = pods[key] = Amount(sum(each.wanted_us for each in parts), sum(each.used_us for each in parts))
             self._qos.setdefault(key, str(pod.described.qos_class))
             self._add(key, amount)
             self._last[key] = time, amount, sum(pod.restarts.values())
@@ -124,7 +123,6 @@ def growth(before: Amount | None, after: Amount) -> Amount:
     return Amount(after.wanted_us - before.wanted_us, after.used_us - before.used_us)
 
 
-_GiB = 2**30
 _SERIES: Mapping[str, tuple[str, float]] = {
     "beLimitCores": ("be_limit", 1000),
     "beBudgetCores": ("be_budget", 1000),
@@ -132,7 +130,7 @@ _SERIES: Mapping[str, tuple[str, float]] = {
     "lsCores": ("prod_cpu", 1000),
     "nodeCores": ("node_cpu", 1000),
     "batchCores": ("batch_cpu", 1000),
-    "batchGiB": ("batch_memory", _GiB),
+    "batchGiB": ("batch_memory", 2**30),
 }
 """Measure → field of a row, and how much of it makes one."""
 _VALUES: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -141,15 +139,23 @@ _VALUES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "last": lambda values: values[-1],
 }
-
-
 _SUMS: Mapping[str, Callable[[Sample], int]] = {
     "writes": lambda sample: sample.writes,
     "refusedWrites": lambda sample: sample.refused,
     "foreignWrites": lambda sample: sample.foreign,
     "evictions": lambda sample: sample.evictions,
 }
-_MILLI_SECONDS_PER_CORE_HOUR = 3.6e6
+_WHOLES: Mapping[str, Callable[[Sequence[Sample]], float]] = {
+    "restarts": lambda samples: samples[-1].restarts - samples[0].restarts if samples else 0,
+    "beCoreHours": lambda samples: _core_hours((row.be_cpu, seconds) for row, seconds in _timed(samples)),
+    "aboveThresholdSeconds": lambda samples: sum(
+        seconds for row, seconds in _timed(samples) if present.above(row.node_cpu, row.threshold_milli)
+    ),
+    "wellAboveThresholdSeconds": lambda samples: sum(
+        seconds for row, seconds in _timed(samples) if present.well_above(row.node_cpu, row.threshold_milli)
+    ),
+}
+"""Numbers of a whole stretch of time."""
 
 
 def check(
@@ -158,7 +164,9 @@ def check(
     """The expectation and what was found; `text` is what it is about at the end of its time."""
     words = _words(expected)
     if expected.is_text:
-        return ExpectationResult(words, repr(text), _bare(text) == _bare(expected.equals or ""))
+        # Without blanks: the kernel fills up columns with them.
+        texts = {each.replace(" ", "").strip() for each in (text, expected.equals or "")}
+        return ExpectationResult(words, repr(text), len(texts) == 1)
     found = float(not_put_back) if expected.measure == "notPutBack" else measure(expected, samples)
     if found is None:
         return ExpectationResult(words, "nothing was measured", False)
@@ -166,86 +174,61 @@ def check(
     return ExpectationResult(words, f"{found:.6g}", high and (expected.least is None or found >= expected.least))
 
 
-def _bare(text: str) -> str:
-    """Without blanks: the kernel fills up columns with them."""
-    return text.replace(" ", "").strip()
-
-
 def measure(asked: Expectation, samples: Sequence[Sample]) -> float | None:
     """The number that an expectation is about; None when there is no sample of it."""
     end = float("inf") if asked.to is None else scenario.seconds(asked.to)
     begin = scenario.seconds(asked.start)
     chosen = [sample for sample in samples if begin <= sample.time <= end]
-    if asked.measure in _SERIES:
-        values = list(_series(asked.measure, chosen))
-        return _VALUES[asked.value](values) if values else None
-    if asked.measure in ("unmetPercent", "usedCores"):
-        return _of_pods(asked.measure, chosen, lambda key: key.startswith(asked.of))
-    return _count(asked, chosen)
+    match asked.measure:
+        case name if name in _SERIES:
+            values = list(_series(name, chosen))
+            return _VALUES[asked.value](values) if values else None
+        case "unmetPercent" | "usedCores":
+            return _of_pods(asked.measure, chosen, lambda key: key.startswith(asked.of))
+        case name if name in _SUMS or name in _WHOLES:
+            return sum(map(_SUMS[name], chosen)) if name in _SUMS else _WHOLES[name](chosen)
+        case "ticksWith":
+            return sum(asked.of in sample.reasons for sample in chosen)
+        case "problems":
+            return len({words for sample in chosen for words in sample.problems if asked.of in words})
+    word = asked.measure.removesuffix("Seconds")
+    return sum(seconds for sample, seconds in _spans(chosen) if sample.status == word)
 
 
 def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
-    """The numbers that runs are compared by."""
+    """The numbers that runs are compared by. Limit and budget of a stretch of time are those of the tick at its
+    beginning; a negative budget is none."""
     limits = list(_series("beLimitCores", samples))
     batch = list(_series("batchCores", samples))
+    stretches = [
+        (row, after.time - before.time)
+        for before, after in itertools.pairwise(samples)
+        if after.row and (row := before.row or after.row)
+    ]
+    budget = _core_hours((max(0, row.be_budget or 0), seconds) for row, seconds in stretches)
+    used = _WHOLES["beCoreHours"](samples)
     return {
-        "beCoreHoursUsed": _be_core_hours(samples),
-        "beCoreHoursAllowed": _be_core_hours_allowed(samples),
-        "beCoreHoursBudget": _be_core_hours_budget(samples),
-        "beOfBudgetPercent": _be_of_budget(samples),
+        "beCoreHoursUsed": used,
+        "beCoreHoursAllowed": _core_hours((row.be_limit, seconds) for row, seconds in stretches),
+        "beCoreHoursBudget": budget,
+        "beOfBudgetPercent": 100 * used / budget if budget else None,
         "beLimitCoresMin": min(limits, default=None),
         "beLimitCoresMean": statistics.fmean(limits) if limits else None,
         "batchCoresMean": statistics.fmean(batch) if batch else None,
         "unmetPercent": _of_pods("unmetPercent", samples, lambda key: key not in best_effort),
-        "aboveThresholdSeconds": _node_above(samples),
-        "wellAboveThresholdSeconds": _node_well_above(samples),
+        "aboveThresholdSeconds": _WHOLES["aboveThresholdSeconds"](samples),
+        "wellAboveThresholdSeconds": _WHOLES["wellAboveThresholdSeconds"](samples),
         "lsAboveThresholdSeconds": sum(
             seconds for row, seconds in _timed(samples) if present.above(row.prod_cpu, row.threshold_milli)
         ),
         **{name: sum(map(count, samples)) for name, count in _SUMS.items()},
-        "restarts": _restarts(samples),
+        "restarts": _WHOLES["restarts"](samples),
     }
 
 
-def _count(asked: Expectation, samples: Sequence[Sample]) -> float:
-    if asked.measure in _SUMS:
-        return sum(map(_SUMS[asked.measure], samples))
-    if asked.measure in _WHOLES:
-        return _WHOLES[asked.measure](samples)
-    match asked.measure:
-        case "ticksWith":
-            return sum(asked.of in sample.reasons for sample in samples)
-        case "problems":
-            return len({words for sample in samples for words in sample.problems if asked.of in words})
-    word = asked.measure.removesuffix("Seconds")
-    return sum(seconds for sample, seconds in _spans(samples) if sample.status == word)
-
-
-def _be_core_hours(samples: Sequence[Sample]) -> float:
-    return sum(seconds * (row.be_cpu or 0) for row, seconds in _timed(samples)) / _MILLI_SECONDS_PER_CORE_HOUR
-
-
-def _be_core_hours_budget(samples: Sequence[Sample]) -> float:
-    """The budget of a stretch of time is that of the tick at its beginning; a negative one is none."""
-    left = ((before.row or after.row, after.time - before.time) for before, after in _pairs_seen(samples))
-    return sum(seconds * max(0, row.be_budget or 0) for row, seconds in left if row) / _MILLI_SECONDS_PER_CORE_HOUR
-
-
-def _be_of_budget(samples: Sequence[Sample]) -> float | None:
-    budget = _be_core_hours_budget(samples)
-    return 100 * _be_core_hours(samples) / budget if budget else None
-
-
-def _be_core_hours_allowed(samples: Sequence[Sample]) -> float:
-    """The limit of a stretch of time is the one that the tick at its beginning left."""
-    stretches = ((before.row or after.row, after.time - before.time) for before, after in _pairs_seen(samples))
-    allowed = sum(seconds * (row.be_limit or 0) for row, seconds in stretches if row)
-    return allowed / _MILLI_SECONDS_PER_CORE_HOUR
-
-
-def _pairs_seen(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Samples one after the other, the later of which an agent saw."""
-    return ((before, after) for before, after in itertools.pairwise(samples) if after.row)
+def _core_hours(amounts: Iterable[tuple[float | None, float]]) -> float:
+    """Of millicores and seconds."""
+    return sum(seconds * (milli or 0) for milli, seconds in amounts) / 3.6e6
 
 
 def _series(measure: str, samples: Sequence[Sample]) -> Iterator[float]:
@@ -262,18 +245,6 @@ def _spans(samples: Sequence[Sample]) -> Iterator[tuple[Sample, float]]:
 
 def _timed(samples: Sequence[Sample]) -> Iterator[tuple[present.Figures, float]]:
     return ((sample.row, seconds) for sample, seconds in _spans(samples) if sample.row)
-
-
-def _node_above(samples: Sequence[Sample]) -> float:
-    return sum(s for row, s in _timed(samples) if present.above(row.node_cpu, row.threshold_milli))
-
-
-def _node_well_above(samples: Sequence[Sample]) -> float:
-    return sum(s for row, s in _timed(samples) if present.well_above(row.node_cpu, row.threshold_milli))
-
-
-def _restarts(samples: Sequence[Sample]) -> int:
-    return samples[-1].restarts - samples[0].restarts if samples else 0
 
 
 def _of_pods(measure: str, samples: Sequence[Sample], chosen: Callable[[str], bool]) -> float | None:
@@ -304,12 +275,3 @@ def _words(expected: Expectation) -> str:
     bounds.append(f"at most {expected.most:g}" if expected.most is not None else "")
     bounds.append(f"is {expected.equals!r}" if expected.equals is not None else "")
     return f"{which}{expected.measure}{of}{when} {' and '.join(filter(None, bounds))}"
-
-
-_WHOLES: Mapping[str, Callable[[Sequence[Sample]], float]] = {
-    "restarts": _restarts,
-    "beCoreHours": _be_core_hours,
-    "aboveThresholdSeconds": _node_above,
-    "wellAboveThresholdSeconds": _node_well_above,
-}
-"""Numbers of a whole stretch of time."""

@@ -63,14 +63,6 @@ def test_a_write_reaches_its_function() -> None:
     assert written == [b"one write"]
 
 
-def test_an_injected_fault_ends_after_its_times(tree: Tree) -> None:
-    tree.fail("/a/file", errno.EIO, times=2)
-    for _ in range(2):
-        with pytest.raises(OSError, match="Input/output"):
-            tree.read("/a/file")
-    assert tree.read("/a/file") == b"text\n"
-
-
 @pytest.mark.parametrize("shape", ["intel-2s-ht", "amd-ccd", "arm", "small"])
 def test_every_listed_file_of_a_machine_can_be_read(shape: str) -> None:
     sandbox = Sandbox(shape)

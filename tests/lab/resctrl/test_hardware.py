@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from koordlite.lab import shapes
@@ -18,9 +19,8 @@ Attempt = Callable[[Tree, str, str], str]
 
 def files_of(rdt: RDT, shape: str = "intel-2s-ht", options: str = "") -> Tree:
     """The machine of that shape with other hardware, mounted with these options."""
-    resctrl = EmulatedResctrl(machines.machine(shape), rdt, Processes(10))
-    resctrl.umount()
-    resctrl.mount(options)
+    machine = msgspec.structs.replace(machines.machine(shape), resctrl=options)
+    resctrl = EmulatedResctrl(machine, rdt, Processes(10))
     tree = Tree()
     tree.place(POINT, resctrl.folder)
     return tree
@@ -33,9 +33,6 @@ def names(tree: Tree, folder: str) -> set[str]:
 @pytest.mark.parametrize(
     ("rdt", "options", "shown"),
     [
-        pytest.param(
-            RDT(kernel=(5, 10)), "", "    L3:0=fff;1=fff\n    MB:0=100;1=100\n", id="old kernels print L3 first"
-        ),
         pytest.param(RDT(l3=None), "", "MB:0=100;1=100\n", id="bandwidth alone needs no wide names"),
         pytest.param(RDT(l3=Cache(bits=5, cdp=False)), "", "MB:0=100;1=100\nL3:0=01f;1=01f\n", id="percent is 3 wide"),
         pytest.param(
@@ -71,10 +68,7 @@ def test_schemata_of(rdt: RDT, options: str, shown: str) -> None:
         pytest.param(RDT(), "info/L3", {"cbm_mask"}, {"sparse_masks"}, id="6.1 does not tell of holes"),
         pytest.param(RDT(kernel=(6, 7)), "info/L3", {"sparse_masks"}, set(), id="6.7 does"),
         pytest.param(amd(), "info/MB", {"bandwidth_gran"}, {"thread_throttle_mode"}, id="AMD has no throttle mode"),
-        pytest.param(RDT(kernel=(5, 4)), "info/MB", {"num_closids"}, {"thread_throttle_mode"}, id="nor has 5.4"),
         pytest.param(amd((6, 2)), "info", {"MB"}, {"SMBA"}, id="6.2 does not know slow memory"),
-        pytest.param(amd((6, 2)), "info/L3_MON", {"num_rmids"}, {"mbm_total_bytes_config"}, id="nor to choose events"),
-        pytest.param(amd((6, 3)), "info/L3_MON", {"mbm_local_bytes_config"}, set(), id="6.3 does"),
     ],
 )
 def test_files_by_hardware_and_kernel(rdt: RDT, folder: str, has: set[str], has_not: set[str]) -> None:
@@ -98,65 +92,11 @@ def test_masks_with_holes(cache: Cache, kernel: tuple[int, int], text: str, answ
     assert attempt(files_of(RDT(kernel=kernel, l3=cache)), f"{POINT}/schemata", text) == answer
 
 
-def test_shared_bits_of_hardware_stand_against_an_exclusive_group(attempt: Attempt) -> None:
-    tree = files_of(RDT(l3=Cache(shareable=0xC00)))
-    tree.mkdir(f"{POINT}/g")
-    tree.write(f"{POINT}/schemata", b"L3:0=f;1=f\n")
-    tree.write(f"{POINT}/g/schemata", b"L3:0=c00;1=c00\n")
-    assert attempt(tree, f"{POINT}/g/mode", "exclusive\n") == "EINVAL"
-    tree.write(f"{POINT}/g/schemata", b"L3:0=f0;1=f0\n")
-    assert attempt(tree, f"{POINT}/g/mode", "exclusive\n") == "ok"
-    assert tree.read(f"{POINT}/info/L3/bit_usage") == b"0=HH00EEEESSSS;1=HH00EEEESSSS\n"
-
-
-def test_code_and_data_both_keep_others_off(attempt: Attempt) -> None:
-    tree = files_of(RDT(), options="cdp")
-    tree.mkdir(f"{POINT}/g")
-    tree.write(f"{POINT}/schemata", b"L3DATA:0=f0;1=f0\nL3CODE:0=f0;1=f0\n")
-    tree.write(f"{POINT}/g/schemata", b"L3DATA:0=1;1=1\nL3CODE:0=2;1=2\n")
-    assert attempt(tree, f"{POINT}/g/mode", "exclusive\n") == "ok"
-    assert attempt(tree, f"{POINT}/schemata", "L3DATA:0=2\n") == "EINVAL"
-    assert attempt(tree, f"{POINT}/schemata", "L3DATA:0=4\n") == "ok"
-    tree.mkdir(f"{POINT}/h")
-    assert b"L3DATA:0=ffc;1=ffc" in tree.read(f"{POINT}/h/schemata")
-
-
-def test_an_empty_mask_of_amd_is_given_when_nothing_is_left() -> None:
-    tree = files_of(amd())
-    tree.mkdir(f"{POINT}/g")
-    tree.write(f"{POINT}/schemata", b"L3:0=ff;1=ff\n")
-    tree.write(f"{POINT}/g/schemata", b"L3:0=ff00;1=ff00\n")
-    tree.write(f"{POINT}/mode", b"exclusive\n")
-    tree.write(f"{POINT}/g/mode", b"exclusive\n")
-    tree.mkdir(f"{POINT}/h")
-    assert b"L3:0=0000;1=0000" in tree.read(f"{POINT}/h/schemata")
-
-
 def test_the_software_controller_keeps_what_came_before_a_mistake(attempt: Attempt) -> None:
     tree = files_of(RDT(), options="mba_MBps")
     assert attempt(tree, f"{POINT}/schemata", "MB:0=7;0=9\n") == "ok"
     assert attempt(tree, f"{POINT}/schemata", "MB:1=5\nL3:0=0\n") == "EINVAL"
     assert tree.read(f"{POINT}/schemata").splitlines()[0] == b"    MB:0=  9;1=  5"
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "why", "shown"),
-    [
-        pytest.param("0=0x30;1=7\n", "ok", "ok", "0=0x30;1=0x07", id="both caches"),
-        pytest.param("0=48\n", "ok", "ok", "0=0x48;1=0x7f", id="always hexadecimal"),
-        pytest.param("1=80\n", "EINVAL", "Invalid event configuration: max valid mask is 0x7f", None, id="too much"),
-        pytest.param("x=1\n", "EINVAL", "Missing '=' or non-numeric domain id", None, id="no cache"),
-        pytest.param("0\n", "EINVAL", "Non-numeric event configuration value", None, id="no value"),
-        pytest.param("0=1;7=1\n", "EINVAL", "ok", "0=0x01;1=0x7f", id="what came before an unknown cache stays"),
-        pytest.param("0=1", "EINVAL", "ok", None, id="no newline"),
-    ],
-)
-def test_events_to_choose(text: str, answer: str, why: str, shown: str | None, attempt: Attempt) -> None:
-    tree = files_of(amd((6, 12)))
-    path = f"{POINT}/info/L3_MON/mbm_total_bytes_config"
-    assert attempt(tree, path, text) == answer
-    assert tree.read(f"{POINT}/info/last_cmd_status").decode() == f"{why}\n"
-    assert tree.read(path).decode() == f"{shown or '0=0x7f;1=0x7f'}\n"
 
 
 def test_each_numa_node_of_a_cache_is_counted_apart() -> None:

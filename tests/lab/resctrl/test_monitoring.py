@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 
 import pytest
@@ -23,11 +22,11 @@ UNIT = 64
 @pytest.fixture
 def counters() -> Counters:
     """Hardware with counters of 8 bits."""
-    return Counters(Monitoring(unit_bytes=UNIT, counter_bits=8))
+    return Counters(Monitoring(counter_bits=8), UNIT)
 
 
 def test_bandwidth_counts_from_when_the_group_was_made(counters: Counters) -> None:
-    counters.set(PLACE, 100)
+    counters.level(PLACE, 100)
     counters.start(0, 5)
     assert counters.bytes(PLACE) == 0
     counters.add(PLACE, 7)
@@ -37,17 +36,17 @@ def test_bandwidth_counts_from_when_the_group_was_made(counters: Counters) -> No
 
 
 def test_a_counter_that_went_back_has_wrapped(counters: Counters) -> None:
-    counters.set(PLACE, 250)
+    counters.level(PLACE, 250)
     counters.start(0, 5)
-    counters.set(PLACE, 4)
+    counters.level(PLACE, 4)
     assert counters.bytes(PLACE) == 10 * UNIT
-    counters.set(PLACE, 3)
+    counters.level(PLACE, 3)
     assert counters.bytes(PLACE) == (10 + 255) * UNIT
 
 
 def test_occupancy_is_a_level(counters: Counters) -> None:
     place = (0, 5, CACHE)
-    counters.set(place, 9)
+    counters.level(place, 9)
     counters.start(0, 5)
     assert counters.bytes(place) == 9 * UNIT
 
@@ -59,14 +58,14 @@ def node() -> Sandbox:
     sandbox.files.mkdir(f"{POINT}/g")
     sandbox.files.mkdir(f"{POINT}/g/mon_groups/m")
     for rmid, count in (number_of(sandbox, "g", ""), 10), (number_of(sandbox, "g", "m"), 20):
-        hardware(sandbox).set((0, rmid, CACHE), count)
+        hardware(sandbox).level((0, rmid, CACHE), count)
     return sandbox
 
 
 def hardware(sandbox: Sandbox) -> Counters:
     assert sandbox.resctrl is not None
-    assert sandbox.resctrl.counters is not None
-    return sandbox.resctrl.counters
+    assert sandbox.resctrl.rmids is not None
+    return sandbox.resctrl.rmids.counters
 
 
 def number_of(sandbox: Sandbox, control: str, monitor: str) -> int:
@@ -82,16 +81,6 @@ def shown(sandbox: Sandbox, group: str, event: str = CACHE, cache: int = 0) -> s
 def test_a_control_group_shows_the_sum(node: Sandbox) -> None:
     assert shown(node, "g/mon_groups/m/") == str(20 * 65536)
     assert shown(node, "g/") == str(30 * 65536)
-
-
-def test_what_cannot_be_read_is_left_out_of_the_sum_without_a_sign(node: Sandbox) -> None:
-    hardware(node).break_((0, number_of(node, "g", "m"), CACHE), errno.EIO)
-    assert shown(node, "g/mon_groups/m/") == "Error"
-    assert shown(node, "g/") == str(10 * 65536)
-    hardware(node).break_((0, number_of(node, "g", ""), CACHE), errno.EINVAL)
-    assert shown(node, "g/") == "Error", "the last one's word when none can be read"
-    hardware(node).repair((0, number_of(node, "g", ""), CACHE))
-    assert shown(node, "g/") == str(10 * 65536)
 
 
 def put(sandbox: Sandbox, uid: str, group: str) -> None:
@@ -153,53 +142,3 @@ def test_every_flavour_counts(shape: str, make_pod: MakePod) -> None:
     sandbox.advance(1)
     first = next(iter(sandbox.files.list(f"{POINT}/mon_data"))).rstrip("/")
     assert int(sandbox.files.read(f"{POINT}/mon_data/{first}/{CACHE}")) > 0
-
-
-def test_a_cache_that_comes_back_counts_from_0(node: Sandbox) -> None:
-    assert node.resctrl is not None
-    place = (1, number_of(node, "g", ""), TOTAL)
-    hardware(node).add(place, 5)
-    assert shown(node, "g/", TOTAL, cache=1) == str(5 * 65536)
-    cpus = [cpu.id for cpu in node.machine.cpus if cpu.l3 == 1]
-    for cpu in cpus:
-        node.resctrl.offline(cpu)
-    with pytest.raises(FileNotFoundError):
-        shown(node, "g/", TOTAL, cache=1)
-    for cpu in cpus:
-        node.resctrl.online(cpu)
-    assert shown(node, "g/", TOTAL, cache=1) == "0"
-    hardware(node).add(place, 2)
-    node.resctrl.online(cpus[0])
-    assert shown(node, "g/", TOTAL, cache=1) == str(2 * 65536), "a CPU that is online already begins nothing"
-
-
-def test_a_numa_node_without_cpus_is_not_counted_apart() -> None:
-    clustered = Sandbox("intel-snc")
-    assert clustered.resctrl is not None
-    folder = f"{POINT}/mon_data/mon_L3_00"
-    here = [cpu for cpu in clustered.machine.cpus if cpu.l3 == 0]
-    nodes = sorted({cpu.node for cpu in here})
-    for cpu in here:
-        if cpu.node == nodes[0]:
-            clustered.resctrl.offline(cpu.id)
-    found = [name for name in clustered.files.list(folder) if name.endswith("/")]
-    assert found == [f"mon_sub_L3_{nodes[1]:02}/"]
-    hardware(clustered).set((0, clustered.resctrl.hardware_rmid(clustered.resctrl.groups[""], 0, 1), CACHE), 3)
-    assert shown(clustered, "") == str(3 * hardware(clustered).unit_bytes), "the sum is over the nodes that are left"
-
-
-def test_choosing_what_is_counted_lets_both_counters_of_that_cache_begin_again() -> None:
-    milan = Sandbox("amd-genoa")
-    for event in (TOTAL, LOCAL):
-        for cache in (0, 1):
-            hardware(milan).set((cache, 0, event), 100)
-    file = f"{POINT}/info/L3_MON/mbm_total_bytes_config"
-    found = [shown(milan, "", event, cache) for event in (TOTAL, LOCAL) for cache in (0, 1)]
-    milan.files.write(file, b"0=7f\n")
-    assert [shown(milan, "", event, cache) for event in (TOTAL, LOCAL) for cache in (0, 1)] == found, "it was so before"
-    hardware(milan).set((0, 0, TOTAL), 130)
-    milan.files.write(file, b"0=30\n")
-    assert [shown(milan, "", event) for event in (TOTAL, LOCAL)] == [str(130 * 64), str(100 * 64)], (
-        "from the hardware's 0"
-    )
-    assert shown(milan, "", TOTAL, 1) == found[1]

@@ -8,14 +8,15 @@ import slices
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from kernel_resctrl import KernelResctrl
 
 from koordlite.lab.machine import shapes
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd
 from koordlite.lab.machine.tree import Tree
-from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
-from koordlite.lab.resctrl.schema import closids
-from koordlite.model.cpuset import CPUSet
+from koordlite.lab.resctrl.filesystem import POINT
+from koordlite.lab.resctrl.schemata import closids
+from koordlite.model.cpuset import EMPTY, CPUSet
 
 NAMES = st.sampled_from(["a", "b"])
 PICK = st.integers(0, 60)
@@ -29,7 +30,7 @@ CACHES = st.builds(
     sparse=st.booleans(),
 )
 MONITORS = st.none() | st.builds(Monitoring, rmids=st.integers(2, 6))
-KERNELS = st.sampled_from([(5, 4), (6, 1), (6, 12)])
+KERNELS = st.sampled_from([(5, 15), (6, 1), (6, 12)])
 INTEL = st.builds(
     RDT,
     kernel=KERNELS,
@@ -52,7 +53,7 @@ class Anything(RuleBasedStateMachine):
         self.now, self.reopened = 0.0, False
         self.processes = Processes(100)
         self.processes.spawn("p", threads=3, now=0)
-        self.resctrl = EmulatedResctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
+        self.resctrl = KernelResctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
         self.options = options
         self.tree = Tree()
         self.tree.place(POINT, self.resctrl.folder)
@@ -179,7 +180,10 @@ class Anything(RuleBasedStateMachine):
     @invariant()
     def a_monitor_group_has_only_cpus_of_its_control_group(self) -> None:
         for group in self.resctrl.groups.values():
-            assert all(monitor.cpus <= group.cpus for monitor in group.monitors.values())
+            assert all(
+                self.resctrl.cpus.get(monitor, EMPTY) <= self.resctrl.cpus.get(group, EMPTY)
+                for monitor in group.monitors.values()
+            )
 
     def ids(self) -> list[tuple[str, int]]:
         return [(schema.name, cache) for schema in self.resctrl.schemas.values() for cache in schema.domains]

@@ -13,7 +13,7 @@ from koordlite.lab.machine import shapes
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache
 from koordlite.lab.machine.tree import Tree
-from koordlite.lab.resctrl import rules
+from koordlite.lab.resctrl import schemata
 from koordlite.lab.resctrl.filesystem import EmulatedResctrl
 
 Attempt = Callable[[Tree, str, str], str]
@@ -52,15 +52,15 @@ def test_without_cdp_names_are_narrow() -> None:
 def test_every_run_of_ones_is_a_mask_and_nothing_else_is(mask: int) -> None:
     contiguous = "01" not in f"{mask:b}".strip("0") and mask != 0
     try:
-        accepted = rules.mask(f"{mask:x}", Cache()) == mask
-    except rules.Rejected:
+        accepted = schemata.mask(f"{mask:x}", Cache()) == mask
+    except schemata.Rejected:
         accepted = False
     assert accepted == contiguous
 
 
 @given(st.integers(0, 2**16 - 1))
 def test_the_lowest_run_is_contiguous_and_starts_at_the_lowest_bit(bits: int) -> None:
-    run = rules.lowest_run(bits)
+    run = schemata.lowest_run(bits)
     assert run & ~bits == 0
     assert run & -run == bits & -bits
     assert "0" not in f"{run:b}".rstrip("0") or not run
