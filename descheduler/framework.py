@@ -60,7 +60,6 @@ __all__ = [
     "Usage",
     "Verdict",
     "View",
-    "excludes_crane_reserved",
     "judgeable",
     "stale_placement",
 ]
@@ -240,11 +239,6 @@ class Plugin(msgspec.Struct, frozen=True):
 def judgeable(pod: PodView) -> bool:
     """Pods that have ended, or are going, are not judged."""
     return pod.pod.active and not pod.pod.deleting
-
-
-def excludes_crane_reserved(pod: PodView) -> bool:
-    """The pod asks to be kept off the CPUs that Crane reserves. Only the text `true` does, as in Crane."""
-    return pod.pod.crane.excludes_reserved
 
 
 def stale_placement(node: NodeView, oldest_seconds: float, view: View) -> Note | None:

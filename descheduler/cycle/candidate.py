@@ -45,8 +45,10 @@ class Candidate(msgspec.Struct, frozen=True):
     def unripe(self) -> Refusal | None:
         """The refusal where no finding is a reason to move the pod, or not yet."""
         hard = [f for f in self.findings if f.severity == "hard"]
+        if not hard and any(f.severity == "fixable" for f in self.findings):
+            return Refusal("CuredOnNode", "the agent on its node can put it right: nothing has to move")
         if not hard:
-            return _no_move_needed(self.findings)
+            return Refusal("OnlyExposed", self.findings[0].cure)
         waiting = [reason for f in hard if (reason := self._waits(f))]
         return waiting[0] if len(waiting) == len(hard) else None
 
@@ -62,12 +64,6 @@ class Candidate(msgspec.Struct, frozen=True):
             text = f"seen in {seen} of {finding.sightings} pictures that {finding.plugin} needs"
             return Refusal("SeenTooFewTimes", text)
         return None
-
-
-def _no_move_needed(findings: tuple[Finding, ...]) -> Refusal:
-    if any(f.severity == "fixable" for f in findings):
-        return Refusal("CuredOnNode", "the agent on its node can put it right: nothing has to move")
-    return Refusal("OnlyExposed", findings[0].cure)
 
 
 def order(pod: PodView, findings: list[Finding]) -> tuple[float, int, bool, float, float, str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -18,37 +17,32 @@ from descheduler.picture.templates import SpecGroup
 NOT_MEASURED = Usage(absent="not measured: the picture holds no such usage")
 
 
-class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True):
     """`framework.Handle` for one plugin of one profile."""
 
     view: View
     args: Args
-    more_args: tuple[Args, ...] = ()
+    guards: default_evictor.Guards
+    """They remember, and are shared by the plugins of the profile."""
     fit: FitSearch
     nodes: NodeGroup
     taken: Collection[str]
     """uids of the pods that the plan takes; grows while the plan is made."""
     remembered: object = None
-    shared_guards: default_evictor.Guards | None = None
-    """Guards that remember, shared by the plugins of the profile; without them the handle has its own."""
     budget: Budget | None = None
     """The rest of the limits; None: there are none."""
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """Every guard that speaks against evicting the pod."""
-        return self._guards.refusals(pod)
-
-    @functools.cached_property
-    def _guards(self) -> default_evictor.Guards:
-        return self.shared_guards or default_evictor.Guards(self.view, (self.args, *self.more_args))
+        return self.guards.refusals(pod)
 
     def evictable(self, pod: PodView) -> bool:
         """No guard speaks against it."""
-        return not self._guards.refusals(pod)
+        return not self.guards.refusals(pod)
 
     def evictable_of(self, group: SpecGroup) -> Sequence[PodView]:
         """Its pods that no guard speaks against."""
-        return self._guards.evictable(group)
+        return self.guards.evictable(group)
 
     def movable(self, pod: PodView) -> bool:
         """The questions that are asked last have no objection either."""
@@ -85,7 +79,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _objection(self, pods: Sequence[PodView]) -> str:
         """Why these pods may not all go. The first of them is asked about itself; the others were asked before."""
         for pod in pods[:1]:
-            refusals = self._guards.refusals(pod) or default_evictor.late_refusals(pod, self.view, self.args)
+            refusals = self.guards.refusals(pod) or default_evictor.late_refusals(pod, self.view, self.args)
             if refusals:
                 return refusals[0].text
             if pod.node not in self.nodes.names:
@@ -98,9 +92,4 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def usage(self, source: str, query: str = "") -> Usage:
         """The measurement; with the reason when there is none."""
-        return usage_of(self.view.usage, source, query)
-
-
-def usage_of(measured: Mapping[str, Usage], source: str, query: str) -> Usage:
-    """The measurement of a source; a Prometheus query has one of its own."""
-    return measured.get(f"{source}:{query}" if query else source, NOT_MEASURED)
+        return self.view.usage.get(f"{source}:{query}" if query else source, NOT_MEASURED)

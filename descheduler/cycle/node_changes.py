@@ -23,7 +23,7 @@ def changes(view: View, decided: Mapping[str, Outcome], fit: FitSearch) -> Itera
     concerned = {o.pod.node for o in decided.values() if o.pod.containers}
     concerned |= {o.target for o in decided.values() if o.target and o.pod.containers}
     for name in sorted(touched):
-        before, after = FreeCapacity.of(view.nodes[name]), fit.by_node[name]
+        before, after = FreeCapacity.of(view.nodes[name]), fit.capacity(name)
         cpu, memory = (after.allocatable.get(resource) for resource in ("cpu", "memory"))
         yield NodeChange(
             node=name,

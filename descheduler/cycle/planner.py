@@ -22,7 +22,8 @@ from descheduler.cycle.handle import ProfileHandle
 from descheduler.cycle.node_changes import changes
 from descheduler.filters import default_evictor, limits
 from descheduler.filters.limits import Budget
-from descheduler.fit.search import FitSearch, Place, Search
+from descheduler.fit import kept
+from descheduler.fit.search import Place, Search
 from descheduler.framework import (
     POINTS,
     Aside,
@@ -43,6 +44,7 @@ from descheduler.framework import (
 )
 from descheduler.history import past_evictions
 from descheduler.history.past_evictions import Requests, counted
+from descheduler.picture.node_index import take_over
 from descheduler.plan import EvictionPlan, Outcome, PluginAnswer, PodAnswer, Profile, Setup, Sightings
 from koordlite.model import isolation
 from koordlite.model.label_selectors import labels_match
@@ -123,6 +125,7 @@ class _Judge:
         self.profile = profile
         self.guards = default_evictor.Guards(view, (profile.args, *profile.more_args))
         self.nodes = in_scope(view, setup, profile)
+        take_over(self.nodes, view, profile.name)
 
 
 class _Draft:
@@ -135,7 +138,7 @@ class _Draft:
         self._past = past
         self._remembered: dict[tuple[str, str], object] = {}
         self._budget = Budget(setup.limits, view, counted(past.background.values()))
-        self._fit = FitSearch(view)
+        self._fit = kept.of(view)
         now = view.now
         self._pacer = Pacer(setup.pacing, past.history, now)
         self._expect(past_evictions.outstanding(past.history, view.unbound, now))
@@ -154,7 +157,7 @@ class _Draft:
     def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
         """Places that earlier evictions counted on, whose successors still wait for a node, are not free."""
         for pod, move in coming if self._setup.fit == "plan" else ():
-            if move.target in self._fit.by_node:
+            if move.target in self._view.nodes:
                 booked = [(zone, {n: Quantity.parse(t) for n, t in amounts.items()}) for zone, amounts in move.booked]
                 self._fit.move(pod, Place(move.target, bookings=tuple(booked)))
 
@@ -176,12 +179,11 @@ class _Draft:
         return ProfileHandle(
             view=view,
             args=profile.args,
-            more_args=profile.more_args,
+            guards=judge.guards,
             fit=self._fit,
             nodes=judge.nodes if whole else NodeGroup(node for node in view.nodes.values() if node.name in names),
             taken=self._taken,
             remembered=self._past.memory.get((profile.name, plugin)),
-            shared_guards=judge.guards,
             budget=self._budget,
         )
 

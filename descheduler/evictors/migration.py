@@ -180,7 +180,10 @@ class Round:
         open_ = [job for job in self._jobs.values() if not job.finished]
         self._pods = {pod.uid: pod for pod in self._pods_of(open_)}
         self._traffic = Traffic.of(open_, self._pods.values(), arbitrating=True)
-        by_job = [Waiting(job, self._pods.get(job.pod.uid) or self._pod_of_no_uid(job)) for job in waiting]
+        by_key = {pod.key: pod for pod in self._pods.values()}
+        by_job = [
+            Waiting(job, self._pods.get(job.pod.uid) if job.pod.uid else by_key.get(job.pod.key)) for job in waiting
+        ]
         begun = filters.count_begun(open_, self._pods)
         for entry in filters.ordered(by_job, begun):
             yield from self._safely(self._ruled(entry), entry.job.name)
@@ -196,38 +199,26 @@ class Round:
                 if reconcile.same_pod(named[found.metadata.name], found):
                     yield objects.pod_view(found)
 
-    def _pod_of_no_uid(self, job: MigrationJob) -> PodView | None:
-        return next((pod for pod in self._pods.values() if not job.pod.uid and pod.key == job.pod.key), None)
-
     def _ruled(self, entry: Waiting) -> Iterator[Progress]:
         job, pod = entry.job, entry.pod
         if reconcile.timed_out(job, self._now):
             yield from self._write(job, reconcile.step(job, Seen(now=self._now)).job)
             return
-        refusal = self._permanent(pod) if pod is not None else None
-        if refusal:
-            yield from self._write(job, objects.failed(job, "ForbiddenMigratePod", refusal))
-            return
-        waits = self._passing(pod) if pod is not None else ""
-        if waits:
-            yield Progress(job.name, job.pod.key, "Waiting", waits)
-            return
+        if pod is not None:
+            refusals = self._guards.refusals(pod)
+            refusal = refusals[0] if refusals else filters.permanent(pod, self._find(pod), self._args)
+            if refusal:
+                yield from self._write(job, objects.failed(job, "ForbiddenMigratePod", refusal.text))
+                return
+            waits = filters.passing(pod, self._traffic, self._find(pod), self._args)
+            if waits:
+                yield Progress(job.name, job.pod.key, "Waiting", f"{waits.reason}: {waits.text}")
+                return
         notes = {**job.annotations, keys.PASSED_ARBITRATION: "true"}
         passed = structs.replace(job, metadata=structs.replace(job.metadata, annotations=notes))
         self._jobs[job.name] = self._cluster.write_job(job, passed)
         self._traffic.add(job, pod)
         yield Progress(job.name, job.pod.key, "PassedArbitration", "its turn has come")
-
-    def _permanent(self, pod: PodView) -> str:
-        refusals = self._guards.refusals(pod)
-        if refusals:
-            return refusals[0].text
-        refusal = filters.permanent(pod, self._find(pod), self._args)
-        return refusal.text if refusal else ""
-
-    def _passing(self, pod: PodView) -> str:
-        refusal = filters.passing(pod, self._traffic, self._find(pod), self._args)
-        return f"{refusal.reason}: {refusal.text}" if refusal else ""
 
     def _advanced(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[Progress]:
         """One step with a job."""

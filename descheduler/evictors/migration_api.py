@@ -22,6 +22,7 @@ from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.kube.client.paging import Page
 from koordlite.kube.publish import evictions
 from koordlite.kube.publish.evictions import EvictionClient
+from koordlite.model import merge_patch
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ObjectReference
 
@@ -100,12 +101,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         return self._get(_pod(ref), dict)
 
     def _get(self, path: str, shape: type[T]) -> T | None:
-        try:
-            return _read(self.api.request("GET", path).body, shape)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
+        return _found(self.api, path, shape)
 
     def priority_classes(self) -> dict[str, int]:
         """Priority by the name of its class."""
@@ -120,12 +116,12 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
     def write_job(self, before: MigrationJob, after: MigrationJob) -> MigrationJob:
         """Write what changed, spec and annotations first; the job as it is then. ApiError 409 when someone else wrote
         it meanwhile."""
-        notes = objects.patch(before.metadata, after.metadata)
-        spec = objects.patch(before.spec, after.spec)
+        notes = merge_patch.between(before.metadata, after.metadata)
+        spec = merge_patch.between(before.spec, after.spec)
         written = before
         if notes or spec:
             written = self._patch(before, {"metadata": notes, "spec": spec}, "")
-        status = objects.patch(before.status, after.status)
+        status = merge_patch.between(before.status, after.status)
         return self._patch(written, {"status": status}, "/status") if status else written
 
     def _patch(self, job: MigrationJob, changes: dict[str, Any], subresource: str) -> MigrationJob:
@@ -171,6 +167,16 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         """Annotate this very pod."""
         body = {"metadata": {"uid": ref.uid, "annotations": dict(annotations)}}
         self.api.request("PATCH", _pod(ref), body=body, content_type=MERGE)
+
+
+def _found(api: Api, path: str, shape: type[T]) -> T | None:
+    """The object at `path`; None when the server has none there."""
+    try:
+        return _read(api.request("GET", path).body, shape)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
 
 
 def _read(raw: bytes | msgspec.Raw, shape: type[T]) -> T:
@@ -255,26 +261,17 @@ class Finder(msgspec.Struct):
         plural = self._plural(owner.api_version, owner.kind)
         if not plural:
             return None
-        try:
-            answer = self.api.request("GET", f"{_root(owner.api_version)}/namespaces/{namespace}/{plural}/{owner.name}")
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-        found = msgspec.json.decode(answer.body, type=_Controller)
-        return found if found.metadata.uid == owner.uid else None
+        path = f"{_root(owner.api_version)}/namespaces/{namespace}/{plural}/{owner.name}"
+        found = _found(self.api, path, _Controller)
+        return found if found is not None and found.metadata.uid == owner.uid else None
 
     def _plural(self, api_version: str, kind: str) -> str:
         """Name of the kind in paths; empty when the server does not serve it."""
         if api_version not in self.plurals:
-            try:
-                answer = self.api.request("GET", _root(api_version))
-            except ApiError as error:
-                if error.status != HTTPStatus.NOT_FOUND:
-                    raise
+            served = _found(self.api, _root(api_version), _Resources)
+            if served is None:
                 return ""
-            served = msgspec.json.decode(answer.body, type=_Resources).resources
-            self.plurals[api_version] = {one.kind: one.name for one in served if "/" not in one.name}
+            self.plurals[api_version] = {one.kind: one.name for one in served.resources if "/" not in one.name}
         return self.plurals[api_version].get(kind, "")
 
     def _sets(self, namespace: str, deployment: _Controller) -> list[wire.ObjectMeta]:

@@ -133,14 +133,6 @@ def _placeholder(pod: PodView, _view: View, _args: Args) -> str:
     return f"it holds the place of the Reservation with uid {held}" if held else ""
 
 
-def _terminating(pod: PodView, _view: View, _args: Args) -> str:
-    return "it is being deleted already" if pod.pod.deleting else ""
-
-
-def _migrating(pod: PodView, view: View, _args: Args) -> str:
-    return view.moving.get(pod.uid, "")
-
-
 def _opted_out(pod: PodView, _view: View, _args: Args) -> str:
     asks = PREFER_NO_EVICTION in pod.pod.annotations
     return "it asks not to be evicted, and noEvictionPolicy is Mandatory" if asks else ""
@@ -198,14 +190,6 @@ def _claims(pod: PodView, view: View, args: Args) -> str:
     return f"it holds the claims {', '.join(held)}" if held else ""
 
 
-def _no_budget(pod: PodView, view: View, _args: Args) -> str:
-    return "" if pod.uid in view.budgets_by_pod else "no PodDisruptionBudget covers it"
-
-
-def _resource_claims(pod: PodView, _view: View, _args: Args) -> str:
-    return "it holds resource claims" if pod.object.spec.resource_claims else ""
-
-
 def _labels(pod: PodView, _view: View, args: Args) -> str:
     wanted = args.label_selector
     return "its labels are not those of labelSelector" if wanted and not wanted.matches(pod.pod.labels) else ""
@@ -251,8 +235,8 @@ def _many_budgets(pod: PodView, view: View, _args: Args) -> str:
 _ALWAYS: dict[str, Guard] = {
     "MirrorPod": _mirror,
     "Placeholder": _placeholder,
-    "Terminating": _terminating,
-    "MigrationJobExists": _migrating,
+    "Terminating": lambda pod, _view, _args: "it is being deleted already" if pod.pod.deleting else "",
+    "MigrationJobExists": lambda pod, view, _args: view.moving.get(pod.uid, ""),
 }
 _LATE: dict[str, Guard] = {"NamespaceSelector": _namespace, "ManyDisruptionBudgets": _many_budgets}
 
@@ -270,8 +254,14 @@ _PROTECTIONS: dict[str, Protection] = {
     "LocalStorage": (_protects("PodsWithLocalStorage"), _local_storage),
     "DaemonSet": (_protects("DaemonSetPods"), _daemon_set),
     "HasPVC": (_protects("PodsWithPVC"), _claims),
-    "NoDisruptionBudget": (_protects("PodsWithoutPDB"), _no_budget),
-    "HasResourceClaims": (_protects("PodsWithResourceClaims"), _resource_claims),
+    "NoDisruptionBudget": (
+        _protects("PodsWithoutPDB"),
+        lambda pod, view, _args: "" if pod.uid in view.budgets_by_pod else "no PodDisruptionBudget covers it",
+    ),
+    "HasResourceClaims": (
+        _protects("PodsWithResourceClaims"),
+        lambda pod, _view, _args: "it holds resource claims" if pod.object.spec.resource_claims else "",
+    ),
     "LabelSelector": (lambda args: args.label_selector is not None, _labels),
     "Namespace": (lambda args: args.namespaces is not None, _chosen_namespace),
     "TooFewReplicas": (lambda args: args.min_replicas > 1, _replicas),

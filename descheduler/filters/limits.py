@@ -14,6 +14,14 @@ TOTAL = "LimitTotal"
 """The reason that holds for every pod to come."""
 PER_NODE = "LimitPerNode"
 PER_NAMESPACE = "LimitPerNamespace"
+PER_OWNER = "LimitPerOwner"
+BUDGET = "DisruptionBudget"
+_OPTIONS = {
+    TOTAL: "maxNoOfPodsToEvictTotal",
+    PER_NODE: "maxNoOfPodsToEvictPerNode",
+    PER_NAMESPACE: "maxNoOfPodsToEvictPerNamespace",
+    PER_OWNER: "maxNoOfPodsToEvictPerOwner",
+}
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,48 +64,45 @@ class Budget:
 
         Order: the total, node, namespace (upstream), or node, namespace, total (Koordinator), then ours.
         """
-        for reason, subject, limit, words in self._counters(pod):
-            if self._taken[reason, subject] >= limit:
-                return reason, words
-        return "", ""
+        return self.refusal_of_all((pod,))
 
     def refusal_of_all(self, pods: Iterable[PodView]) -> tuple[str, str]:
         """The same for all of these pods together."""
         before = Counter[tuple[str, str]]()
         for pod in pods:
-            for reason, subject, limit, words in self._counters(pod):
+            for reason, subject, limit in self._counters(pod):
                 if self._taken[reason, subject] + before[reason, subject] >= limit:
-                    return reason, words
+                    return reason, self._words(reason, subject, limit)
                 before[reason, subject] += 1
         return "", ""
 
     def take(self, pod: PodView) -> None:
         """Count the eviction of `pod`."""
-        for reason, subject, _limit, _words in self._counters(pod):
+        for reason, subject, _limit in self._counters(pod):
             self._taken[reason, subject] += 1
 
-    def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int, str]]:
-        """The limits that there are: reason, what is counted, how many, and the sentence."""
+    def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int]]:
+        """The limits that there are: reason, what is counted, and how many."""
         limits = self._limits
-        of_all = f"maxNoOfPodsToEvictTotal is {limits.total}, and so many go before it"
         if limits.total_first and limits.total is not None:
-            yield TOTAL, "", limits.total, of_all
+            yield TOTAL, "", limits.total
         if pod.node and limits.per_node is not None:
-            words = f"maxNoOfPodsToEvictPerNode is {limits.per_node}, and so many of {pod.node} go before it"
-            yield PER_NODE, pod.node, limits.per_node, words
+            yield PER_NODE, pod.node, limits.per_node
         if limits.per_namespace is not None:
-            namespace = pod.pod.namespace
-            words = f"maxNoOfPodsToEvictPerNamespace is {limits.per_namespace}, and so many of {namespace} go before it"
-            yield PER_NAMESPACE, namespace, limits.per_namespace, words
+            yield PER_NAMESPACE, pod.pod.namespace, limits.per_namespace
         if not limits.total_first and limits.total is not None:
-            yield TOTAL, "", limits.total, of_all
+            yield TOTAL, "", limits.total
         if limits.per_owner is not None and pod.owner:
             owners = pod.object.metadata.owner_references or ()
             chosen = next((o for o in owners if o.controller), owners[0])
-            most = share(limits.per_owner, self._view.replicas.get(chosen.uid, 0))
-            given = f"{most}" if most == limits.per_owner else f"{limits.per_owner} ({most})"
-            words = f"maxNoOfPodsToEvictPerOwner is {given}, and so many of {pod.owner} go before it"
-            yield "LimitPerOwner", pod.owner, most, words
+            yield PER_OWNER, pod.owner, share(limits.per_owner, self._view.replicas.get(chosen.uid, 0))
         for budget in self._view.budgets_by_pod.get(pod.uid, ()):
-            words = f"PodDisruptionBudget {budget.key} allows {budget.allowed} disruptions, and none is left"
-            yield "DisruptionBudget", budget.key, budget.allowed, words
+            yield BUDGET, budget.key, budget.allowed
+
+    def _words(self, reason: str, subject: str, limit: int) -> str:
+        if reason == BUDGET:
+            return f"PodDisruptionBudget {subject} allows {limit} disruptions, and none is left"
+        per_owner = self._limits.per_owner
+        shown = f"{per_owner} ({limit})" if reason == PER_OWNER and limit != per_owner else limit
+        of = f" of {subject}" if subject else ""
+        return f"{_OPTIONS[reason]} is {shown}, and so many{of} go before it"

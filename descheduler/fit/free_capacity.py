@@ -67,11 +67,10 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
     def _pass_on(self, other: FreeCapacity, pod: PodView, sign: int) -> None:
         """Hand the sums on, changed by the one pod: nobody sums up thirty pods again."""
         known, passed = self.__dict__, other.__dict__
-        for name, by in (("requested", sign), ("unrequested", -sign)):
-            if name in known:
-                passed[name] = _changed(known[name], pod, by)
-        if "allocatable" in known:
-            passed["allocatable"] = known["allocatable"]
+        passed["allocatable"] = self.allocatable
+        free = passed["unrequested"] = dict(self.unrequested)
+        for name, amount in pod.pod.requests.items():
+            free[name] = free.get(name, 0) - sign * amount.nano
         if known.get("free_slots") is not None:
             passed["free_slots"] = known["free_slots"] - sign
 
@@ -93,24 +92,21 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
     @functools.cached_property
     def requested(self) -> Mapping[str, int]:
         """Requests of all pods, in nano-units by resource."""
-        if self.residents is self.node.pods and not self.arrivals:
-            return self.node.requested
-        total: dict[str, int] = {}
-        for pod in self.pods:
-            total = _changed(total, pod, 1)
-        return total
+        held = {name: amount.nano for name, amount in self.allocatable.items()}
+        return {name: taken for name, free in self.unrequested.items() if (taken := held.get(name, 0) - free)}
 
     @functools.cached_property
     def fullness(self) -> float:
         """Requested part of the CPUs: -1 for nothing at all, 0 for all of them."""
         whole = self.allocatable.get("cpu")
-        return (self.requested.get("cpu", 0) - whole.nano) / whole.nano if whole and whole.nano else 0.0
+        return -self.unrequested["cpu"] / whole.nano if whole and whole.nano else 0.0
 
     @functools.cached_property
     def unrequested(self) -> Mapping[str, int]:
         """Nano-units that nobody has requested, by resource; below zero when the node is overcommitted."""
-        held = {name: amount.nano for name, amount in self.allocatable.items()}
-        return {name: held.get(name, 0) - self.requested.get(name, 0) for name in {**held, **self.requested}}
+        # Other values than the node as it is get it from the one before.
+        held, requested = {name: amount.nano for name, amount in self.allocatable.items()}, self.node.requested
+        return {name: held.get(name, 0) - requested.get(name, 0) for name in {**held, **requested}}
 
     @functools.cached_property
     def free_slots(self) -> int | None:
@@ -185,14 +181,6 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
             left = amounts["memory"].nano - promised * NANO
             amounts["memory"] = Quantity(max(0, left), amounts["memory"].format)
         return amounts
-
-
-def _changed(amounts: Mapping[str, int], pod: PodView, sign: int) -> dict[str, int]:
-    """The amounts with what the pod requests, or without it."""
-    total = dict(amounts)
-    for name, amount in pod.pod.requests.items():
-        total[name] = total.get(name, 0) + sign * amount.nano
-    return total
 
 
 def schedulable_amounts(node: NodeView) -> Mapping[str, Quantity]:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import bisect
 import heapq
-import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from descheduler.framework import NodeView, PodView, View
-from descheduler.picture.node_index import node_affinity
+from descheduler.picture.node_index import NodeIndex, label_keys, node_affinity
 from koordlite.model import label_selectors, node_selectors
 from koordlite.model.wire import objects
 
@@ -34,19 +32,23 @@ Groups = Mapping[str, Group]
 
 
 class Tally:
-    """The answer of each node, kept by reason as well once that is asked for. Answers may change."""
+    """The answer of each node, kept by reason as well once that is asked for. Answers may change; what is said of them
+    follows from the last ones alone, not from their order."""
 
     def __init__(self, refusals: Mapping[str, str]) -> None:
         self.by_node = dict(refusals)
-        self._known: dict[str, dict[str, None]] | None = None
+        self._known: dict[str, set[str]] | None = None
+        self._first: dict[str, list[str]] = {}
+        """The first nodes by name, one more than there are examples, by reason."""
+        self._all: Groups | None = None
 
     @property
-    def _members(self) -> dict[str, dict[str, None]]:
+    def _members(self) -> dict[str, set[str]]:
         """Nodes by reason. Most tallies are only asked whether any node took the pod."""
         if self._known is None:
             self._known = {}
             for name, why in self.by_node.items():
-                self._known.setdefault(why, {})[name] = None
+                self._known.setdefault(why, set()).add(name)
         return self._known
 
     def note(self, name: str, why: str) -> None:
@@ -56,33 +58,27 @@ class Tally:
             return
         by_reason = self._members
         if before is not None:
-            members = by_reason[before]
-            del members[name]
-            if not members:
-                del by_reason[before]
+            by_reason[before].remove(name)
+            self._first.pop(before, None)
         self.by_node[name] = why
-        by_reason.setdefault(why, {})[name] = None
+        by_reason.setdefault(why, set()).add(name)
+        self._first.pop(why, None)
+        self._all = None
 
     def groups(self, without: str) -> Groups:
         """All reasons, leaving one node out."""
-        return {why: group for why, names in self._members.items() if (group := _group(names, without)).nodes}
-
-
-class FixedTally(Tally):
-    """A tally whose answers do not change: who asks for all of it gets the same groups."""
-
-    def __init__(self, refusals: Mapping[str, str]) -> None:
-        super().__init__(refusals)
-        self._all = super().groups("")
-
-    def groups(self, without: str) -> Groups:
-        """All reasons, leaving one node out."""
-        return super().groups(without) if without in self.by_node else self._all
-
-
-def _group(names: Mapping[str, None], without: str) -> Group:
-    others = itertools.islice((name for name in names if name != without), EXAMPLES)
-    return Group(len(names) - (without in names), tuple(others))
+        if without not in self.by_node and self._all is not None:
+            return self._all
+        found = dict[str, Group]()
+        for why, names in self._members.items():
+            if count := len(names) - (without in names):
+                if why not in self._first:
+                    self._first[why] = heapq.nsmallest(EXAMPLES + 1, names)
+                examples = [name for name in self._first[why] if name != without][:EXAMPLES]
+                found[why] = Group(count, tuple(examples))
+        if without not in self.by_node:
+            self._all = found
+        return found
 
 
 def merged(several: Iterable[Groups]) -> Groups:
@@ -100,7 +96,6 @@ def merged(several: Iterable[Groups]) -> Groups:
     return found
 
 
-_NAME = "metadata.name"
 _OUTSIDE = "outside the evictor's nodeSelector"
 _MOST_TAINTS = 64
 """Sets of taints up to which the tolerations of pods are compared by what they tolerate."""
@@ -113,7 +108,7 @@ class EligibleNodes(msgspec.Struct, frozen=True, eq=False):
 
     names: Mapping[str, None]
     """Nodes that have nothing against them, by name; a set that keeps its order."""
-    others: FixedTally
+    others: Tally
     """What each other node says."""
     allowed: Mapping[str, None]
     """Nodes that the pod's own selector and affinity allow, whatever the nodes say."""
@@ -126,8 +121,8 @@ class NodeRules:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._index = NodeIndex(tuple(view.nodes.values()))
         self._node_rules: dict[_Key, EligibleNodes] = {}
-        self._by_keys: dict[tuple[str, ...], list[tuple[NodeView, list[str]]]] = {}
         self._taints = tuple(dict.fromkeys(node.object.spec.taints or () for node in view.nodes.values()))
 
     def of(self, pod: PodView, inside: objects.LabelSelector) -> EligibleNodes:
@@ -146,7 +141,11 @@ class NodeRules:
             refusals: dict[str, str] = {}
             allowed: list[str] = []
             tolerated: list[str] = []
-            for node, members in self._buckets(_keys(spec, volumes, inside)):
+            asked = {*(spec.node_selector or {}), *(inside.match_labels or {})}
+            asked.update(line.key for line in inside.match_expressions or ())
+            asked.update(name for selector in (node_affinity(spec).required, *volumes) for name in label_keys(selector))
+            for kind in self._index.alike(frozenset(asked)):
+                node, members = kind.first, [one.name for one in kind.nodes]
                 chosen = node_selectors.node_matches(spec, node.name, node.node.labels)
                 taint = node_selectors.untolerated(node.object.spec.taints or (), spec.tolerations or ())
                 why = _refusal(node, taint, volumes, chosen=chosen)
@@ -159,7 +158,7 @@ class NodeRules:
                 else:
                     names += members
             self._node_rules[key] = EligibleNodes(
-                dict.fromkeys(sorted(names)), FixedTally(refusals), dict.fromkeys(sorted(allowed)), frozenset(tolerated)
+                dict.fromkeys(sorted(names)), Tally(refusals), dict.fromkeys(sorted(allowed)), frozenset(tolerated)
             )
         return self._node_rules[key]
 
@@ -175,18 +174,6 @@ class NodeRules:
             name = (volume.persistent_volume_claim or {}).get("claimName")
             yield from self._view.volume_nodes.get(f"{pod.pod.namespace}/{name}", ()) if name else ()
 
-    def _buckets(self, keys: tuple[str, ...]) -> list[tuple[NodeView, list[str]]]:
-        """Nodes that agree in these labels, their taints and their state, each group with one that stands for it."""
-        if keys not in self._by_keys:
-            groups: dict[object, tuple[NodeView, list[str]]] = {}
-            for name, node in self._view.nodes.items():
-                labels, spec = node.node.labels, node.object.spec
-                own = tuple(name if key == _NAME else labels.get(key) for key in keys)
-                alike = (own, spec.taints, bool(spec.unschedulable), node.ready)
-                groups.setdefault(alike, (node, []))[1].append(name)
-            self._by_keys[keys] = list(groups.values())
-        return self._by_keys[keys]
-
 
 def _refusal(
     node: NodeView, taint: objects.Taint | None, volumes: Iterable[objects.NodeSelector], *, chosen: bool
@@ -200,40 +187,15 @@ def _refusal(
         return "pod node selector does not match the node label"
     if taint:
         return f"pod does not tolerate the taint {taint.key}:{taint.effect}"
-    if not all(_reaches(node, volume) for volume in volumes):
-        return "a volume of the pod cannot be reached from the node"
+    for volume in volumes:
+        terms = volume.node_selector_terms or ()
+        if not any(node_selectors.term_matches(term, node.name, node.node.labels) for term in terms):
+            return "a volume of the pod cannot be reached from the node"
     return ""
 
 
-def _reaches(node: NodeView, volume: objects.NodeSelector) -> bool:
-    terms = volume.node_selector_terms or ()
-    return any(node_selectors.term_matches(term, node.name, node.node.labels) for term in terms)
-
-
-def _keys(
-    spec: objects.PodSpec, volumes: tuple[objects.NodeSelector, ...], inside: objects.LabelSelector
-) -> tuple[str, ...]:
-    """Labels that anybody here asks for; the name of the node among them where a field selector does."""
-    required = node_affinity(spec).required
-    found = {*(spec.node_selector or {}), *(inside.match_labels or {})}
-    found.update(line.key for line in inside.match_expressions or ())
-    for selector in (*((required,) if required else ()), *volumes):
-        for term in selector.node_selector_terms or ():
-            found.update(line.key for line in term.match_expressions or ())
-            found.update(_NAME for _ in term.match_fields or ())
-    return tuple(sorted(found))
-
-
-_KEPT = 1024
-"""Orders that are kept; each costs a little at every change of the plan."""
-_KEPT_WHOLE = 64
-"""All of them together have no more entries than so many orders of all nodes."""
 _MOST_DOMAINS = 16
-"""A label that makes more domains is not worth an order for each of them."""
-
-_Order = list[tuple[float, str]]
-"""How full, and name."""
-_Domains = dict[str | None, _Order]
+"""A label that makes more domains is put to the nodes one by one."""
 
 
 class Closing(msgspec.Struct, frozen=True):
@@ -244,70 +206,45 @@ class Closing(msgspec.Struct, frozen=True):
     """What all nodes with this value of the label say; empty when nothing. None: nodes without the label."""
 
 
-class Orders:
-    """Nodes of each shape, those with the largest free part of their CPUs first; also by domains of a label."""
+class Order:
+    """The nodes, those with the largest free part of their CPUs first: one order for all pods, since every change of
+    the plan has to be noted in it."""
 
     def __init__(self, nodes: Mapping[str, NodeView], fullness: Callable[[str], float]) -> None:
         self._nodes, self._fullness = nodes, fullness
-        self._kept: dict[tuple[EligibleNodes, str], _Domains] = {}
-        """By shape and label; without a label there is one domain."""
-        self._entries = 0
-        """Of all kept orders together."""
+        self._order = sorted((fullness(name), name) for name in nodes)
+        self._known_domains: dict[str, Mapping[str, str | None]] = {}
 
-    def emptiest(self, eligible: EligibleNodes) -> Iterator[str]:
-        """All nodes of the shape."""
-        domains = self._domains(eligible, "")
-        order = domains[None] if domains else self._sorted(eligible)
-        return (name for _, name in order)
+    def of(self, eligible: EligibleNodes) -> Iterable[str]:
+        """All nodes of the shape. Few are sorted, many are picked out."""
+        names = eligible.names
+        if len(names) ** 2 < len(self._order):
+            return [name for _, name in sorted((self._fullness(name), name) for name in names)]
+        return (name for _, name in self._order if name in names)
 
-    def open_to(self, eligible: EligibleNodes, closing: Closing) -> Iterator[str]:
-        """The nodes of the shape without those of closed domains, where that is quicker to say."""
-        domains = self._few_domains(eligible, closing)
-        if domains is None:
-            return self.emptiest(eligible)
-        return (name for _, name in heapq.merge(*(o for value, o in domains.items() if not closing.refusal(value))))
+    def open_to(self, eligible: EligibleNodes, closing: Closing) -> Iterable[str]:
+        """The nodes of the shape without those of closed domains, where these are few."""
+        domains = self._domains(closing.key)
+        if not domains:
+            return self.of(eligible)
+        values = {value for value in set(domains.values()) if not closing.refusal(value)}
+        return (name for name in self.of(eligible) if domains[name] in values) if values else ()
 
     def closed(self, eligible: EligibleNodes, closing: Closing, without: str) -> Groups:
         """Refusals of the nodes that `open_to` leaves out; one node does not count."""
-        found = []
-        for value, order in (self._few_domains(eligible, closing) or {}).items():
-            why = closing.refusal(value)
-            if why:
-                found.append(Tally(dict.fromkeys((name for _, name in order), why)).groups(without))
-        return merged(found)
+        domains = self._domains(closing.key)
+        refusals = {value: closing.refusal(value) for value in set(domains.values())}
+        names = self.of(eligible) if domains else ()
+        return Tally({name: why for name in names if (why := refusals[domains[name]])}).groups(without)
 
     def changed(self, name: str, before: float, after: float) -> None:
         """A node is fuller or emptier than it was."""
-        labels = self._nodes[name].node.labels
-        for (eligible, key), domains in self._kept.items():
-            order = domains.get(labels.get(key) if key else None) if name in eligible.names else None
-            if order:
-                del order[bisect.bisect_left(order, (before, name))]
-                bisect.insort(order, (after, name))
+        del self._order[bisect.bisect_left(self._order, (before, name))]
+        bisect.insort(self._order, (after, name))
 
-    def _few_domains(self, eligible: EligibleNodes, closing: Closing) -> _Domains | None:
-        domains = self._domains(eligible, closing.key)
-        return None if domains is None or len(domains) > _MOST_DOMAINS else domains
-
-    def _domains(self, eligible: EligibleNodes, key: str) -> _Domains | None:
-        """None when there are too many shapes to keep an order."""
-        known = self._kept.get((eligible, key))
-        if known is None:
-            entries = self._entries + len(eligible.names)
-            if len(self._kept) >= _KEPT or entries > _KEPT_WHOLE * len(self._nodes):
-                return None
-            self._entries = entries
-            known = self._kept[(eligible, key)] = self._made(eligible, key)
-        return known
-
-    def _made(self, eligible: EligibleNodes, key: str) -> _Domains:
-        found: _Domains = defaultdict(list)
-        for entry in self._sorted(eligible):
-            value = self._nodes[entry[1]].node.labels.get(key) if key else None
-            found[value].append(entry)
-        if len(found) > _MOST_DOMAINS:
-            return {value: [] for value in found}
-        return found or {None: []}
-
-    def _sorted(self, eligible: EligibleNodes) -> _Order:
-        return sorted((self._fullness(name), name) for name in eligible.names)
+    def _domains(self, key: str) -> Mapping[str, str | None]:
+        """Value of the label by node; empty where there are many."""
+        if key not in self._known_domains:
+            domains = {name: node.node.labels.get(key) for name, node in self._nodes.items()}
+            self._known_domains[key] = domains if len(set(domains.values())) <= _MOST_DOMAINS else {}
+        return self._known_domains[key]

@@ -19,7 +19,7 @@ import msgspec
 from descheduler.fit import free_capacity, numa, pod_affinity, topology_spread
 from descheduler.fit import numa as fit_numa
 from descheduler.fit.free_capacity import Booking, FreeCapacity, Port
-from descheduler.fit.node_rules import Closing, EligibleNodes, Groups, NodeRules, Orders, Tally, merged
+from descheduler.fit.node_rules import Closing, EligibleNodes, Groups, NodeRules, Order, Tally, merged
 from descheduler.fit.pod_affinity import MatchingPods, PodAffinity, PodAntiAffinity
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
@@ -206,7 +206,7 @@ class FitSearch:
         self._questions = Questions(view)
         self._changed: list[str] = []
         self._nowhere: dict[object, _Nowhere] = {}
-        self._orders = Orders(view.nodes, lambda name: self.by_node[name].fullness)
+        self._order = Order(view.nodes, lambda name: self.by_node[name].fullness)
         self._asked: tuple[object, ...] = ()
         self._question_asked: Question | None = None
         self._takers: dict[object, tuple[int, str]] = {}
@@ -223,6 +223,10 @@ class FitSearch:
         finally:
             self.back_to(0)
             self._journal = None
+
+    def capacity(self, node: str) -> FreeCapacity:
+        """What the plan has left of a node."""
+        return self.by_node[node]
 
     def mark(self) -> int:
         """This state of an attempt, for `back_to`."""
@@ -334,13 +338,13 @@ class FitSearch:
     def _set(self, name: str, capacity: FreeCapacity) -> None:
         before = self.by_node[name]
         self.by_node[name] = capacity
-        self._orders.changed(name, before.fullness, capacity.fullness)
+        self._order.changed(name, before.fullness, capacity.fullness)
         self._changed.append(name)
         if self._journal is not None:
             self._journal.append(lambda: self._restore(name, before))
 
     def _restore(self, name: str, capacity: FreeCapacity) -> None:
-        self._orders.changed(name, self.by_node[name].fullness, capacity.fullness)
+        self._order.changed(name, self.by_node[name].fullness, capacity.fullness)
         self.by_node[name] = capacity
         self._changed.append(name)
 
@@ -370,12 +374,12 @@ class FitSearch:
     def _asked_in_turn(self, question: Question, most: int) -> _Asked:
         eligible, closing = question.eligible, question.closing
         if closing is None or most >= len(eligible.names):
-            return self._ask_nodes(question, self._orders.emptiest(eligible), most)
-        asked = self._ask_nodes(question, self._orders.open_to(eligible, closing), most)
+            return self._ask_nodes(question, self._order.of(eligible), most)
+        asked = self._ask_nodes(question, self._order.open_to(eligible, closing), most)
         if asked.places:
             return asked
         own = "" if question.pod.promised else question.pod.node
-        return msgspec.structs.replace(asked, closed=self._orders.closed(eligible, closing, own))
+        return msgspec.structs.replace(asked, closed=self._order.closed(eligible, closing, own))
 
     def _ask_nodes(self, question: Question, names: Iterable[str], most: int) -> _Asked:
         pod, by_node = question.pod, self.by_node
@@ -443,19 +447,12 @@ def _refusal(question: Question, capacity: FreeCapacity, *, resources: bool) -> 
         why = rule.refusal(labels.get(rule.key))
         if why:
             return why
-    why = _resource_refusal(question, capacity) if resources else ""
-    return why or (_port_refusal(question, capacity) if question.ports else "")
-
-
-def _resource_refusal(question: Question, capacity: FreeCapacity) -> str:
-    """`insufficient <resource>` for the first of the pod's requests that is more than is free."""
-    free = capacity.unrequested
-    for name, nano in question.needs:
-        if nano > free.get(name, 0):
-            return f"insufficient {name}"
-    return "insufficient pods" if capacity.free_slots is not None and capacity.free_slots < 1 else ""
-
-
-def _port_refusal(question: Question, capacity: FreeCapacity) -> str:
-    taken = next((p for p in question.ports if free_capacity.clashes(p, capacity.ports)), None)
+    if resources:
+        free = capacity.unrequested
+        for name, nano in question.needs:
+            if nano > free.get(name, 0):
+                return f"insufficient {name}"
+        if capacity.free_slots is not None and capacity.free_slots < 1:
+            return "insufficient pods"
+    taken = next((port for port in question.ports if free_capacity.clashes(port, capacity.ports)), None)
     return f"host port {taken[1]}/{taken[0]} is in use" if taken else ""

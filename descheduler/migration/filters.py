@@ -8,7 +8,7 @@ that a restart forgets nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -78,10 +78,6 @@ class Traffic(msgspec.Struct):
             self.namespaces[pod.pod.namespace] += 1
             self.controllers.setdefault(objects.controller_uid(pod), set()).add(pod.key)
 
-    def others(self, pod: PodView, counts: Mapping[str, int], key: str) -> int:
-        """Number of moving pods other than `pod` with this key in `counts`."""
-        return counts.get(key, 0) - (pod.uid in self.moving)
-
 
 Guard = Callable[[PodView, Traffic, Workload | None, MigrationControllerArgs], str]
 """Says why not; empty when it has no objection."""
@@ -109,7 +105,7 @@ def job_exists(pod: PodView, traffic: Traffic) -> str:
     return traffic.uids.get(pod.uid) or traffic.keys.get(pod.key, "")
 
 
-def scheduler(pod: PodView, args: MigrationControllerArgs) -> str:
+def scheduler(pod: PodView, _traffic: Traffic, _workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Its scheduler would not honour the reservation."""
     name = pod.object.spec.scheduler_name or _DEFAULT_SCHEDULER
     if args.default_job_mode == "EvictDirectly" or name in args.scheduler_names:
@@ -117,7 +113,7 @@ def scheduler(pod: PodView, args: MigrationControllerArgs) -> str:
     return f"its scheduler {name} is none of schedulerNames, which honour reservations"
 
 
-def globally(pod: PodView, traffic: Traffic, args: MigrationControllerArgs) -> str:
+def globally(pod: PodView, traffic: Traffic, _workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Too many jobs at once."""
     most, skipped = args.max_migrating_globally, "MaxMigratingGlobally" in args.skip_eviction_gates
     count = sum(uid != pod.uid for uid in traffic.jobs.values())
@@ -126,22 +122,22 @@ def globally(pod: PodView, traffic: Traffic, args: MigrationControllerArgs) -> s
     )
 
 
-def per_node(pod: PodView, traffic: Traffic, args: MigrationControllerArgs) -> str:
+def per_node(pod: PodView, traffic: Traffic, _workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Too many pods of its node at once."""
     most, skipped = args.max_migrating_per_node, "MaxMigratingPerNode" in args.skip_eviction_gates
     if not most or skipped or not pod.node:
         return ""
-    count = traffic.others(pod, traffic.nodes, pod.node)
+    count = traffic.nodes[pod.node] - (pod.uid in traffic.moving)
     return f"{count} pods of {pod.node} are on the move, maxMigratingPerNode is {most}" if count >= most else ""
 
 
-def per_namespace(pod: PodView, traffic: Traffic, args: MigrationControllerArgs) -> str:
+def per_namespace(pod: PodView, traffic: Traffic, _workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Too many pods of its namespace at once."""
     most, skipped = args.max_migrating_per_namespace, "MaxMigratingPerNamespace" in args.skip_eviction_gates
     if not most or skipped:
         return ""
-    count = traffic.others(pod, traffic.namespaces, pod.pod.namespace)
     where = pod.pod.namespace
+    count = traffic.namespaces[where] - (pod.uid in traffic.moving)
     return f"{count} pods of {where} are on the move, maxMigratingPerNamespace is {most}" if count >= most else ""
 
 
@@ -166,7 +162,7 @@ def per_workload(pod: PodView, traffic: Traffic, workload: Workload | None, args
     return ""
 
 
-def expected_replicas(pod: PodView, workload: Workload | None, args: MigrationControllerArgs) -> str:
+def expected_replicas(pod: PodView, _traffic: Traffic, workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Its workload is so small that all of it would be missing at once."""
     owner = objects.controller(pod)
     skipped = args.skip_check_expected_replicas or "ExpectedReplicas" in args.skip_eviction_gates
@@ -183,23 +179,15 @@ def expected_replicas(pod: PodView, workload: Workload | None, args: MigrationCo
 
 
 _NOTHING_MOVES = Traffic()
-_PERMANENT: dict[str, Guard] = {
-    "SchedulerIgnoresReservations": lambda pod, _traffic, _workload, args: scheduler(pod, args),
-    "TooFewReplicas": lambda pod, _traffic, workload, args: expected_replicas(pod, workload, args),
-}
+_PERMANENT: dict[str, Guard] = {"SchedulerIgnoresReservations": scheduler, "TooFewReplicas": expected_replicas}
 _OVERRULED = frozenset(("TooFewReplicas",))
 """Not asked of a pod with the evict annotation."""
 _PASSING: dict[str, Guard] = {
-    "MaxMigratingGlobally": lambda pod, traffic, _workload, args: globally(pod, traffic, args),
-    "MaxMigratingPerNode": lambda pod, traffic, _workload, args: per_node(pod, traffic, args),
-    "MaxMigratingPerNamespace": lambda pod, traffic, _workload, args: per_namespace(pod, traffic, args),
+    "MaxMigratingGlobally": globally,
+    "MaxMigratingPerNode": per_node,
+    "MaxMigratingPerNamespace": per_namespace,
     "MaxUnavailablePerWorkload": per_workload,
 }
-
-
-_LARGE = 10
-_SMALL = 4
-_OF_MIDDLE = 2
 
 
 def allowed(replicas: int, value: int | str | None) -> int:
@@ -218,7 +206,7 @@ def allowed(replicas: int, value: int | str | None) -> int:
     if isinstance(value, str):
         value = replicas * int(value.removesuffix("%")) // 100
     if value is None:
-        value = replicas // 10 if replicas > _LARGE else _OF_MIDDLE if replicas >= _SMALL else 1
+        value = replicas // 10 if replicas > 10 else 2 if replicas >= 4 else 1
     return min(replicas, value or 1)
 
 
@@ -290,9 +278,6 @@ def _rate(limiter: ObjectLimiter, count: int) -> Rate | None:
     return Rate(count / span, limiter.burst or 1) if span > 0 and count > 0 else None
 
 
-_JOB = "Job"
-
-
 class Waiting(msgspec.Struct, frozen=True):
     """A job that waits, with its pod, if that is there."""
 
@@ -342,19 +327,10 @@ def begun_first(waiting: Iterable[Waiting], begun: Mapping[str, int]) -> list[Wa
 
 def _batch_job(entry: Waiting) -> str:
     owner = objects.controller(entry.pod) if entry.pod else None
-    return owner.uid if owner and owner.kind == _JOB else ""
+    return owner.uid if owner and owner.kind == "Job" else ""
 
 
-def count_begun(jobs: Iterable[MigrationJob], known: Mapping[str, PodView]) -> dict[str, int]:
+def count_begun(jobs: Iterable[MigrationJob], known: Mapping[str, PodView]) -> Mapping[str, int]:
     """Jobs let through or running, by the uid of their pods' controller. `known`: pods by uid."""
-    counts: dict[str, int] = {}
-    for pod in _pods_of_begun(jobs, known):
-        uid = objects.controller_uid(pod)
-        counts[uid] = counts.get(uid, 0) + 1
-    return counts
-
-
-def _pods_of_begun(jobs: Iterable[MigrationJob], known: Mapping[str, PodView]) -> Iterator[PodView]:
-    for job in jobs:
-        if not job.finished and (job.passed or not job.pending) and job.pod.uid in known:
-            yield known[job.pod.uid]
+    begun = [job.pod.uid for job in jobs if not job.finished and (job.passed or not job.pending)]
+    return Counter(objects.controller_uid(known[uid]) for uid in begun if uid in known)

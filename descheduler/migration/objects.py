@@ -17,7 +17,7 @@ from msgspec import structs
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView
-from koordlite.model import duration, keys, merge_patch, times
+from koordlite.model import duration, keys, times
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.objects import ObjectMeta, WireObject
@@ -182,9 +182,6 @@ class Reservation(ReservationObject, frozen=True):
         return bool(owners) and all(
             owner.object is not None and owner.controller is None and owner.label_selector is None for owner in owners
         )
-
-
-patch = merge_patch.between
 
 
 def pod_view(obj: wire.PodObject) -> PodView:

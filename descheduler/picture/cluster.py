@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +22,8 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
+
+T = TypeVar("T")
 
 
 class ReservedCPUs(msgspec.Struct, frozen=True):
@@ -244,6 +248,9 @@ class View(msgspec.Struct, frozen=True, dict=True):
     """Objects that could not be read, or only in part."""
     notes: tuple[str, ...] = ()
     """What was left out of the picture, in words."""
+    kept: dict[object, Any] | None = None
+    """What was worked out of the picture before, by name, for whoever can tell whether it holds for this one; None
+    where there is one picture only."""
 
     @functools.cached_property
     def now(self) -> float:
@@ -269,17 +276,30 @@ class View(msgspec.Struct, frozen=True, dict=True):
             yield from node.all_pods
         yield from self.unbound
 
+    def same(self, name: object, inputs: Collection[object], make: Callable[[], T]) -> T:
+        """Result of `make`, or what it gave for a picture before if all inputs are the same objects still."""
+        if self.kept is None:
+            return make()
+        known: tuple[Collection[object], T] | None = self.kept.get(name)
+        if known is None or len(known[0]) != len(inputs) or not all(map(operator.is_, known[0], inputs)):
+            known = self.kept[name] = inputs, make()
+        return known[1]
+
     @functools.cached_property
     def indices(self) -> Mapping[str, LabelIndex]:
         """`groups` by label, by namespace."""
-        return templates.indices(self.groups)
+        return self.same("indices", self.groups, lambda: templates.indices(self.groups))
 
     @functools.cached_property
     def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:
         """Budgets that cover a pod, by uid."""
-        found: dict[str, tuple[DisruptionBudget, ...]] = {}
-        for budget in self.budgets:
-            alone = (budget,)
-            for uid in budget.pods:
-                found[uid] = (*found[uid], budget) if uid in found else alone
-        return found
+
+        def by_pod() -> dict[str, tuple[DisruptionBudget, ...]]:
+            found: dict[str, tuple[DisruptionBudget, ...]] = {}
+            for budget in self.budgets:
+                alone = (budget,)
+                for uid in budget.pods:
+                    found[uid] = (*found[uid], budget) if uid in found else alone
+            return found
+
+        return self.same("budgets by pod", self.budgets, by_pod)

@@ -1,8 +1,8 @@
 """The nodes that a pod's rules allow, worked out once for all pods with equal rules and once for all nodes that look
 alike.
 
-Two nodes look alike to a rule when they agree on the labels that it names. So a rule is put to a handful of kinds of
-nodes, not to each of thousands.
+Two nodes look alike to a rule when they agree on the labels that it names, their taints and their state. So a rule is
+put to a handful of kinds of nodes, not to each of thousands.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from descheduler.picture.cluster import NodeGroup, NodeView
+from descheduler.picture.cluster import NodeGroup, NodeView, View
 from descheduler.picture.pods import PodView, SpecKey
 from koordlite.model import node_selectors
 from koordlite.model.wire import objects
@@ -21,7 +21,7 @@ NodeNames = frozenset[str]
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class _Kind(msgspec.Struct, frozen=True, eq=False):
+class Kind(msgspec.Struct, frozen=True, eq=False):
     """Nodes that look alike to a rule; equal to itself alone."""
 
     nodes: list[NodeView] = msgspec.field(default_factory=list)
@@ -42,23 +42,26 @@ def index_of(nodes: NodeGroup) -> NodeIndex:
     return nodes.once(NodeIndex, lambda: NodeIndex(nodes))
 
 
+def take_over(nodes: NodeGroup, view: View, name: str) -> None:
+    """Let the nodes have the index that they had under this name in the picture before, if their objects are the same
+    still: no index asks for pods."""
+    index = view.same((NodeIndex, name), [node.object for node in nodes], lambda: NodeIndex(nodes))
+    nodes.once(NodeIndex, lambda: index)
+
+
 class NodeIndex:
     """Nodes of one picture by what rules ask of them."""
 
     def __init__(self, nodes: Sequence[NodeView]) -> None:
         self.nodes = nodes
         self.names: NodeNames = frozenset(node.name for node in nodes)
-        self._kinds: dict[frozenset[str], list[_Kind]] = {}
+        self._kinds: dict[frozenset[str], list[Kind]] = {}
         self._by_labels: dict[bytes, NodeNames] = {}
         self._by_taints: dict[bytes, NodeNames] = {}
-        self._sets: dict[tuple[_Kind, ...], NodeNames] = {}
+        self._sets: dict[tuple[Kind, ...], NodeNames] = {}
         self._weights: dict[bytes, Weights] = {}
         self._places: dict[frozenset[str], dict[str, int]] = {}
         self._of_specs: dict[SpecKey, Weights] = {}
-        groups: dict[tuple[objects.Taint, ...], _Kind] = defaultdict(_Kind)
-        for node in self.nodes:
-            groups[node.object.spec.taints or ()].nodes.append(node)
-        self._tainted = list(groups.items())
 
     def allowed_by_labels(self, spec: objects.PodSpec) -> NodeNames:
         """Nodes that the pod's nodeSelector and required node affinity match; all for a pod without either."""
@@ -67,7 +70,7 @@ class NodeIndex:
             return self.names
         key = fingerprint(spec.node_selector, required)
         if key not in self._by_labels:
-            kinds = self._alike(frozenset((*(spec.node_selector or ()), *_keys(required))))
+            kinds = self.alike(frozenset((*(spec.node_selector or ()), *label_keys(required))))
             self._by_labels[key] = self._names([kind for kind in kinds if matches(spec, kind.first)])
         return self._by_labels[key]
 
@@ -76,7 +79,8 @@ class NodeIndex:
         key = fingerprint(tolerations)
         if key not in self._by_taints:
             accepted = tolerations or ()
-            open_to = [group for taints, group in self._tainted if not node_selectors.untolerated(taints, accepted)]
+            kinds = [(kind.first.object.spec.taints or (), kind) for kind in self.alike(frozenset())]
+            open_to = [kind for taints, kind in kinds if not node_selectors.untolerated(taints, accepted)]
             self._by_taints[key] = self._names(open_to)
         return self._by_taints[key]
 
@@ -95,11 +99,11 @@ class NodeIndex:
             key = fingerprint(preferred)
             if key not in self._weights:
                 used = frozenset(k for one in preferred for k in _term_keys(one.preference))
-                self._weights[key] = Weights(preferred, self._alike(used), self._placed(used))
+                self._weights[key] = Weights(preferred, self.alike(used), self._placed(used))
             known = self._of_specs[pod.template.spec] = self._weights[key]
         return known
 
-    def _names(self, kinds: list[_Kind]) -> NodeNames:
+    def _names(self, kinds: list[Kind]) -> NodeNames:
         """The nodes of these kinds; one set for all rules that leave the same ones, since sets of all nodes are big."""
         key = tuple(kinds)
         if key not in self._sets:
@@ -107,21 +111,23 @@ class NodeIndex:
             self._sets[key] = self.names if len(found) == len(self.names) else found
         return self._sets[key]
 
-    def _alike(self, used: frozenset[str]) -> list[_Kind]:
-        """The nodes in groups that agree on these labels; `metadata.name` stands for the name."""
+    def alike(self, used: frozenset[str]) -> list[Kind]:
+        """The nodes in groups that agree on these labels, their taints and their state; `metadata.name` stands for the
+        name."""
         if used not in self._kinds:
-            groups: dict[tuple[str | None, ...], _Kind] = defaultdict(_Kind)
+            groups: dict[tuple[object, ...], Kind] = defaultdict(Kind)
             ordered = sorted(used - {"metadata.name"})
             for node in self.nodes:
-                name = node.name if "metadata.name" in used else None
-                groups[(name, *map(node.node.labels.get, ordered))].nodes.append(node)
+                name, spec = node.name if "metadata.name" in used else None, node.object.spec
+                state = spec.taints or (), bool(spec.unschedulable), node.ready
+                groups[(name, *state, *map(node.node.labels.get, ordered))].nodes.append(node)
             self._kinds[used] = list(groups.values())
         return self._kinds[used]
 
     def _placed(self, used: frozenset[str]) -> dict[str, int]:
         """Number of the kind that each node is of."""
         if used not in self._places:
-            kinds = enumerate(self._alike(used))
+            kinds = enumerate(self.alike(used))
             self._places[used] = {node.name: number for number, kind in kinds for node in kind.nodes}
         return self._places[used]
 
@@ -133,7 +139,7 @@ class Weights:
     """
 
     def __init__(
-        self, preferred: tuple[objects.PreferredNodes, ...], kinds: list[_Kind], places: Mapping[str, int]
+        self, preferred: tuple[objects.PreferredNodes, ...], kinds: list[Kind], places: Mapping[str, int]
     ) -> None:
         self._values = [weight(preferred, kind.first) for kind in kinds]
         self._kinds = sorted(zip(self._values, kinds, strict=True), key=lambda one: -one[0])
@@ -176,7 +182,8 @@ def node_affinity(spec: objects.PodSpec) -> objects.NodeAffinity:
 _NO_AFFINITY = objects.NodeAffinity()
 
 
-def _keys(required: objects.NodeSelector | None) -> Iterator[str]:
+def label_keys(required: objects.NodeSelector | None) -> Iterator[str]:
+    """Labels that a selector asks for; the name of the node among them where a field selector does."""
     for term in (required.node_selector_terms if required else None) or ():
         yield from _term_keys(term)
 

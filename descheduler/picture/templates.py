@@ -41,12 +41,6 @@ class Template(msgspec.Struct, frozen=True):
         return cls(pods, first, first.pod.namespace, first.pod.labels)
 
 
-class _Label(msgspec.Struct, frozen=True):
-    """A label that templates are sorted by."""
-
-    key: str
-
-
 _NONE = frozenset[str]()
 
 
@@ -56,21 +50,20 @@ def _only(node: str) -> frozenset[str]:
 
 
 class SpecGroup:
-    """Pods with the same `SpecKey`, by template. Never changed: when some of its pods change, another group follows it,
-    which takes over what was worked out for the templates that stay.
+    """Pods with the same `SpecKey`, by template. Never changed: when some of its pods change, another group follows it.
 
     Where every pod has amounts or tolerations of its own there is a group for each, so that a group of one is small.
     """
 
     __slots__ = ("_known", "_pods", "_templates", "first")
 
-    def __init__(self, templates: Iterable[Template], first: PodView | None = None) -> None:
-        """`templates`: at least one; `first`: the first of their pods, where that is known."""
+    def __init__(self, templates: Iterable[Template]) -> None:
+        """`templates`: at least one."""
         self._templates = tuple(templates)
         self._pods: list[PodView] | None = None
         self._known: dict[Hashable, Any] | None = None
-        """Results of `once`; by a function its `counts`, by `_Label` its `by_label`."""
-        self.first = first or min([template.first for template in self._templates], key=place)
+        """Results of `once`; by a function its `counts`, which follow the pods."""
+        self.first = min([template.first for template in self._templates], key=place)
         """The pod that speaks for all of them as far as their `SpecKey` goes: the first in the order of the picture."""
 
     @classmethod
@@ -139,7 +132,15 @@ class SpecGroup:
 
     def by_label(self, key: str) -> Mapping[str, tuple[Template, ...]]:
         """Templates that have the label, by its value."""
-        return self.once(_Label(key), lambda: _labelled({}, key, self._templates))
+
+        def by_value() -> Mapping[str, tuple[Template, ...]]:
+            found: dict[str, list[Template]] = defaultdict(list)
+            for template in self._templates:
+                if key in template.labels:
+                    found[template.labels[key]].append(template)
+            return {value: tuple(several) for value, several in found.items()}
+
+        return self.once(("label", key), by_value)
 
     def is_all(self, templates: Sequence[Template]) -> bool:
         """Tell whether these are all its templates."""
@@ -147,27 +148,20 @@ class SpecGroup:
 
     def changed(self, left: Iterable[PodView], came: Iterable[PodView]) -> SpecGroup | None:
         """The group without the pods that `left`, and with those that `came`; None when no pod is in it."""
-        moves = _moves_by(lambda pod: pod.template, left, came)
         by_key = {template.first.template: template for template in self._templates}
-        before, after = list[Template](), list[Template]()
-        for key, (gone, new) in moves.items():
+        for key, (gone, new) in _moves_by(lambda pod: pod.template, left, came).items():
             known = by_key.pop(key, None)
             pods = _changed(known.pods if known else [], gone, new)
-            before += (known,) if known else ()
             if pods:
                 by_key[key] = Template.of(pods)
-                after.append(by_key[key])
         if not by_key:
             return None
-        first = None if any(pod is self.first for pod in left) else min((self.first, *came), key=place)
-        follows = SpecGroup(by_key.values(), first)
-        follows._pods = self._pods and _changed(self._pods, left, came)
-        follows._known = {}
-        for what, known in (self._known or {}).items():
-            if isinstance(what, _Label):
-                follows._known[what] = _labelled(known, what.key, after, before)
-            elif callable(what):
-                follows._known[what] = _recounted(known, map(what, left), map(what, came))
+        follows = SpecGroup(by_key.values())
+        follows._known = {
+            of: _recounted(counted, map(of, left), map(of, came))
+            for of, counted in (self._known or {}).items()
+            if callable(of)
+        }
         return follows
 
 
@@ -201,34 +195,8 @@ def _changed(pods: list[PodView], left: Iterable[PodView], came: Iterable[PodVie
 def _recounted(counted: Counter[K], left: Iterable[K], came: Iterable[K]) -> Counter[K]:
     found = counted.copy()
     found.update(came)
-    for value in left:
-        found[value] -= 1
-        if not found[value]:
-            del found[value]
-    return found
-
-
-def _labelled(
-    known: Mapping[str, tuple[Template, ...]], key: str, came: Iterable[Template], left: Iterable[Template] = ()
-) -> Mapping[str, tuple[Template, ...]]:
-    """Templates by value of the label `key`: those of `known`, but for those that `left` and those that `came`."""
-    found: dict[str, list[Template]] = {}
-    for several, adds in ((left, False), (came, True)):
-        for template in several:
-            value = template.labels.get(key)
-            if value is None:
-                continue
-            if value not in found:
-                found[value] = list(known.get(value, ()))
-            if adds:
-                found[value].append(template)
-            else:
-                found[value] = [one for one in found[value] if one is not template]
-    follows = {**known, **{value: tuple(templates) for value, templates in found.items()}}
-    for value, templates in found.items():
-        if not templates:
-            del follows[value]
-    return follows
+    found.subtract(left)
+    return +found
 
 
 Groups = Mapping[SpecKey, SpecGroup]
@@ -284,7 +252,10 @@ class LabelIndex:
         if selector is None:
             return []
         candidates: list[_Found] | None = None
-        for key, values in _equalities(selector):
+        equalities: list[tuple[str, tuple[str, ...]]]
+        equalities = [(key, (value,)) for key, value in (selector.match_labels or {}).items()]
+        equalities += [(e.key, e.values or ()) for e in selector.match_expressions or () if e.operator == "In"]
+        for key, values in equalities:
             buckets = self._index(key)
             found = [one for value in dict.fromkeys(values) for one in buckets.get(value, ())]
             if candidates is None or _count(found) < _count(candidates):
@@ -319,11 +290,3 @@ def indices(groups: Iterable[SpecGroup]) -> dict[str, LabelIndex]:
     for group in groups:
         found[group.namespace].append(group)
     return {name: LabelIndex(several) for name, several in found.items()}
-
-
-def _equalities(selector: objects.LabelSelector) -> Iterable[tuple[str, tuple[str, ...]]]:
-    for key, value in (selector.match_labels or {}).items():
-        yield key, (value,)
-    for line in selector.match_expressions or ():
-        if line.operator == "In":
-            yield line.key, line.values or ()

@@ -64,11 +64,12 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
         yield Note(reason="UsageUnknown", text=f"nodes cannot be compared: {measure.missing}")
         return
     low, high = _limits(config, measure)
-    for level in measure.levels:
-        level.ceiling = levels.ceilings(tracked=level.used, limits=high, capacity=level.capacity)
-    underutilized = [level for level in measure.levels if level.schedulable and levels.within(level.percent, low)]
+    percents = [(level, level.percent) for level in measure.levels]
+    underutilized = [level for level, percent in percents if level.schedulable and levels.within(percent, low)]
     names = {level.node.name for level in underutilized}
-    full = [x for x in measure.levels if x.node.name not in names and levels.beyond(x.percent, high)]
+    full = [level for level, percent in percents if level.node.name not in names and levels.beyond(percent, high)]
+    for level in (*underutilized, *full):
+        level.ceiling = levels.ceilings(tracked=level.used, limits=high, capacity=level.capacity)
     idle = _why_nothing(config, len(underutilized), len(full), len(measure.levels))
     if idle:
         yield idle

@@ -19,7 +19,6 @@ from descheduler.framework import (
     Note,
     PodView,
     View,
-    excludes_crane_reserved,
     judgeable,
     stale_placement,
 )
@@ -88,7 +87,7 @@ def _assigned(pod: PodView) -> bool:
 def _judge_pod(pod: PodView, node: NodeView, config: Config) -> Iterator[Finding]:
     system = pod.pod.qos_class is QoSClass.SYSTEM
     owners: list[tuple[str, CPUSet, bool]] = [("kubelet", node.reserved.kubelet, node.reserved.strict)]
-    if excludes_crane_reserved(pod):
+    if pod.pod.crane.excludes_reserved:
         owners.append(("crane", node.reserved.crane, True))
     if not system:
         owners = [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from descheduler.arguments.common import LabelSelector
 from descheduler.policy import upstream
@@ -139,28 +141,18 @@ class ProfileConfiguration:
 
 
 def _is_address(text: str) -> None:
-    """A host, an IP address of either kind, or one of them with a port (IPv6 in brackets then)."""
-    if not text:
-        return
-    host, colon, port = text.rpartition(":")
-    plain = host if colon else text
-    good_port = not colon or (port.isascii() and port.isdigit() and int(port) < 65536)
-    good_host = ":" not in plain or (plain.startswith("[") and _is_ip(plain[1:-1]) and plain.endswith("]"))
-    if not _is_ip(text) and not (good_host and good_port):
-        raise ValueError("not an address like 0.0.0.0:10251, or a host without a port")
+    try:
+        _host_and_port(text)
+    except ValueError as error:
+        raise ValueError("not an address like 0.0.0.0:10251, or a host without a port") from error
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
-    host, colon, port = ("", "", "") if _is_ip(text) else text.rpartition(":")
-    return (host.strip("[]"), int(port)) if colon else (text.strip("[]"), _PORT)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    """Split a host, an IP address of either kind, or one of them with a port (IPv6 in brackets then)."""
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(text)), _PORT
+    parts = urlsplit(f"//{text}")
+    return parts.hostname or "", _PORT if parts.port is None else parts.port
 
 
 def _address() -> Any:

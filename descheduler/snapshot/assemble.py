@@ -9,7 +9,8 @@ from __future__ import annotations
 import bisect
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -96,7 +97,12 @@ def _volume_nodes(
 ) -> dict[str, tuple[objects.NodeSelector, ...]]:
     """Selectors by claim, `namespace/name`, that a node must all match. A claim without an entry is no obstacle."""
     by_volume = {volume.metadata.name: tuple(_of_volume(volume)) for volume in volumes}
-    by_class = {found.metadata.name: tuple(_of_class(found)) for found in classes}
+    # A volume that is made where the pod starts is made only where its class allows.
+    by_class = {
+        one.metadata.name: (objects.NodeSelector(node_selector_terms=tuple(map(_term, one.allowed_topologies))),)
+        for one in classes
+        if one.volume_binding_mode == "WaitForFirstConsumer" and one.allowed_topologies
+    }
     found: dict[str, tuple[objects.NodeSelector, ...]] = {}
     for claim in claims:
         bound = claim.spec.volume_name
@@ -145,12 +151,6 @@ def _of_volume(volume: wire_volumes.PersistentVolumeObject) -> Iterator[objects.
         yield objects.NodeSelector(node_selector_terms=(objects.NodeSelectorTerm(match_expressions=tuple(lines)),))
 
 
-def _of_class(found: wire_volumes.StorageClassObject) -> Iterator[objects.NodeSelector]:
-    """A volume that is made where the pod starts is made only where its class allows."""
-    if found.volume_binding_mode == "WaitForFirstConsumer" and found.allowed_topologies:
-        yield objects.NodeSelector(node_selector_terms=tuple(map(_term, found.allowed_topologies)))
-
-
 def _term(topology: wire_volumes.TopologyTerm) -> objects.NodeSelectorTerm:
     wanted = topology.match_label_expressions or ()
     lines = (objects.LabelRequirement(key=line.key, operator="In", values=line.values) for line in wanted)
@@ -172,9 +172,6 @@ class PlacedPods:
         self.moves: Mapping[str, Moves] = {}
         """Which pods left each node with the last reading, and which came; a node that keeps its pods is missing."""
         self._classes: Mapping[str, int] = {}
-        self._log: list[_Place] | None = None
-        """Of the objects that were read last, and how much of it was known then."""
-        self._read = 0
         self._pods: dict[_Place, PodView] = {}
         self._left_out: dict[_Place, Problem] = {}
         """Why there is no value of an object: a fault of ours."""
@@ -192,10 +189,12 @@ class PlacedPods:
         """Bring it up to date. `classes`: priorities by the names of their classes."""
         kept: dict[_Place, PackedPod] = objects.by_kind["Pod"]
         moves: dict[str, Moves] = defaultdict(lambda: ([], []))
-        for where in self._touched(objects, again=classes != self._classes):
-            before, obj = self._pods.get(where), kept.get(where)
-            if before is not None and before.object is obj and classes == self._classes:
-                continue
+        known, again = self._pods, classes != self._classes
+        touched = [w for w, obj in kept.items() if again or (one := known.get(w)) is None or one.object is not obj]
+        if len(known) + sum(where not in known for where in touched) > len(kept):
+            touched += known.keys() - kept.keys()
+        for where in [*touched, *(one for one in self._left_out if one not in kept)]:
+            before, obj = known.get(where), kept.get(where)
             self._left_out.pop(where, None)
             if before is not None:
                 del self._pods[where]
@@ -213,15 +212,6 @@ class PlacedPods:
         self._classes, self.moves = classes, moves
         for name, (left, came) in moves.items():
             self._move(name, left, came)
-
-    def _touched(self, objects: Objects, *, again: bool) -> Collection[_Place]:
-        """Places of objects that may have changed since the last reading; with `again` wherever there are any."""
-        log, read = objects.log("Pod"), self._read
-        self._log, before = log, self._log
-        self._read = len(log)
-        if log is before and not again:
-            return dict.fromkeys(log[read:])
-        return {**self._pods, **objects.by_kind["Pod"]}
 
     def _move(self, node: str, left: list[PodView], came: list[PodView]) -> None:
         pods = self.by_node.setdefault(node, [])
@@ -275,6 +265,7 @@ class Pictures:
         self._groups: tuple[Groups, Groups] = {}, {}
         """Of pods that have not ended and are bound to a node, and of all others."""
         self._budgets: Mapping[str, CoveredPods] = {}
+        self._kept: dict[object, Any] = {}
 
     def view(self, objects: Objects, now: str = "", source: str = "given") -> View:
         """Make a picture as the function `view` does. Where that fails, the next picture is made of nothing but its
@@ -326,6 +317,7 @@ class Pictures:
             replicas=dict(replicas),
             problems=tuple(problems),
             notes=tuple(_notes(objects, self._unbound, everything)),
+            kept=self._kept if objects.packer.lasting else None,
         )
 
     def _read_reports(self, objects: Objects, problems: list[Problem]) -> Mapping[str, _Reported]:

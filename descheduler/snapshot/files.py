@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import pathlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -69,7 +69,6 @@ class Objects(msgspec.Struct):
     """Objects of the last cycle, by kind."""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     """Resource version of the lists, by kind."""
-    _logs: dict[str, list[tuple[str, str]]] = msgspec.field(default_factory=lambda: defaultdict(list))
 
     def successor(self) -> Objects:
         """Nothing yet, but it knows these objects."""
@@ -104,23 +103,12 @@ class Objects(msgspec.Struct):
         `before` changes with it: a watch reports a change once, whatever becomes of this cycle.
         """
         kept = before.by_kind[kind]
-        if len(before.log(kind)) > len(kept):  # Who reads another log looks at all objects.
-            before._logs[kind] = []
-        log = self._logs[kind] = before.log(kind)
         for place, obj in changed.items():
             if obj is None:
                 kept.pop(place, None)
-            elif _unchanged(kept.get(place), obj):
-                continue
-            else:
+            elif not _unchanged(kept.get(place), obj):
                 kept[place] = obj
-            log.append(place)
         self.by_kind[kind] = kept
-
-    def log(self, kind: str) -> list[tuple[str, str]]:
-        """Places of the objects of the kind that changed, in turn. It goes on with each `change`, so who has read it
-        needs only what was added; objects that were listed have a log of their own."""
-        return self._logs[kind]
 
 
 class _Identity(msgspec.Struct, rename="camel"):

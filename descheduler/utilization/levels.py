@@ -101,11 +101,15 @@ class Level(msgspec.Struct, eq=False):
     used: dict[str, int]
     ceiling: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Up to where it may be filled."""
+    known_percent: Percent | None = None
+    """`percent` until a pod leaves."""
 
     @property
-    def percent(self) -> dict[str, float]:
+    def percent(self) -> Percent:
         """Use in percent of what the node has."""
-        return percentages(used=self.used, capacity=self.capacity)
+        if self.known_percent is None:
+            self.known_percent = percentages(used=self.used, capacity=self.capacity)
+        return self.known_percent
 
     @property
     def schedulable(self) -> bool:
@@ -121,6 +125,7 @@ class Level(msgspec.Struct, eq=False):
         """Note that a pod which used `taken` leaves."""
         for name in self.used:
             self.used[name] -= taken.get(name, 0)
+        self.known_percent = None
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -146,8 +151,13 @@ def _capacity(node: NodeView) -> dict[str, int]:
 
 def by_requests(nodes: Iterable[NodeView], tracked: frozenset[str]) -> Measure:
     """Requests of the pods that have not ended."""
-    levels = tuple(Level(node, capacity(node), dict(requested(node, tracked))) for node in nodes)
-    return Measure(levels, lambda pod: {"pods": 1, **pods.units(pod.pod.requests)})
+
+    def level(node: NodeView) -> Level:
+        used, has = requested(node, tracked), capacity(node)
+        percent = node.once((percentages, tracked), lambda: percentages(used=used, capacity=has))
+        return Level(node, has, dict(used), known_percent=percent)
+
+    return Measure(tuple(map(level, nodes)), lambda pod: {"pods": 1, **pods.units(pod.pod.requests)})
 
 
 def requested(node: NodeView, tracked: frozenset[str]) -> Mapping[str, int]:

@@ -110,10 +110,43 @@ def loads(nodes: Iterable[NodeView], usage: Usage, pool: Pool, *, oldest_seconds
     names = resources(pool)
     prod = bool(pool.prod_high_thresholds or pool.prod_low_thresholds)
     found = [_load(node, usage, names, prod=prod) for node in nodes if _fresh(node.name, usage, oldest_seconds)]
-    thresholds = Thresholds.of(pool, names, found)
+    percents = [
+        *_percents(pool, names, pool.high_thresholds, pool.low_thresholds, [(x.used, x.capacity) for x in found]),
+        *_percents(
+            pool, names, pool.prod_high_thresholds, pool.prod_low_thresholds, [(x.prod_used, x.capacity) for x in found]
+        ),
+    ]
     for load in found:
-        load.limits = thresholds.limits(load.capacity)
+        high, low, prod_high, prod_low = [
+            {name: int(one[name] * 0.01 * load.capacity.get(name, 0)) for name in names} for one in percents
+        ]
+        load.limits = Limits(high, low, prod_high, prod_low, prod)
     return found
+
+
+def _percents(
+    pool: Pool, names: tuple[str, ...], high: levels.Percent, low: levels.Percent, uses: list[tuple[Amounts, Amounts]]
+) -> tuple[levels.Percent, levels.Percent]:
+    """Complete the thresholds of a pool: what has no low one is underutilized up to its high one; what has neither is
+    never too full. As a deviation from the mean of `uses` (amounts, and what the node has), a low threshold of 0 takes
+    the resource out of the comparison.
+
+    Koordinator drops a high threshold that has no low one.
+    """
+    deviation = pool.use_deviation_thresholds
+    none = 0.0 if deviation else levels.WHOLE
+    out = {name for name in low if deviation and low[name] == 0}
+    full = {name: none if name in out else high.get(name, none) for name in names}
+    under = {name: low.get(name, full[name]) for name in names}
+    if not deviation:
+        return full, under
+    mean = levels.averages(levels.percentages(used=used, capacity=capacity) for used, capacity in uses)
+
+    def at(distance: levels.Percent, sign: int) -> levels.Percent:
+        moved = {name: mean.get(name, 0.0) + sign * distance[name] for name in names}
+        return {n: levels.WHOLE if distance[n] == 0 else min(max(moved[n], 0.0), levels.WHOLE) for n in names}
+
+    return at(full, 1), at(under, -1)
 
 
 def _fresh(name: str, usage: Usage, oldest_seconds: int | None) -> bool:
@@ -143,59 +176,6 @@ def _load(node: NodeView, usage: Usage, names: tuple[str, ...], *, prod: bool) -
     prod_used = {name: sum(share.get(name, 0) for share in shares) for name in names} | {"pods": len(pods)}
     own = {pod.key: usage.pods[pod.key] for pod in node.pods if pod.key in usage.pods}
     return Load(node, capacity(node), used, prod_used, own, _UNKNOWN)
-
-
-class Thresholds(msgspec.Struct, frozen=True):
-    """Percentages of a pool, complete, with the means that deviations are measured from."""
-
-    pool: Pool
-    names: tuple[str, ...]
-    average: levels.Percent
-    prod_average: levels.Percent
-
-    @classmethod
-    def of(cls, pool: Pool, names: tuple[str, ...], found: Iterable[Load]) -> Thresholds:
-        """The thresholds of a pool for these nodes."""
-        listed = tuple(found)
-        means = [
-            levels.averages(levels.percentages(used=used, capacity=capacity) for used, capacity in pairs)
-            for pairs in ([(x.used, x.capacity) for x in listed], [(x.prod_used, x.capacity) for x in listed])
-        ]
-        return cls(pool, names, *means)
-
-    def limits(self, held: Amounts) -> Limits:
-        """Amounts at which a node that has `held` is too full, or is underutilized."""
-        high, low = self._pair(self.pool.high_thresholds, self.pool.low_thresholds)
-        prod_high, prod_low = self._pair(self.pool.prod_high_thresholds, self.pool.prod_low_thresholds)
-        means = (self.average, self.prod_average)
-        return Limits(
-            high=self._amounts(high, means[0], 1, held),
-            low=self._amounts(low, means[0], -1, held),
-            prod_high=self._amounts(prod_high, means[1], 1, held),
-            prod_low=self._amounts(prod_low, means[1], -1, held),
-            prod=bool(self.pool.prod_high_thresholds or self.pool.prod_low_thresholds),
-        )
-
-    def _pair(self, high: levels.Percent, low: levels.Percent) -> tuple[levels.Percent, levels.Percent]:
-        """Complete the thresholds: what has no low one is underutilized up to its high one; what has neither is never
-        too full. As a deviation, a low threshold of 0 takes the resource out of the comparison.
-
-        Koordinator drops a high threshold that has no low one.
-        """
-        deviation = self.pool.use_deviation_thresholds
-        none = 0.0 if deviation else levels.WHOLE
-        out = {name for name in low if deviation and low[name] == 0}
-        full = {name: none if name in out else high.get(name, none) for name in self.names}
-        return full, {name: low.get(name, full[name]) for name in self.names}
-
-    def _amounts(self, percent: levels.Percent, mean: levels.Percent, sign: int, held: Amounts) -> dict[str, int]:
-        at = {name: self._level(percent[name], mean.get(name, 0.0), sign) for name in self.names}
-        return {name: int(level * 0.01 * held.get(name, 0)) for name, level in at.items()}
-
-    def _level(self, percent: float, mean: float, sign: int) -> float:
-        if not self.pool.use_deviation_thresholds:
-            return percent
-        return levels.WHOLE if percent == 0 else min(max(mean + sign * percent, 0.0), levels.WHOLE)
 
 
 def headroom(targets: Iterable[Load], *, prod: bool, names: Iterable[str]) -> dict[str, int]:

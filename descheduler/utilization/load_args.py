@@ -229,14 +229,7 @@ class Config(MovingPods):
     def completed(self, pool: NodePool) -> Pool:
         """The pool with what it leaves out taken from this level. Source: Koordinator's defaults of the arguments."""
         above = self.whole
-        names = ("high_thresholds", "low_thresholds", "prod_high_thresholds", "prod_low_thresholds", "resource_weights")
-        given = {name: getattr(pool, name) for name in names}
-        own = {name: getattr(above, name) if value is None else value for name, value in given.items()}
-        condition = pool.anomaly_condition
-        return Pool(
-            name=pool.name,
-            node_selector=pool.node_selector,
-            use_deviation_thresholds=pool.use_deviation_thresholds,
-            anomaly_condition=condition.over(above.anomaly_condition) if condition else above.anomaly_condition,
-            **own,
-        )
+        given = {name: value for name in Pool.__struct_fields__ if (value := getattr(pool, name)) is not None}
+        if pool.anomaly_condition:
+            given["anomaly_condition"] = pool.anomaly_condition.over(above.anomaly_condition)
+        return msgspec.structs.replace(above, **{"node_selector": None, **given})

@@ -121,12 +121,12 @@ _ARBITRATING = "descheduler.koordinator.sh/pod-arbitrating"
 _Rule = Callable[[PodView, Traffic, Workload | None, MigrationControllerArgs], str]
 _FILTERS: dict[str, _Rule] = {
     "filterExistingPodMigrationJob": lambda pod, traffic, _workload, _args: filters.job_exists(pod, traffic),
-    "filterMaxMigratingGlobally": lambda pod, traffic, _workload, args: filters.globally(pod, traffic, args),
-    "filterMaxMigratingPerNode": lambda pod, traffic, _workload, args: filters.per_node(pod, traffic, args),
-    "filterMaxMigratingPerNamespace": lambda pod, traffic, _workload, args: filters.per_namespace(pod, traffic, args),
+    "filterMaxMigratingGlobally": filters.globally,
+    "filterMaxMigratingPerNode": filters.per_node,
+    "filterMaxMigratingPerNamespace": filters.per_namespace,
     "filterMaxMigratingOrUnavailablePerWorkload": filters.per_workload,
-    "filterExpectedReplicas": lambda pod, _traffic, workload, args: filters.expected_replicas(pod, workload, args),
-    "reservationFilter": lambda pod, _traffic, _workload, args: filters.scheduler(pod, args),
+    "filterExpectedReplicas": filters.expected_replicas,
+    "reservationFilter": filters.scheduler,
 }
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descheduler.fit import node_rules
-from descheduler.fit.node_rules import EXAMPLES, FixedTally, Group, Groups, Tally
+from descheduler.fit.node_rules import EXAMPLES, Group, Groups, Tally
 
 NAMES = st.sampled_from("abcdefgh")
 ANSWERS = st.lists(st.tuples(NAMES, st.sampled_from(["full", "tainted", "not ready"])))
@@ -19,19 +19,13 @@ def test_groups_are_those_of_the_last_answers(answers: list[tuple[str, str]], wi
     tally = Tally({})
     for name, why in answers:
         tally.note(name, why)
+        assert tally.groups("no such node") is tally.groups("nor this one")
     last = {name: why for name, why in dict(answers).items() if name != without}
     found = tally.groups(without)
     assert {why: group.nodes for why, group in found.items()} == Counter(last.values())
     for why, group in found.items():
         assert len(set(group.examples)) == len(group.examples) == min(EXAMPLES, group.nodes)
         assert all(last[name] == why for name in group.examples)
-
-
-@given(st.dictionaries(NAMES, st.sampled_from(["full", "tainted"])), NAMES)
-def test_a_fixed_tally_says_the_same(answers: dict[str, str], without: str) -> None:
-    fixed = FixedTally(answers)
-    assert fixed.groups(without) == Tally(answers).groups(without)
-    assert fixed.groups("") is fixed.groups("no such node")
 
 
 def test_groups_of_disjoint_nodes_are_added_up() -> None:

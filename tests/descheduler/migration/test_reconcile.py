@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from descheduler.migration import objects, reconcile
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
+from koordlite.model import merge_patch
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ReservationSpec
 
@@ -276,7 +277,7 @@ def test_a_patch_says_exactly_what_changed(worlds: list[dict[str, Any]]) -> None
     for world in worlds:
         after = step(one, **world).job
         for before_part, after_part in ((one.spec, after.spec), (one.status, after.status)):
-            merged = _merged(msgspec.to_builtins(before_part), objects.patch(before_part, after_part))
+            merged = _merged(msgspec.to_builtins(before_part), merge_patch.between(before_part, after_part))
             assert merged == msgspec.to_builtins(after_part)
         one = after
 

@@ -129,7 +129,7 @@ def test_after_a_picture_that_failed_the_next_one_lacks_nothing(monkeypatch: pyt
     assert [pod.pod.name for pod in pictures.view(held, NOW).pods()] == ["x", "y", "z"]
 
 
-def test_the_log_of_changes_stays_short_and_every_picture_is_up_to_date() -> None:
+def test_change_after_change_every_picture_is_up_to_date() -> None:
     server, pictures = Server(), assemble.Pictures()
     for name in "xyz":
         server.put(name)
@@ -141,6 +141,5 @@ def test_the_log_of_changes_stays_short_and_every_picture_is_up_to_date() -> Non
         for kind in files.SHAPES:
             after.change(kind, held, {("n", "x"): changed} if kind == "Pod" else {})
         held = after
-        assert len(held.log("Pod")) <= 4
         if turn % 3:  # Not every cycle gets as far as its picture.
             assert {one.pod.name: one.pod.labels for one in pictures.view(held, NOW).pods()}["x"] == labels

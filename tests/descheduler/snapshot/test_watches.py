@@ -296,6 +296,15 @@ class Weather:
                 spec = {**held["spec"], "nodeName": outcome.target or ""}
                 self.server.put("Pod", {**held, "metadata": meta, "spec": spec})
 
+    def restart(self) -> None:
+        """A container of a pod was restarted: most often no finding depends on that."""
+        pods = self.server.stored[cluster.PATHS["Pod"]]
+        if ("shop", name := self.chance.choice(PODS)) in pods:
+            pod = pods["shop", name]
+            (state,) = pod["status"]["containerStatuses"]
+            status = {**pod["status"], "containerStatuses": [{**state, "restartCount": state["restartCount"] + 1}]}
+            self.server.put("Pod", {**pod, "status": status})
+
     def heartbeat(self, name: str) -> None:
         """Nothing but a heartbeat."""
         held = self.server.stored[cluster.PATHS["Node"]].get(("", name))
@@ -412,10 +421,14 @@ def test_every_plan_is_that_of_a_fresh_list(server: Server, following: Watches, 
         plan = decided(held, pictures, policy, weather.now)
         assert seen(plan) == seen(decided(fresh, assemble.Pictures(), policy, weather.now))
         server.settle(following.watched)
-        if weather.chance.random() < 0.5:
-            weather.carry_out(plan)
-        for _ in range(weather.chance.choice([0, 3, 60])):
-            weather.change()
+        if weather.chance.random() < 0.4:  # Nothing that a place in the picture follows from.
+            for _ in range(5):
+                weather.restart()
+        else:
+            if weather.chance.random() < 0.5:
+                weather.carry_out(plan)
+            for _ in range(weather.chance.choice([0, 3, 60])):
+                weather.change()
         weather.repair()
         if number % 4 == 3:
             weather.trouble()

@@ -5,9 +5,10 @@ for little; objects carry `managedFields` as those of a real server do.
 
 Prints CPU seconds, seconds and resident memory of the descheduler's process, and the CPU seconds as a multiple of a
 loop that is timed beside it. `--cycles`: the same for each of so many cycles of one process; before each but the first
-one pod in a hundred changes, or in `--every`: an annotation, or with `--replace` the pod is gone and another one is on
-another node. With `--evict` what the plan evicts is gone as well, and a new pod is where the plan expects it. Changes
-are watched, or with `--lists` everything is listed each cycle; `between` is what the process used between two cycles.
+one pod in a hundred changes, or in `--every`: an annotation, with `--restart` the restarts of a container, which no
+finding depends on, or with `--replace` the pod is gone and another one is on another node. With `--evict` what the plan
+evicts is gone as well, and a new pod is where the plan expects it. Changes are watched, or with `--lists` everything is
+listed each cycle; `between` is what the process used between two cycles.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def _parts(items: list[Any]) -> Iterator[list[Any]]:
         yield part
 
 
-def changed(pods: list[Any], every: int, turn: int, moves: dict[str, str] | None) -> Iterator[tuple[str, Any]]:
+def changed(
+    pods: list[Any], every: int, turn: int, moves: dict[str, str] | None, *, restart: bool
+) -> Iterator[tuple[str, Any]]:
     """Change pods of a page, and tell which. `moves`: nodes by uid of pods that are gone; None: none is ever gone."""
     for number, pod in enumerate(pods):
         uid, turned = pod["metadata"]["uid"], number % every == turn % every
@@ -88,6 +91,8 @@ def changed(pods: list[Any], every: int, turn: int, moves: dict[str, str] | None
             yield "ADDED", pods[number]
         elif turned:
             pod["metadata"] |= {"resourceVersion": str(100 + turn), "annotations": {"turn": str(turn)}}
+            for state in pod["status"].get("containerStatuses", ())[: int(restart)]:
+                state["restartCount"] += 1
             yield "MODIFIED", pod
 
 
@@ -104,7 +109,7 @@ def successor(pod: Any, node: str, turn: int) -> Any:
     return after
 
 
-def serve(folder: pathlib.Path, port: Any, moves: Any) -> None:
+def serve(folder: pathlib.Path, port: Any, moves: Any, restart: bool) -> None:
     """Answer lists until the process ends. `moves`: a queue of what `changed` is to do."""
     ready, turns = pages(folder), itertools.count(1)
     watchers: list[tuple[str, queue.Queue[bytes]]] = []
@@ -114,7 +119,7 @@ def serve(folder: pathlib.Path, port: Any, moves: Any) -> None:
         for about in [about for about in ready if about[0] == PATHS["pods"]]:
             page = json.loads(ready[about])
             page["metadata"]["resourceVersion"] = str(100 + turn)
-            for kind, pod in changed(page["items"], every, turn, gone):
+            for kind, pod in changed(page["items"], every, turn, gone, restart=restart):
                 event = {"type": kind, "object": {"kind": "Pod", "apiVersion": "v1", **pod}}
                 event["object"]["metadata"] = {**pod["metadata"], "resourceVersion": str(100 + turn)}
                 events.append(json.dumps(event, separators=(",", ":")).encode())
@@ -218,6 +223,7 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=0, help="so many, in one process")
     parser.add_argument("--lists", action="store_true", help="list everything each cycle, watch nothing")
     parser.add_argument("--replace", action="store_true", help="pods do not change: others come for them")
+    parser.add_argument("--restart", action="store_true", help="a container of the pods that change was restarted")
     parser.add_argument("--evict", action="store_true", help="what the plan evicts is gone; --replace as well")
     parser.add_argument("--every", type=int, default=100, help="one pod in so many changes between two cycles")
     args = parser.parse_args()
@@ -226,7 +232,7 @@ def main() -> None:
         (varied if args.varied else clusters).write(folder, args.nodes)
         port: Any = multiprocessing.Queue()
         moves: Any = multiprocessing.Queue()
-        server = multiprocessing.Process(target=serve, args=(folder, port, moves), daemon=True)
+        server = multiprocessing.Process(target=serve, args=(folder, port, moves, args.restart), daemon=True)
         server.start()
         (folder / "kubeconfig").write_text(kubeconfig(port.get()))
         if args.cycles:
