@@ -97,18 +97,14 @@ def refusal(world: World, one: Candidate, place: Placed, now: float) -> str:
         name=affinity.name if affinity else "",
     )
     why = "; ".join(capacity.refusals(wanted, where, [place.holding]))
-    why = why or _not_now(one, place, now) or _objection(one.pod.spec, node)
+    if not why and not any(amount.nano for amount in place.holding.available.values()):
+        why = "nothing is left of it"
+    if not why and not hand_over.may_try(place.object, one.pod.metadata.uid, now):
+        why = "it did not come the last time, and the pause before the next attempt is not over"
+    why = why or _objection(one.pod.spec, node)
     if not why and node.spec.unschedulable:
         why = f"node {place.node} takes no new pods"
     return why or world.lacks(one.pod, place.name)
-
-
-def _not_now(one: Candidate, place: Placed, now: float) -> str:
-    if not any(amount.nano for amount in place.holding.available.values()):
-        return "nothing is left of it"
-    if not hand_over.may_try(place.object, one.pod.metadata.uid, now):
-        return "it did not come the last time, and the pause before the next attempt is not over"
-    return ""
 
 
 def taker(world: World, owner: KnownPod, reservation: ReservationObject, guarded: frozenset[str]) -> KnownPod | None:

@@ -260,21 +260,11 @@ def _wrong(held: Assignments, claim: Claim) -> str:
 
 
 def _granted(held: Assignments, claim: Claim) -> Assignments:
-    if claim.policy == "numa":
-        parts = dict.fromkeys(claim.containers, EMPTY)
-    else:
-        parts = _divided(held, claim, held.chosen(dict(claim.zones)))
-    for name, cpus in parts.items():
-        held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, cpus))
-    return held
-
-
-def _divided(held: Assignments, claim: Claim, cpus: CPUSet) -> dict[str, CPUSet]:
-    """Each container as many of the pod's CPUs as it requests; all of them to each where there are not enough."""
-    if sum(claim.containers.values()) != len(cpus):
-        return dict.fromkeys(claim.containers, cpus)
-    parts: dict[str, CPUSet] = {}
+    """Each container gets as many of the pod's CPUs as it requests; all of them where there are not enough."""
+    cpus = EMPTY if claim.policy == "numa" else held.chosen(dict(claim.zones))
+    divides = bool(cpus) and sum(claim.containers.values()) == len(cpus)
     for name, count in claim.containers.items():
-        parts[name] = take_packed(held.machine, cpus, count)
-        cpus -= parts[name]
-    return parts
+        part = take_packed(held.machine, cpus, count) if divides else cpus
+        cpus -= part if divides else EMPTY
+        held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, part))
+    return held

@@ -6,7 +6,7 @@ Source: Koordinator v1.9 `Allocate`, `tryBestToDistributeEvenly`, `allocateCPUSe
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -140,23 +140,18 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
         odd = request.count % part or request.nano.get("cpu", 0) != request.count * NANO
         if odd or self.preferred or not self.is_whole or not request.is_whole:
             return 0
-        return self._whole_cores if request.whole_cores else self._whole_cpus
+        return self._whole[request.whole_cores]
 
     @functools.cached_property
-    def _whole_cpus(self) -> int:
-        return mask_of(zone for zone, milli, free in self._cpus_of_zones() if milli % 1000 == 0 and milli <= free)
-
-    @functools.cached_property
-    def _whole_cores(self) -> int:
-        core = 1000 * self.machine.per_core
-        return mask_of(
-            zone for zone, milli, free in self._cpus_of_zones() if core and milli % core == 0 and milli <= free
+    def _whole(self) -> tuple[int, int]:
+        """The NUMA nodes that have whole CPUs, and those that have whole cores, all of them free there, as masks."""
+        milli = {zone: nano // 10**6 for zone, nano in self.nano.get("cpu", {}).items()}
+        free = {zone: 1000 * len(self.machine.by_node.get(zone, EMPTY) & self.cpus) for zone in milli}
+        cpu, core = (
+            mask_of(zone for zone, amount in milli.items() if unit and amount % unit == 0 and amount <= free[zone])
+            for unit in (1000, 1000 * self.machine.per_core)
         )
-
-    def _cpus_of_zones(self) -> Iterator[tuple[int, int, int]]:
-        """(NUMA node, thousandths of CPU it has, thousandths of the CPUs that are free there)."""
-        for zone, nano in self.nano.get("cpu", {}).items():
-            yield zone, nano // 10**6, 1000 * len(self.machine.by_node.get(zone, EMPTY) & self.cpus)
+        return cpu, core
 
 
 def usable(machine: Machine, cpus: CPUSet, bind: str) -> CPUSet:
