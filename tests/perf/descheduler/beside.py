@@ -121,7 +121,7 @@ def whole(command: Sequence[str], output: pathlib.Path, totals: int = 0) -> dict
     return {"CPU s": used.ru_utime + used.ru_stime, "s": seconds, "MiB": memory, "evictions": evictions}
 
 
-_TOTAL = re.compile(r"totalEvicted=(\d+)|(\d+) to evict,")
+_TOTAL = re.compile(r"totalEvicted=(\d+)|with findings: (\d+) to evict,")
 
 
 def main() -> int:
