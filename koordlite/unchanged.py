@@ -54,6 +54,14 @@ class Unchanged:
         found: T = kept[1]
         return found
 
+    def changed(self, name: str, inputs: tuple[object, ...]) -> bool:
+        """Tell whether one of the inputs is another object than the last time."""
+        kept = self._worked_out.get(name)
+        if kept is not None and _are_same(kept[0], inputs):
+            return False
+        self._worked_out[name] = inputs, None
+        return True
+
     def each(self, name: str, items: Sequence[S], work: Callable[[S], T], *, given: object = None) -> tuple[T, ...]:
         """Results of `work` for each of the items, in their order; the same tuple while all are the same objects.
 

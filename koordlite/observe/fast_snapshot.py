@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -51,7 +51,7 @@ def with_fresh_limits(snapshot: Snapshot, cgroups: Cgroups, time: float) -> Snap
     """`snapshot` at `time` with the present best-effort tree: our writes of the last tick, and groups made since."""
     root = snapshot.layout.besteffort
     kept = {g: state for g, state in snapshot.cgroups.items() if g != root and not g.startswith(f"{root}/")}
-    fresh = {group: state for group in _tree(cgroups, root) if (state := _state(cgroups, group, snapshot)) is not None}
+    fresh = {group: state for group in cgroups.tree(root) if (state := _state(cgroups, group, snapshot)) is not None}
     return dataclasses.replace(snapshot, time=time, cgroups={**kept, **fresh})
 
 
@@ -104,16 +104,6 @@ def _node_milli(usage: Usage, node: Use, fresh: FreshUse) -> int:
 def _shared(uses: Mapping[str, Use], milli: int) -> dict[str, Use]:
     shares = reaction.shared_out({uid: use.cpu for uid, use in uses.items()}, total=max(0, milli))
     return {uid: msgspec.structs.replace(use, cpu=shares[uid]) for uid, use in uses.items()}
-
-
-def _tree(cgroups: Cgroups, group: str) -> Iterator[str]:
-    yield group
-    try:
-        names = cgroups.children(group)
-    except OSError:
-        return  # It ended meanwhile.
-    for name in names:
-        yield from _tree(cgroups, f"{group}/{name}")
 
 
 def _state(cgroups: Cgroups, group: str, snapshot: Snapshot) -> Cgroup | None:

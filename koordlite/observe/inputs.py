@@ -83,29 +83,27 @@ class Inputs:
         problems = list(view.problems)
         obj = view.node
         this_node = self._unchanged.of("node", (obj,), lambda: nodes.from_wire(obj)) if obj else None
-        notes = this_node.annotations if this_node else {}
-        self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
+        notes, labels = (this_node.annotations, this_node.labels) if this_node else ({}, {})
+        owner = f"node/{this_node.name}" if this_node else "node"
+        self._read_annotations(notes, owner, problems)
         machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
         entries = self._unchanged.each("pods", view.pods, lambda obj: _pod(obj, machine), given=machine)
         pods = self._unchanged.of("readable", (entries,), lambda: tuple(p for p in entries if isinstance(p, Pod)))
         problems += [entry for entry in entries if isinstance(entry, Problem)]
         view = self._with_claims(view, pods)
-        labels = this_node.labels if this_node else {}
         binds = bind_policy(labels, view.kubelet.cpu_manager_policy, view.kubelet.cpu_manager_options)
         pods = self._with_assignments(view, pods, topology, binds_every_pod=bool(binds))
         held = self._unchanged.same("held by Crane", self._crane.held(pods, view.kubelet))
         pods = self._unchanged.of("beside Crane", (pods, held), lambda: _beside(pods, held))
         kubelet = msgspec.structs.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
-        config = self._read_slo(view, this_node, taken_at)
+        config = self._read_slo(view, labels, notes, taken_at, owner)
         reserved = self._reserve(kubelet, pods, topology, held)
-        if reserved.fallback:
-            problems.append(
-                _wrong(this_node, reserved.fallback, "correct the annotation; until then the fallback holds")
-            )
-        elif topology.cpus and len(reserved.cpus) == len(topology.cpus):
+        why, do = reserved.fallback, "correct the annotation; until then the fallback holds"
+        if not why and topology.cpus and len(reserved.cpus) == len(topology.cpus):
             why = f"it reserves all {len(topology.cpus)} CPUs of the machine, so none is left for pods"
-            problems.append(_wrong(this_node, why, "leave them some; until then pods stay on the CPUs they have"))
-        owner = f"node/{this_node.name}" if this_node else "node"
+            do = "leave them some; until then pods stay on the CPUs they have"
+        if why:
+            problems.append(Problem(owner, keys.RESERVATION, notes.get(keys.RESERVATION, ""), why, do))
         unused = self._unchanged.of(
             "without effect", (config,), lambda: slo_config.unused_problems(config, node_owner=owner, off=self._off)
         )
@@ -245,24 +243,21 @@ class Inputs:
             lambda: reservation.resolve(written=written, cpus=topology.cpus, pinned=taken),
         )
 
-    def _read_slo(self, view: ClusterView, this_node: nodes.Node | None, taken_at: str) -> SLO:
+    def _read_slo(
+        self, view: ClusterView, labels: Mapping[str, str], notes: Mapping[str, str], taken_at: str, owner: str
+    ) -> SLO:
         same = self._unchanged.same
-        config = same("config", view.config)
-        labels = same("labels", this_node.labels if this_node else {})
-        notes = same("annotations", this_node.annotations if this_node else {})
-        self._slo = self._unchanged.of(
-            "slo",
-            (config, labels, notes),
-            lambda: slo_config.effective(
+        config, labels, notes = same("config", view.config), same("labels", labels), same("annotations", notes)
+        if self._unchanged.changed("slo", (config, labels, notes)) or self._slo is None:
+            self._slo = slo_config.effective(
                 config,
                 taken_at=taken_at,
                 resource_version=view.config_version,
                 labels=labels,
                 annotations=notes,
                 previous=self._slo,
-                node_owner=f"node/{this_node.name}" if this_node else "node",
-            ),
-        )
+                node_owner=owner,
+            )
         return self._slo
 
 
@@ -309,8 +304,3 @@ def _last_good(read: Callable[[], T], last: T, problems: list[Problem]) -> T:
     except InputError as error:
         problems.extend(error.problems)
         return last
-
-
-def _wrong(this_node: nodes.Node | None, why: str, do: str) -> Problem:
-    text = this_node.annotations.get(keys.RESERVATION, "") if this_node else ""
-    return Problem(f"node/{this_node.name if this_node else ''}", keys.RESERVATION, text, why, do)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -70,7 +70,7 @@ class ResctrlReader:
         self._tasks_seconds, self._monitor_seconds = tasks_seconds, monitor_seconds
         self._tasks_at: float | None = None
         self._requests: tuple[object, ...] = ()
-        self._below: dict[str, tuple[str, ...]] = {}
+        self._below: dict[str, list[str]] = {}
         self._processes: dict[str, bytes] = {}
         self._counted_at: float | None = None
         self._counters: dict[str, dict[int, Counters]] = {}
@@ -108,7 +108,8 @@ class ResctrlReader:
         due = self._tasks_at is None or now - self._tasks_at >= self._tasks_seconds or requests != self._requests
         if due:
             self._tasks_at, self._requests = now, requests
-            self._below = {group: below for group in groups if (below := tuple(self._descendants(group)))}
+            trees = {group: tuple(self._host.cgroups.tree(group)) for group in groups}
+            self._below = {group: below for group, (_, *below) in trees.items() if below}
         before, self._processes = self._processes, {group: self._procs(group) for group in groups}
         return groups if due else tuple(g for g in groups if self._processes[g] != before.get(g))
 
@@ -121,17 +122,6 @@ class ResctrlReader:
             return self._host.cgroups.read_raw(group, "procs")
         except OSError:
             return b""  # Gone since we listed it.
-
-    def _descendants(self, group: str) -> Iterator[str]:
-        waiting = [group]
-        while waiting:
-            above = waiting.pop()
-            try:
-                below = [f"{above}/{name}" for name in self._host.cgroups.children(above)]
-            except OSError:
-                continue
-            yield from below
-            waiting += below
 
     def _threads(self, group: str) -> tuple[int, ...]:
         try:

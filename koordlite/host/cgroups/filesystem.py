@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -221,22 +221,28 @@ class Cgroups:
         point = self._points[controller]
         return f"{point}/{beneath.group(group)}" if group else point
 
-    def _members(self, group: str, field: str) -> list[int]:
-        members = [int(line) for line in self.read_raw(group, field).split()]
-        waiting = self._below(group)
+    def tree(self, group: str) -> Iterator[str]:
+        """The group and those below it, each before its own. A tenant may nest groups as deep as the kernel lets him,
+        and remove them meanwhile: one that has vanished has none below."""
+        waiting = [group]
         while waiting:
-            # A tenant may nest groups as deep as the kernel lets him, and remove them meanwhile.
-            each = waiting.pop()
+            above = waiting.pop()
+            yield above
             try:
-                members += [int(line) for line in self.read_raw(each, field).split()]
-                waiting += self._below(each)
+                waiting += [f"{above}/{child}" if above else child for child in self.children(above)]
             except OSError as error:
                 if not vanished(error):
                     raise
-        return members
 
-    def _below(self, group: str) -> list[str]:
-        return [f"{group}/{child}" if group else child for child in self.children(group)]
+    def _members(self, group: str, field: str) -> list[int]:
+        members: list[int] = []
+        for each in self.tree(group):
+            try:
+                members += map(int, self.read_raw(each, field).split())
+            except OSError as error:
+                if each == group or not vanished(error):
+                    raise
+        return members
 
 
 @functools.lru_cache(maxsize=4096)

@@ -222,9 +222,17 @@ class Kind(msgspec.Struct, frozen=True):
     """Mark of a type that is written otherwise than Python holds it."""
 
     needed: str
-    read: Callable[[Any], Any]
-    """TypeError for the wrong kind of JSON value, ValueError for text that does not parse."""
+    types: tuple[type, ...] = ()
+    """Those of JSON values that may be given; empty: any."""
+    parse: Callable[[Any], Any] = lambda value: value
+    """TypeError for a number that is none of this kind, ValueError for text that does not parse."""
     show: Callable[[Any], Any] = lambda value: value
+
+    def read(self, value: Any) -> Any:
+        """The value as Python holds it; TypeError for the wrong kind of JSON value, ValueError as of `parse`."""
+        if self.types and type(value) not in self.types:
+            raise TypeError
+        return self.parse(value)
 
 
 Percent = Annotated[int, Within(low=0, high=100)]
@@ -240,50 +248,27 @@ def _not_a_quantity(text: str) -> str:
     return ""
 
 
-def _exactly(kind: type) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if type(value) is not kind:
-            raise TypeError
-        return value
-
-    return read
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not -_INT64 <= value < _INT64:
+def _whole(value: int | str) -> int | str:
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
         raise TypeError
     return value
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -_DOUBLE <= value <= _DOUBLE:
+def _number(value: float) -> float:
+    if not -_DOUBLE <= value <= _DOUBLE:
         raise TypeError
     return float(value)
 
 
-def _quantity(value: Any) -> Quantity:
-    if type(value) not in (int, float, str):
-        raise TypeError
-    return Quantity.parse(value)
-
-
-def _duration(value: Any) -> int:
-    return duration.parse(_exactly(str)(value))
-
-
-def _number_or_text(value: Any) -> int | str:
-    return value if isinstance(value, str) else _whole(value)
-
-
-Nanoseconds = Annotated[int, Kind("a duration like 5m", _duration, duration.show)]
-NUMBER_OR_TEXT = Kind("a whole number or text", _number_or_text)
-ANYTHING = Kind("anything", lambda value: value)
+Nanoseconds = Annotated[int, Kind("a duration like 5m", (str,), duration.parse, duration.show)]
+NUMBER_OR_TEXT = Kind("a whole number or text", (int, str), _whole)
+ANYTHING = Kind("anything")
 _KINDS: Mapping[Any, Kind] = {
-    bool: Kind("true or false", _exactly(bool)),
-    int: Kind("a whole number", _whole),
-    float: Kind("a number", _number),
-    str: Kind("text", _exactly(str)),
-    Quantity: Kind("a quantity like 10G", _quantity, str),
+    bool: Kind("true or false", (bool,)),
+    int: Kind("a whole number", (int,), _whole),
+    float: Kind("a number", (int, float), _number),
+    str: Kind("text", (str,)),
+    Quantity: Kind("a quantity like 10G", (int, float, str), Quantity.parse, str),
     Any: ANYTHING,
 }
 
