@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import slices
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from kernel_resctrl import KernelResctrl
 
 from koordlite.lab.machine import shapes
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd
 from koordlite.lab.machine.tree import Tree
-from koordlite.lab.resctrl.filesystem import POINT
+from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
 from koordlite.lab.resctrl.schemata import closids
-from koordlite.model.cpuset import EMPTY, CPUSet
 
 NAMES = st.sampled_from(["a", "b"])
 PICK = st.integers(0, 60)
@@ -42,22 +41,20 @@ INTEL = st.builds(
 AMD = st.builds(amd, KERNELS, bits=st.integers(2, 6), monitoring=MONITORS)
 HARDWARE = INTEL | AMD
 LINE = re.compile(r" *[A-Z0-9]+:\d+= *[0-9a-f]+(;\d+= *[0-9a-f]+)*\Z")
-SIZE = len(shapes.machine("intel-2s-ht").cpus)
 
 
 class Anything(RuleBasedStateMachine):
-    """mkdir, rmdir, writes, births, hotplug and remounts in any order."""
+    """mkdir, rmdir, writes and births in any order."""
 
     @initialize(rdt=HARDWARE, options=st.sampled_from(["", "cdp"]))
     def begin(self, rdt: RDT, options: str) -> None:
-        self.now, self.reopened = 0.0, False
+        self.now = 0.0
         self.processes = Processes(100)
         self.processes.spawn("p", threads=3, now=0)
-        self.resctrl = KernelResctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
-        self.options = options
+        machine = msgspec.structs.replace(shapes.machine("intel-2s-ht"), resctrl=options)
+        self.resctrl = EmulatedResctrl(machine, rdt, self.processes, lambda: self.now)
         self.tree = Tree()
         self.tree.place(POINT, self.resctrl.folder)
-        self.mount_again()
 
     def attempt(self, verb: str, path: str, *more: bytes) -> None:
         try:
@@ -92,11 +89,6 @@ class Anything(RuleBasedStateMachine):
         text = f"L3{half}:0={mask:x};1={mask:x}\n"
         self.attempt("write", f"{controls[pick % len(controls)]}/schemata", text.encode())
 
-    @rule(pick=PICK, mode=st.sampled_from(["shareable", "exclusive"]))
-    def share(self, pick: int, mode: str) -> None:
-        controls = list(self.resctrl.groups)
-        self.attempt("write", f"{controls[pick % len(controls)]}/mode", f"{mode}\n".encode())
-
     @rule(pick=PICK, number=PICK)
     def move(self, pick: int, number: int) -> None:
         tids, places = self.processes.tids(), self.places()
@@ -108,34 +100,9 @@ class Anything(RuleBasedStateMachine):
         if len(tids) < 20:
             self.processes.clone(tids[number % len(tids)])
 
-    @rule(pick=PICK, cpus=st.sets(st.integers(0, SIZE - 1)))
-    def assign(self, pick: int, cpus: set[int]) -> None:
-        places = self.places()
-        self.attempt("write", f"{places[pick % len(places)]}cpus_list", f"{CPUSet(cpus)}\n".encode())
-
-    @rule(cpu=st.integers(0, SIZE - 1), online=st.booleans())
-    def plug(self, cpu: int, online: bool) -> None:
-        caches = len(self.ids())
-        if online:
-            self.resctrl.online(cpu)
-        elif cpu != 0:
-            self.resctrl.offline(cpu)
-        # A cache that comes back is open to all, exclusive groups or not.
-        self.reopened = self.reopened or len(self.ids()) > caches
-
     @rule(seconds=st.floats(0, 3))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-
-    @rule()
-    def mount_again(self) -> None:
-        self.reopened = False
-        if self.resctrl.mounted:
-            self.resctrl.umount()
-        try:
-            self.resctrl.mount(self.options)
-        except OSError:
-            self.resctrl.mount()
 
     @invariant()
     def every_thread_is_in_exactly_one_control_group(self) -> None:
@@ -152,41 +119,15 @@ class Anything(RuleBasedStateMachine):
     def no_rmid_is_held_twice(self) -> None:
         groups = [each for group in self.resctrl.groups.values() for each in (group, *group.monitors.values())]
         rmids = [each.rmid for each in groups]
-        assert self.resctrl.counters is None or len(set(rmids)) == len(rmids)
+        assert self.resctrl.rmids is None or len(set(rmids)) == len(rmids)
 
     @invariant()
     def every_line_can_be_read_and_written_back(self) -> None:
-        for name, group in self.resctrl.groups.items():
+        for name in self.resctrl.groups:
             text = self.read(f"{name}/schemata")
             assert all(LINE.match(line) for line in text.splitlines())
-            if group.mode == "shareable" and all(mine.mode == "shareable" for mine in self.resctrl.groups.values()):
-                self.tree.write(f"{POINT}/{name}/schemata", text.encode())
-                assert self.read(f"{name}/schemata") == text
-
-    @invariant()
-    def an_exclusive_group_shares_no_bit_in_the_same_half(self) -> None:
-        for schema in self.resctrl.schemas.values():
-            for values in schema.domains.values() if schema.cache else ():
-                for name, group in self.resctrl.groups.items():
-                    others = [each for other, each in self.resctrl.groups.items() if other != name]
-                    if group.mode == "exclusive" and not self.reopened:
-                        assert not any(values[group.closid] & values[other.closid] for other in others)
-
-    @invariant()
-    def every_online_cpu_is_in_exactly_one_control_group(self) -> None:
-        sets = [CPUSet.parse(self.read(f"{name}/cpus_list").strip()) for name in self.resctrl.groups]
-        assert sum(map(len, sets)) == len({cpu for each in sets for cpu in each})
-
-    @invariant()
-    def a_monitor_group_has_only_cpus_of_its_control_group(self) -> None:
-        for group in self.resctrl.groups.values():
-            assert all(
-                self.resctrl.cpus.get(monitor, EMPTY) <= self.resctrl.cpus.get(group, EMPTY)
-                for monitor in group.monitors.values()
-            )
-
-    def ids(self) -> list[tuple[str, int]]:
-        return [(schema.name, cache) for schema in self.resctrl.schemas.values() for cache in schema.domains]
+            self.tree.write(f"{POINT}/{name}/schemata", text.encode())
+            assert self.read(f"{name}/schemata") == text
 
     def read(self, path: str) -> str:
         return self.tree.read(f"{POINT}/{path}").decode()
