@@ -99,12 +99,14 @@ def read(shape: type[T], body: bytes, verb: str) -> T:
     return found
 
 
-def names_of(arguments: Arguments) -> list[str]:
-    """The nodes that are asked about, in the order given. InputError for a node object without a name."""
+def question(body: bytes, verb: str) -> tuple[Arguments, list[str]]:
+    """The arguments of filter or prioritize, and the nodes that are asked about, in the order given. InputError also
+    for a node object without a name."""
+    arguments = read(Arguments, body, verb)
     if arguments.node_names is not None:
-        return arguments.node_names
+        return arguments, arguments.node_names
     items = (arguments.nodes.items if arguments.nodes else None) or []
-    return [_name(item) for item in items]
+    return arguments, [_name(item) for item in items]
 
 
 def _name(item: msgspec.Raw) -> str:

@@ -89,14 +89,13 @@ class Service(Router):
         return Answer(200, JSON, found), result
 
     def _filter(self, body: bytes) -> tuple[bytes, str]:
-        arguments = protocol.read(protocol.Arguments, body, "filter")
-        names = protocol.names_of(arguments)
+        arguments, names = protocol.question(body, "filter")
         passed, refused = self._extender.filter(arguments.pod, names)
         return protocol.filter_answer(arguments, names, passed, refused), "ok" if passed else "refused"
 
     def _prioritize(self, body: bytes) -> tuple[bytes, str]:
-        arguments = protocol.read(protocol.Arguments, body, "prioritize")
-        return protocol.scores_answer(self._extender.prioritize(arguments.pod, protocol.names_of(arguments))), "ok"
+        arguments, names = protocol.question(body, "prioritize")
+        return protocol.scores_answer(self._extender.prioritize(arguments.pod, names)), "ok"
 
     def _preempt(self, body: bytes) -> tuple[bytes, str]:
         arguments = protocol.read(protocol.PreemptionArguments, body, "preempt")

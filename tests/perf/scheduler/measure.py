@@ -105,16 +105,15 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
 
 
 def _filter(extender: Extender, body: bytes) -> list[str]:
-    arguments = protocol.read(protocol.Arguments, body, "filter")
-    names = protocol.names_of(arguments)
+    arguments, names = protocol.question(body, "filter")
     passed, refused = extender.filter(arguments.pod, names)
     protocol.filter_answer(arguments, names, passed, refused)
     return passed
 
 
 def _prioritize(extender: Extender, body: bytes) -> str:
-    arguments = protocol.read(protocol.Arguments, body, "prioritize")
-    scores = extender.prioritize(arguments.pod, protocol.names_of(arguments))
+    arguments, names = protocol.question(body, "prioritize")
+    scores = extender.prioritize(arguments.pod, names)
     protocol.scores_answer(scores)
     return max(scores, key=lambda pair: pair[1])[0]
 
