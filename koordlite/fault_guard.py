@@ -27,7 +27,8 @@ class FaultGuard:
     def __init__(self, *, limit: int = ROUNDS) -> None:
         self.state = Faults()
         self._limit = limit
-        self._hurt = False
+        self.hurt = False
+        """Whether this round has ended in a fault."""
         self._told: set[tuple[type[BaseException], str]] = set()
 
     @property
@@ -35,16 +36,11 @@ class FaultGuard:
         """Faults survived before this round, for its own report."""
         return msgspec.structs.replace(self.state, in_a_row=0)
 
-    @property
-    def hurt(self) -> bool:
-        """Tell whether this round has ended in a fault."""
-        return self._hurt
-
     def begin(self) -> None:
         """A round begins. A round without a fault ends the row."""
-        if not self._hurt:
+        if not self.hurt:
             self.state = self.past
-        self._hurt = False
+        self.hurt = False
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -62,8 +58,8 @@ class FaultGuard:
         return False
 
     def _count(self, error: Exception, place: str) -> None:
-        row = self.state.in_a_row + (not self._hurt)
-        self._hurt = True
+        row = self.state.in_a_row + (not self.hurt)
+        self.hurt = True
         text = f"{type(error).__name__}: {error}"
         self.state = Faults(total=self.state.total + 1, in_a_row=row, place=place, error=text)
         if (type(error), place) in self._told:

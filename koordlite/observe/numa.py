@@ -91,12 +91,7 @@ class MemoryPlaceReader:
     def read(self, now: float, places: Iterable[PodGroups]) -> Mapping[str, MemoryPlace]:
         """By group of a container; one that is gone, or whose files cannot be read, is missing."""
         groups = [group for place in places for group in place.containers.values()]
-        if not groups:
-            return {}
-        self._groups.begin(now)
-        placed = self._groups.all(groups)
-        self._groups.end()
-        return placed
+        return self._groups.turn(now, groups) if groups else {}
 
     def _read(self, group: str) -> MemoryPlace | None:
         mems = allowed_nodes(self._cgroups, group)

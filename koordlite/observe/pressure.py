@@ -40,9 +40,7 @@ class PressureReader:
         found = {MACHINE: machine, best_effort: self._of_group(best_effort)}
         if found[best_effort] is not None:
             for turns, groups in ((self._pods, pods), (self._containers, containers)):
-                turns.begin(now)
-                found |= turns.all(groups)
-                turns.end()
+                found |= turns.turn(now, groups)
         return {group: pressures for group, pressures in found.items() if pressures}
 
     def _of_group(self, group: str) -> Pressures | None:

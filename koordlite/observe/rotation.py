@@ -72,6 +72,13 @@ class Rotation(Generic[T]):
             self.again(name)
         return {name: kept[name] for name in wanted if name in kept}
 
+    def turn(self, now: float, names: Iterable[str], *, fresh: Collection[str] = ()) -> dict[str, T]:
+        """One whole round at the time `now`: readings of `names` that exist, in their order."""
+        self.begin(now, fresh=fresh)
+        found = self.all(names)
+        self.end()
+        return found
+
     def forget(self, names: Iterable[str]) -> None:
         """Take none of these from memory."""
         for name in names:

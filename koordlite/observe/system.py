@@ -169,10 +169,8 @@ class CoreCookieReader:
         missing = self._cookies.missing()
         if missing:
             return CoreSched(missing)
-        self._groups.begin(now, fresh=self._cookies.take_written())
-        found = self._groups.all(group for place in places for group in place.inside)
-        self._groups.end()
-        return CoreSched("", found)
+        groups = (group for place in places for group in place.inside)
+        return CoreSched("", self._groups.turn(now, groups, fresh=self._cookies.take_written()))
 
     def with_new(self, snapshot: CoreSched, places: Iterable[PodGroups], groups: Collection[str]) -> CoreSched:
         """`snapshot` with the containers of `groups` as they are now."""

@@ -133,9 +133,8 @@ class Sampler:
 
     def _of_groups(self, now: float, groups: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Use]]:
         """By kind and name; a group that went away, or is not there yet, has no sample."""
-        self._memory.begin(now, fresh=(self._cgroups.layout.besteffort,))
-        memory = self._memory.all(group for named in groups.values() for group in named.values())
-        self._memory.end()
+        listed = (group for named in groups.values() for group in named.values())
+        memory = self._memory.turn(now, listed, fresh=(self._cgroups.layout.besteffort,))
         return {
             kind: {
                 name: Use(milli, memory[group])

@@ -152,7 +152,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 def _tasks(snapshot: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[TaskCookie, ...]]]:
-    for group in (*place.containers.values(), *place.sandboxes):
+    for group in place.inside:
         yield group, snapshot.core_sched.tasks.get(group, ())
 
 

@@ -112,7 +112,7 @@ def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pool
     claimed = next(claims, {})
     if claimed:
         evidence["resource_claims"] = ", ".join(f"{name}: {cpus or 'unknown'}" for name, cpus in claimed.items())
-    groups = [group for group in _groups(place) if group not in {place.containers.get(name) for name in claimed}]
+    groups = [group for group in place.inside if group not in {place.containers.get(name) for name in claimed}]
     changes = (*group_files.set_changes(snapshot, dict.fromkeys(groups, usable)), *quotas)
     reason = "PinnedCPUs" if status.cpuset else "SharedPool"
     return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
@@ -136,16 +136,12 @@ def _left_alone(
 ) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
     if snapshot.kubelet.cpu_manager_policy == "static":
-        sets = group_files.given_back(snapshot, NAME, ("cpuset.cpus",), uid=pod.uid, groups=_groups(place))
+        sets = group_files.given_back(snapshot, NAME, ("cpuset.cpus",), uid=pod.uid, groups=place.inside)
         changes = (*sets, *quotas)
         evidence = {"qos": str(pod.qos_class), **disputed}
         return Decision(f"pod/{pod.key}", "release" if changes else "hold", "KubeletStaticPolicy", evidence, changes)
     evidence = {"qos": str(pod.qos_class), "reserved": str(snapshot.reserved.cpus), **disputed}
     return Decision(f"pod/{pod.key}", "release" if quotas else "hold", "EmptyPool", evidence, quotas)
-
-
-def _groups(place: PodGroups) -> tuple[str, ...]:
-    return (*place.containers.values(), *place.sandboxes)
 
 
 def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, status: ResourceStatus) -> Iterator[Change]:
@@ -190,7 +186,7 @@ def _left_by_hosts(snapshot: Snapshot) -> Iterator[Decision]:
     """Groups of applications that are not in the pool any more get back what was found."""
     ours = {place.part("cgroup") for place, found in snapshot.found.items() if found.strategy == NAME}
     of_hosts = {snapshot.host_groups.get(app.name) for app in snapshot.slo.host_applications if app.qos is QoSClass.LS}
-    of_pods = {group for place in snapshot.places.values() for group in (place.group, *_groups(place))}
+    of_pods = {group for place in snapshot.places.values() for group in place.all}
     for group in sorted(ours - of_hosts - of_pods):
         change = _given_back(snapshot, group, "cpuset.cpus")
         if change:

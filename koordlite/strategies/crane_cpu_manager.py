@@ -64,7 +64,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         promise = crane.promises.get(pod.uid)
         if crane.why_not == "static":
             # What this strategy wrote before kubelet got the static policy goes back.
-            groups = (*place.containers.values(), *place.sandboxes)
+            groups = place.inside
             changes = tuple(group_files.given_back(snapshot, NAME, (SET, MEMS), uid=pod.uid, groups=groups))
             if changes:
                 yield Decision(f"pod/{pod.key}", "release", "KubeletPlacesCPUs", {}, changes)
@@ -133,7 +133,7 @@ def _kept_off(snapshot: Snapshot, pod: Pod, place: PodGroups, wanted: CPUSet) ->
     above = snapshot.cgroups.get(place.group)
     allowed = (above.effective if above else None) or wanted
     whole = wanted == group_files.pod_cpuset(snapshot)
-    for group in (*place.containers.values(), *place.sandboxes):
+    for group in place.inside:
         found = group_files.found(snapshot, NAME, group, SET)
         before = found if isinstance(found, CPUSet) else None
         if whole and before is not None and (not before or allowed <= before):

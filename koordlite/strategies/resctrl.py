@@ -247,7 +247,7 @@ def _class_cgroups(snapshot: Snapshot, config: Config, qos: QoSClass, separate: 
 def _pod_cgroups(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
     """The cgroups of a pod's containers and sandbox, as far as they have been found."""
     place = snapshot.places.get(pod.uid)
-    return (*place.containers.values(), *place.sandboxes) if place else ()
+    return place.inside if place else ()
 
 
 # ── monitoring groups ──

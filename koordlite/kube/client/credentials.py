@@ -117,7 +117,7 @@ def bare(
     settings.ssl_ca_cert = ca_file or None
     settings.tls_server_name = server_name or None
     if token is not None:
-        _ask_for_token(settings, token)
+        _ask_for_key(settings, lambda: f"Bearer {token()}")
     elif like is not None:
         _same_credentials(settings, like.configuration)
     if not verify:
@@ -134,12 +134,7 @@ def _same_credentials(settings: Configuration, other: Configuration) -> None:
     """Certificate and token of another server; its own hook would also take over its address."""
     settings.cert_file, settings.key_file = other.cert_file, other.key_file
     if "BearerToken" in other.api_key:
-
-        def refresh(configuration: Configuration) -> None:
-            configuration.api_key["BearerToken"] = other.get_api_key_with_prefix("BearerToken") or ""
-
-        settings.api_key["BearerToken"] = ""
-        settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
+        _ask_for_key(settings, lambda: other.get_api_key_with_prefix("BearerToken") or "")
 
 
 def token_reader(path: str, now: Callable[[], float] = time.monotonic) -> Callable[[], str]:
@@ -158,9 +153,11 @@ def token_reader(path: str, now: Callable[[], float] = time.monotonic) -> Callab
     return token
 
 
-def _ask_for_token(settings: Configuration, token: Callable[[], str]) -> None:
+def _ask_for_key(settings: Configuration, key: Callable[[], str]) -> None:
+    """Ask for the whole header before each request."""
+
     def refresh(configuration: Configuration) -> None:
-        configuration.api_key["BearerToken"] = f"Bearer {token()}"
+        configuration.api_key["BearerToken"] = key()
 
     # The library looks for the key before it asks for a fresh one.
     settings.api_key["BearerToken"] = ""
@@ -194,7 +191,8 @@ def _from_file(settings: Configuration, kubeconfig: str | None, context: str | N
     user, folder = _user(source, context)
     if user.get("tokenFile"):
         # The library reads it once.
-        _ask_for_token(settings, token_reader(str(folder / user["tokenFile"])))
+        token = token_reader(str(folder / user["tokenFile"]))
+        _ask_for_key(settings, lambda: f"Bearer {token()}")
     if user.get("exec") and not (settings.api_key or settings.cert_file):
         # The library goes on without credentials, which a server would answer as if permissions were missing.
         do = "run the command by hand: it has to print an ExecCredential with a token or a certificate"

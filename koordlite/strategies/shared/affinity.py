@@ -156,9 +156,7 @@ def container_cpus(snapshot: Snapshot, place: PodGroups, pool: CPUSet) -> Mappin
     before this strategy wrote."""
     above = snapshot.cgroups.get(place.group)
     within = pool & above.effective if above and above.effective else pool
-    return {
-        group: within & (_found(snapshot, group) or within) for group in (*place.containers.values(), *place.sandboxes)
-    }
+    return {group: within & (_found(snapshot, group) or within) for group in place.inside}
 
 
 def _found(snapshot: Snapshot, group: str) -> CPUSet | None:
