@@ -13,11 +13,12 @@ import json
 import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from apiserver import ApiServer, ManualClock, User
 
-from tests.conformance import apiserver_scene, apiserver_scope
+from tests.conformance import apiserver_rules, apiserver_scene
 from tests.conformance.apiserver_match import Matcher
 from tests.conformance.apiserver_symbols import Symbols
 
@@ -30,6 +31,18 @@ _BEARERS = {"system:node:node-a": "token-node-a", "system:kube-scheduler": "toke
 _STEP_SECONDS = 1.0
 _PATIENCE_SECONDS = 1.0
 """What a line of a watch may take on a busy machine."""
+
+
+def is_recording(document: Any) -> bool:
+    """Whether a file holds a session with an API server."""
+    return isinstance(document, list) and bool(document) and {"n", "request", "response"} <= set(document[0])
+
+
+def of_recording(document: list[Any]) -> Iterator[tuple[str, str, Any, Any]]:
+    """(function, source, input, expect) of each interaction; expected is no difference."""
+    for interaction, differences in Player(document).play():
+        source = f"#{interaction['n']} {interaction['title']}"
+        yield apiserver_rules.INTERACTION, source, {"interaction": interaction, "differences": differences}, []
 
 
 @dataclasses.dataclass
@@ -48,7 +61,7 @@ class Player:
         self._recording = recording
         self._clock = ManualClock()
         controllers = any("the disruption controller" in each["title"] for each in recording)
-        tokens = {**_TOKENS, **dict(map(_stand_in, filter(apiserver_scope.impersonates, recording)))}
+        tokens = {**_TOKENS, **dict(map(_stand_in, filter(apiserver_rules.impersonates, recording)))}
         self.server = ApiServer(tokens=tokens, clock=self._clock, seed=1, controllers=controllers, streams=False)
         self.symbols = Symbols()
         self._matcher = Matcher(self.symbols)
@@ -66,7 +79,7 @@ class Player:
                 interaction = self._recording[place]
                 last = self._during(place) if "stream" in interaction["response"] else place
                 during = self._recording[place + 1 : last + 1]
-                streams = "stream" in interaction["response"] and not apiserver_scope.rule(interaction)
+                streams = "stream" in interaction["response"] and not apiserver_rules.rule(interaction)
                 watch = self._begin(interaction, during) if streams else None
                 inner = [self._judge(each) for each in during]
                 outcomes.append(self._end(watch) if watch else self._judge(interaction))
@@ -84,10 +97,10 @@ class Player:
     def _judge(self, interaction: Any) -> tuple[Any, list[str]]:
         try:
             self.scene.before(interaction)
-            rule = apiserver_scope.rule(interaction)
+            rule = apiserver_rules.rule(interaction)
             if rule:
                 self.scene.adopt(interaction)
-                return interaction, [f"{apiserver_scope.OUT} {rule}"]
+                return interaction, [f"{apiserver_rules.OUT} {rule}"]
             return interaction, self._matcher.differences(interaction, self._ask(interaction["request"], interaction))
         except (KeyError, ValueError, AssertionError, OSError) as error:
             return interaction, [f"broke: {type(error).__name__}: {error}"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from koordlite.model import keys
 from tests.conformance.adapters import slo
+from tests.conformance.deviations import deviation
 
 RANGES = {
     "Percent": (0, 100),
@@ -32,11 +33,19 @@ RANGES = {
 """What the webhook takes, by setting; `Percent` stands for all that end so. Source: Koordinator's validator tags."""
 
 
+@deviation(
+    "colocation-enable: a group of nodes or a node may switch on what the cluster has off", "isColocationCfgDisabled"
+)
 def enabled_below_the_cluster(given: Any, wanted: Any, found: Any) -> bool:
     """A group or the node has on what the cluster has off."""
     return given["config"].get("enable") is not True and wanted is True
 
 
+@deviation(
+    "config-ratio-labels: a label that is no finite ratio is ignored and told",
+    "UpdateColocationStrategyForNode",
+    "GetNodeColocationStrategy",
+)
 def ratio_beyond_numbers(given: Any, wanted: Any, found: Any) -> bool:
     """The node without labels that are no finite ratio."""
     labels = given["node"]["metadata"].get("labels") or {}
@@ -44,6 +53,11 @@ def ratio_beyond_numbers(given: Any, wanted: Any, found: Any) -> bool:
     return good != labels and found == _held(given, found, labels=good)
 
 
+@deviation(
+    "config-node-annotation: a strategy on the node with a value out of range is ignored and told",
+    "UpdateColocationStrategyForNode",
+    "GetNodeColocationStrategy",
+)
 def annotation_beyond_ranges(given: Any, wanted: Any, found: Any) -> bool:
     """The node without its colocation strategy."""
     notes = given["node"]["metadata"].get("annotations") or {}
@@ -51,6 +65,7 @@ def annotation_beyond_ranges(given: Any, wanted: Any, found: Any) -> bool:
     return others != notes and found == _held(given, found, annotations=others)
 
 
+@deviation("config-bandwidth-inherited: a group that does not name the bandwidth has the cluster's", "mergeSLOCfg")
 def bandwidth_inherited(given: Any, wanted: Any, found: Any) -> bool:
     """Groups without a bandwidth have the cluster's, and nothing else differs."""
     name = ("totalNetworkBandwidth",)
@@ -61,6 +76,9 @@ def bandwidth_inherited(given: Any, wanted: Any, found: Any) -> bool:
     return bool(found == {**wanted, "strategies": [cluster, *inherited]})
 
 
+@deviation(
+    "config-lists: a list takes the place of the cluster's, element by element nothing is inherited", "mergeSLOCfg"
+)
 def lists_replaced(given: Any, wanted: Any, found: Any) -> bool:
     """Lists are those that were written, and nothing else differs."""
     if given["kind"] != "qos":
@@ -71,6 +89,9 @@ def lists_replaced(given: Any, wanted: Any, found: Any) -> bool:
     return bool(found == {**wanted, "strategies": ours})
 
 
+@deviation(
+    "config-ranges: a value out of range refuses the document of the cluster, or the entry of a group", "mergeSLOCfg"
+)
 def beyond_ranges(given: Any, wanted: Any, found: Any) -> bool:
     """A value out of range refuses the document; in a group, its nodes have the cluster's strategy."""
     cluster, *groups = wanted["strategies"]

@@ -1,4 +1,4 @@
-"""Which differences about evictions are on purpose."""
+"""Which differences about evictions and migrations are on purpose."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from koordlite.formulas.eviction import evict_config
 from koordlite.model.slo.settings import Threshold
 from tests.conformance import evict_round
 from tests.conformance.adapters import evict_util, shapes
+from tests.conformance.deviations import deviation
 
 _SINGLE_BITS = 20
 """A number in single precision is exact to 24 bits; a difference of two shares loses some more."""
 
 
+@deviation(
+    "evict-memory-default: a memory threshold that is not set is 70 %, the default of the protocol",
+    "memory_evict.config_check",
+)
 def threshold_not_set(given: Any, wanted: Any, found: Any) -> bool:
     """A memory threshold that is not set has its default; what is wrong besides is told all the same."""
     written = given["thresholdStrategy"]
@@ -24,11 +29,16 @@ def threshold_not_set(given: Any, wanted: Any, found: Any) -> bool:
     return bool(unset and by_use and found == {"valid": mistake is None, "message": mistake})
 
 
+@deviation(
+    "evict-by-api: pods go through the Eviction API, their containers are never merely stopped",
+    "evict_util.default_executor",
+)
 def only_by_api(given: Any, wanted: Any, found: Any) -> bool:
     """Containers are never stopped behind the cluster's back."""
     return bool(not given["onlyEvictByAPI"] and found == {"result": given["evictionAPISucceeds"]})
 
 
+@deviation("evict-total-order: a pod without a priority has priority 0, and equals go by name", "cpu_evict.be_sort")
 def no_priority(given: Any, wanted: Any, found: Any) -> bool:
     """Pods without a priority have priority 0, so that the order is total; those that have ended are not in it."""
     pods = {p["metadata"]["name"]: shapes.pod_of(p) for p in given["pods"]}
@@ -37,6 +47,14 @@ def no_priority(given: Any, wanted: Any, found: Any) -> bool:
     return bool(lacking and ranks == sorted(ranks) and set(found) == {name for name in wanted if pods[name].active})
 
 
+@deviation(
+    "evict-finished: pods that have ended are neither counted nor evicted",
+    "cpu_evict.be_sort",
+    "cpu_evict.reconcile",
+    "memory_evict.reconcile",
+    "cpu_evict.allocatable_release",
+    "memory_evict.allocatable_release",
+)
 def finished(given: Any, wanted: Any, found: Any) -> bool:
     """Pods that have ended are neither counted nor evicted."""
     ended = {p["metadata"]["name"] for p in given["pods"] or () if not shapes.pod_of(p).active}
@@ -48,11 +66,20 @@ def finished(given: Any, wanted: Any, found: Any) -> bool:
     return bool(ended) and not ended & told and _is_released(given, found)
 
 
+@deviation(
+    "evict-promised-only: only requests of batch and mid resources count and are released",
+    "cpu_evict.allocatable_release",
+    "memory_evict.allocatable_release",
+)
 def without_promise(given: Any, wanted: Any, found: Any) -> bool:
     """Requests of classes behind no batch or mid resource count for nothing; the others are released alike."""
     return bool({"cpu", "memory"} & wanted["release"].keys()) and _is_released(given, found)
 
 
+@deviation(
+    "evict-in-doubles: shares of memory are worked out in doubles, not in single precision",
+    "memory_evict.allocatable_release",
+)
 def in_doubles(given: Any, wanted: Any, found: Any) -> bool:
     """The amounts differ by no more than what single precision loses."""
     node = shapes.node_of(given["node"]).allocatable
@@ -61,31 +88,49 @@ def in_doubles(given: Any, wanted: Any, found: Any) -> bool:
     return near and found["release"].keys() == loss.keys() and _is_released(given, found)
 
 
+@deviation(
+    "evict-contribution: a pod that releases nothing of what is missing stays",
+    "cpu_evict.reconcile",
+    "memory_evict.reconcile",
+)
 def nothing_to_release(given: Any, wanted: Any, found: Any) -> bool:
     """Who releases nothing of what is missing stays."""
     return _explains(evict_round.CONTRIBUTION, given, wanted, found)
 
 
+@deviation("evict-bytes: a victim counts with the bytes it uses", "memory_evict.reconcile")
 def counted_in_bytes(given: Any, wanted: Any, found: Any) -> bool:
     """A victim of MemoryEvict counts with its bytes, not a thousand times as much: more of them are needed."""
     return _explains(evict_round.BYTES, given, wanted, found)
 
 
+@deviation(
+    "evict-promised-only: only requests of batch and mid resources count and are released",
+    "cpu_evict.reconcile",
+    "memory_evict.reconcile",
+)
 def promised_only(given: Any, wanted: Any, found: Any) -> bool:
     """Nobody goes for requests of classes behind no batch or mid resource."""
     return _explains(evict_round.PROMISED, given, wanted, found)
 
 
+@deviation(
+    "evict-by-use: labels and annotations of its own protect no pod that uses more than it requests",
+    "cpu_evict.reconcile",
+    "memory_evict.reconcile",
+)
 def judged_by_use(given: Any, wanted: Any, found: Any) -> bool:
     """Pods without requests in the besteffort cgroup go first when what they use is the cause, whatever their label."""
     return _explains(evict_round.BY_USE, given, wanted, found)
 
 
+@deviation("evict-contribution: a pod that releases nothing of what is missing stays", "evict_util.kill_and_evict")
 def idle_candidate(given: Any, wanted: Any, found: Any) -> bool:
     """Who releases nothing of what is missing stays, in a walk."""
     return _walks(evict_round.CONTRIBUTION, given, found)
 
 
+@deviation("evict-leaving: what is on its way out counts before a victim is looked for", "evict_util.kill_and_evict")
 def leaving_first(given: Any, wanted: Any, found: Any) -> bool:
     """What leaves anyway is taken off before a victim is looked for."""
     return _walks(evict_round.LEAVING, given, found)
@@ -131,3 +176,19 @@ def _is_released(given: Any, found: Any) -> bool:
     exact = evict_round.release(given, resource, evict_round.ALL)
     release = found["release"]
     return exact.keys() == release.keys() and all(abs(exact[name] - release[name]) <= 1 for name in exact)
+
+
+@deviation("migration-siblings: pods of all ReplicaSets of a workload count together", "migrationFilter")
+def sibling_moves(given: Any, wanted: Any, found: Any) -> bool:
+    """A pod of the same workload, but of another controller below it, is on the move; it counts with us."""
+    if given.get("filter") != "filterMaxMigratingOrUnavailablePerWorkload" or found["result"] or not wanted["result"]:
+        return False
+    own = _controller(given["pod"])
+    moving = {job["spec"]["podRef"]["uid"] for job in given["jobs"]}
+    siblings = [pod for pod in given["workload"]["pods"] if pod["metadata"]["uid"] in moving]
+    return any(_controller(pod) != own for pod in siblings)
+
+
+def _controller(pod: Any) -> Any:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((owner["uid"] for owner in owners if owner.get("controller")), None)

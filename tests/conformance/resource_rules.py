@@ -10,10 +10,17 @@ from koordlite.model import keys, nrt
 from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
 from tests.conformance.adapters import node_metric, shapes
+from tests.conformance.deviations import deviation
 
 BATCH = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 
 
+@deviation(
+    "host-application-priority: a host application without a priority is counted",
+    "BatchResource.Calculate",
+    "MidResource.Calculate",
+    "calculateNodeResource",
+)
 def application_without_priority(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator offers at most what such applications use more than we do."""
     apps = (_status(given).get("hostApplicationMetric")) or []
@@ -21,6 +28,9 @@ def application_without_priority(given: Any, wanted: Any, found: Any) -> bool:
     return _less_by(wanted, found, _sum(extra))
 
 
+@deviation(
+    "pod-without-sample: a pod without a sample counts with its request under every policy", "BatchResource.Calculate"
+)
 def sample_missing(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator offers at most what pods without a sample request more than we do."""
     case = node_metric.case(given, "resourceMetrics")
@@ -30,6 +40,7 @@ def sample_missing(given: Any, wanted: Any, found: Any) -> bool:
     return "maxUsageRequest" in policies and _less_by(wanted, found, requests)
 
 
+@deviation("zone-identity: a zone is known by its name, never by its place in the list", "BatchResource.Calculate")
 def zones_by_place(given: Any, wanted: Any, found: Any) -> bool:
     """What Koordinator gives to the zone at a place of the list belongs to the NUMA node of that number."""
     names = [zone["name"] for zone in given.get("nrtZones") or []]
@@ -43,6 +54,9 @@ def zones_by_place(given: Any, wanted: Any, found: Any) -> bool:
     )
 
 
+@deviation(
+    "zone-repeated: a NUMA node that a pod's promise names twice bears its part once", "GetPodNUMARequestAndUsage"
+)
 def node_repeated(given: Any, wanted: Any, found: Any) -> bool:
     """A node named twice bears its part once and whole; Koordinator divides by two and gives one of the halves."""
     text = given["pod"]["metadata"]["annotations"]["scheduling.koordinator.sh/resource-status"]
@@ -55,6 +69,11 @@ def node_repeated(given: Any, wanted: Any, found: Any) -> bool:
     )
 
 
+@deviation(
+    "zone-reset: a zone that is offered nothing gives back what it was offered",
+    "UpdateNRTZoneListIfNeeded",
+    "updateNRT zones",
+)
 def zones_given_back(given: Any, wanted: Any, found: Any) -> bool:
     """What Koordinator leaves in a zone that is offered nothing goes; the rest is the same."""
     offered = (given.get("nr") or {}).get("zoneResources") or {}

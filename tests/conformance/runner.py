@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from koordlite.model.errors import KoordliteError
-from tests.conformance import apiserver_cases, deviations, transcript_cases, zero_values
+from tests.conformance import apiserver_player, deviations, transcript_cases, zero_values
 from tests.conformance.adapters import ADAPTERS, NotCovered
 
 NO_ADAPTER = "without adapter"
@@ -50,8 +50,8 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 def _cases(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     """(function, source, input, expect) of each case; files that hold no cases give none."""
     document = json.loads(path.read_text())
-    if apiserver_cases.is_recording(document):
-        yield from apiserver_cases.of_recording(document)
+    if apiserver_player.is_recording(document):
+        yield from apiserver_player.of_recording(document)
         return
     for case in document if isinstance(document, list) else [document]:
         if isinstance(case, dict) and "ops" in case and "flavour" in case:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koordlite.model import keys
-from tests.conformance import adapters, batch_deviations, deviations
+from tests.conformance import adapters, batch_rules, deviations
 from tests.conformance.adapters import batch_resource
 
 QUOTA_OFF = {"cfsQuotaEnabled": False}
@@ -55,9 +55,9 @@ def case(draw: random.Random) -> dict[str, Any]:
 def test_rules_meet_in_one_pod(seed: int) -> None:
     adapters.load()
     given = case(random.Random(seed))
-    theirs = batch_deviations.values(given, frozenset())
+    theirs = batch_rules.values(given, frozenset())
     ours, _ = batch_resource.values(given, theirs)
-    assert ours == batch_deviations.values(given, batch_deviations.ALL)
+    assert ours == batch_rules.values(given, batch_rules.ALL)
     rule = deviations.rule_for("BatchResource", given, theirs, ours)
     assert bool(rule) == (ours != theirs)
     assert not deviations.rule_for("BatchResource", given, {**theirs, "pod": {"cpuShares": 3}}, ours)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance import apiserver_cases
+from tests.conformance import apiserver_rules
 from tests.conformance.adapters import adapter
 
 
-@adapter(apiserver_cases.INTERACTION)
+@adapter(apiserver_rules.INTERACTION)
 def interaction(given: Any, expect: Any) -> tuple[Any, Any]:
     return given["differences"], expect

@@ -18,7 +18,7 @@ from koordlite.model import times
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
 from koordlite.model.wire import metrics
-from tests.conformance import descheduler_cases, utilization_rules
+from tests.conformance import descheduler_cases, descheduler_rules
 from tests.conformance.adapters import NotCovered, adapter, shapes
 from tests.conformance.descheduler_view import NOW, picture, written
 
@@ -64,7 +64,7 @@ def defaults(given: Any, expect: Any) -> tuple[Any, Any]:
         "detectorCacheTimeout": config.detector_cache_timeout,
         "nodePools": [{**_pool(config.completed(pool)), **_kept(text)} for pool, text in listed],
     }
-    return {"args": utilization_rules.compact(found)}, {"args": utilization_rules.compact(expect["args"])}
+    return {"args": descheduler_rules.compact(found)}, {"args": descheduler_rules.compact(expect["args"])}
 
 
 def _without_zero_counts(args: Any) -> Any:

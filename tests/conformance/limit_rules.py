@@ -1,4 +1,4 @@
-"""Rules that explain differences about CPU suppression: each asserts what ours says instead."""
+"""Rules that explain differences about limits of best effort, memory and caches: each asserts what ours says."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from tests.conformance.adapters import shapes
+from tests.conformance.deviations import deviation
 
 _UNLIMITED = -1
 _LEAST_US = 2000
 
 
+@deviation(
+    "suppress-least-change: of all sets spread alike, the one with most CPUs of the present set",
+    "cpu_suppress.adjust_by_cpuset",
+)
 def least_change(given: Any, wanted: Any, found: Any) -> bool:
     """As many CPUs of each kind and in each kind of place as Koordinator's answer has, and more of the old ones."""
     old = CPUSet.parse(given["beRootCPUSetFileBefore"])
@@ -25,6 +30,10 @@ def least_change(given: Any, wanted: Any, found: Any) -> bool:
     return alike and spread and found <= _allowed(given) and len(found & old) > len(wanted & old)
 
 
+@deviation(
+    "suppress-small-pool: where fewer CPUs are allowed than wanted, those are used, and no others",
+    "cpu_suppress.adjust_by_cpuset",
+)
 def small_pool(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator leaves the old set, or a part of the answer out; ours is everything allowed when that is less than
     was wanted."""
@@ -32,6 +41,10 @@ def small_pool(given: Any, wanted: Any, found: Any) -> bool:
     return bool(found == allowed and wanted != found and len(allowed) < _count(given))
 
 
+@deviation(
+    "suppress-small-pool: where fewer CPUs are allowed than wanted, those are used, and no others",
+    "cpu_suppress.adjust_by_cpuset",
+)
 def small_share(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator leaves the old set, which holds a CPU that is not allowed; ours has the size and none of those."""
     old = CPUSet.parse(given["beRootCPUSetFileBefore"])
@@ -40,11 +53,16 @@ def small_share(given: Any, wanted: Any, found: Any) -> bool:
     )
 
 
+@deviation("suppress-no-pool: where every CPU is somebody's nothing is written", "cpu_suppress.adjust_by_cpuset")
 def no_pool(given: Any, wanted: Any, found: Any) -> bool:
     """Every CPU is somebody's: nothing is written."""
     return bool(not _allowed(given) and found == CPUSet.parse(given["beRootCPUSetFileBefore"]))
 
 
+@deviation(
+    "suppress-two-owners: a CPU promised to pods of two classes counts as the stricter one's",
+    "cpu_suppress.adjust_by_cpuset",
+)
 def two_owners(given: Any, wanted: Any, found: Any) -> bool:
     """A CPU that pods of two classes were promised counts as that of the stricter one, not of the last in the list."""
     read = [(pod.raw_qos, pod.resource_status.cpuset) for pod in _pods(given)]
@@ -56,12 +74,21 @@ def two_owners(given: Any, wanted: Any, found: Any) -> bool:
     return bool(disputed and found <= allowed and (len(found & shared), len(found)) == sizes)
 
 
+@deviation(
+    "suppress-own-topology: the machine and the Node are looked at, whether or not a topology was published",
+    "cpu_suppress.adjust_by_cpuset",
+    "cpu_suppress.recover_cpuset",
+)
 def without_topology(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator leaves the old set where there is no NodeResourceTopology; ours looks at the machine."""
     unchanged = wanted == CPUSet.parse(given["beRootCPUSetFileBefore"])
     return bool(given.get("nodeResourceTopologyAnnotations") is None and unchanged and found <= _allowed(given))
 
 
+@deviation(
+    "suppress-static-parents: under kubelet's static policy on v1 the groups above containers keep every CPU",
+    "cpu_suppress.adjust_by_cpuset",
+)
 def static_parents(given: Any, wanted: Any, found: Any) -> bool:
     """Under kubelet's static policy on v1 the groups above containers have every CPU: Koordinator takes those of others
     out of them, and a container that starts with kubelet's own set is refused."""
@@ -70,6 +97,10 @@ def static_parents(given: Any, wanted: Any, found: Any) -> bool:
     return bool(static and found == every and wanted < every and not (every - wanted) & _allowed(given))
 
 
+@deviation(
+    "suppress-by-cgroup: a pod outside the besteffort group is protected, whatever its label says",
+    "cpu_suppress.calculate",
+)
 def labelled_outside(given: Any, wanted: Any, found: Any) -> bool:
     """Pods labelled BE that kubelet put elsewhere: their use is taken off the budget."""
     used = given["podCPUUsageCoresByUID"]
@@ -79,12 +110,20 @@ def labelled_outside(given: Any, wanted: Any, found: Any) -> bool:
     return bool(less and abs(found["suppressMilliCPU"] - max(wanted["suppressMilliCPU"] - less, floor)) <= 1)
 
 
+@deviation(
+    "suppress-from-unlimited: a limit is written at once where there was none, however small",
+    "cpu_suppress.adjust_by_cfs_quota",
+)
 def from_unlimited(given: Any, wanted: Any, found: Any) -> bool:
     """The smallest limits are written too where there was none."""
     limit = max(given["suppressMilliCPU"] * 100, _LEAST_US)
     return bool(given["beRootQuotaBefore"] == wanted == _UNLIMITED and found == limit)
 
 
+@deviation(
+    "suppress-least-change: of all sets spread alike, the one with most CPUs of the present set",
+    "cpu_suppress.reconcile",
+)
 def round_by_set(given: Any, wanted: Any, found: Any) -> bool:
     """A round that differs in the set alone, by one of the rules of the set."""
     name = "beRootCPUSetAfter"
@@ -98,6 +137,7 @@ def round_by_set(given: Any, wanted: Any, found: Any) -> bool:
     return any(rule({**given, **before}, wanted[name], found[name]) for rule in rules)
 
 
+@deviation("suppress-without-pods: a node without pods is judged as any other", "cpu_suppress.reconcile")
 def without_pods(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator gives up a round without pods; ours judges what else uses the node."""
     before = (given["beRootQuotaBefore"], CPUSet.parse(given["beRootPodContainerCPUSetBefore"]))
@@ -105,6 +145,7 @@ def without_pods(given: Any, wanted: Any, found: Any) -> bool:
     return bool(not given["pods"] and unchanged and found["beRootCPUSetAfter"] <= _allowed(given))
 
 
+@deviation("config-deleted: without settings the defaults hold, which are off", "cpu_suppress.reconcile")
 def settings_gone(given: Any, wanted: Any, found: Any) -> bool:
     """Without settings the defaults hold, which are off: all CPUs and no quota."""
     strategy = given.get("thresholdStrategy") or {}
@@ -112,6 +153,9 @@ def settings_gone(given: Any, wanted: Any, found: Any) -> bool:
     return strategy.get("enable") is None and whole
 
 
+@deviation(
+    "be-cpu-manager: best effort stays limited, and containers keep to what was promised", "cpu_suppress.reconcile"
+)
 def limit_kept(given: Any, wanted: Any, found: Any) -> bool:
     """With the gate BECPUManager ours limits all the same, and containers keep to what was promised."""
     if not (given.get("featureGates") or {}).get("BECPUManager") or wanted["beRootQuotaAfter"] != _UNLIMITED:
@@ -185,3 +229,72 @@ def _spread(given: Any, cpus: CPUSet) -> collections.Counter[int]:
     """How many places have how many of these CPUs."""
     places = collections.Counter((row["socket"], row["node"]) for row in given["processors"] if row["cpu"] in cpus)
     return collections.Counter(places.values())
+
+
+_LOW = "memory.low"
+
+
+@deviation("memory-level-low: a level protects as much as its pods do, min included", "cgroup_reconcile.calculate")
+def level_low(given: Any, wanted: Any, found: Any) -> bool:
+    """A level has the lows its pods really have: nothing else differs, and the root has the sum of all pods."""
+    ours, theirs = (dict(_lows(answer)) for answer in (found, wanted))
+    of_pods = sum(int(row["value"]) for row in found["podLevel"] if row["resource"] == _LOW)
+    raised = ours.keys() == theirs.keys() and all(ours[tier] >= theirs[tier] for tier in ours)
+    return bool(raised and ours.get("Guaranteed") == of_pods and _without_lows(found) == _without_lows(wanted))
+
+
+def _lows(answer: Any) -> list[tuple[str, int]]:
+    return [(row["kubeQoS"], int(row["value"])) for row in answer["qosLevel"] if row["resource"] == _LOW]
+
+
+def _without_lows(answer: Any) -> Any:
+    return {**answer, "qosLevel": [row for row in answer["qosLevel"] if row["resource"] != _LOW]}
+
+
+@deviation("resctrl-thread-zero: thread id 0 is never written, since it means the writer itself", "resctrl.write_tasks")
+def _zero_never_written(given: Any, wanted: Any, found: Any) -> bool:
+    others = [tid for tid in wanted["writesInOrder"] if tid != "0"]
+    return 0 in (given["taskIds"] or ()) and bool(found == {**wanted, "writesInOrder": others})
+
+
+@deviation(
+    "resctrl-partial: a machine that divides only cache or only bandwidth is used for what it has",
+    "resctrl.schemata_valid",
+)
+def _divides_one_only(given: Any, wanted: Any, found: Any) -> bool:
+    return bool((given["schemata"] or "").strip()) and found == {"error": False}
+
+
+@deviation("resctrl-detection: what the kernel offers is used, whoever made the CPU", "resctrl.vendor_supported")
+def _offered_by_the_kernel(given: Any, wanted: Any, found: Any) -> bool:
+    return wanted == {"supported": False} and found == {"supported": True}
+
+
+@deviation(
+    "resctrl-group-gone: a group that went between two looks has no threads, and is no error", "resctrl.read_tasks"
+)
+def _group_gone(given: Any, wanted: Any, found: Any) -> bool:
+    return given["tasksFile"] is None and found == {"tasks": [], "error": False}
+
+
+@deviation(
+    "cache-mask-empty: a range that rounds to no way gets the smallest legal mask",
+    "koord_cat_l3_mask",
+    "resctrl.l3_mask",
+)
+def _empty_mask(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator's mask is empty; ours is the way in which the range begins, or the last one; none without ways."""
+    mask = int(given["cbm"], 16) if isinstance(given["cbm"], str) else given["cbm"]
+    if wanted != "0" or not mask:
+        return bool(wanted == "0" and found == "")
+    first = -(-mask.bit_length() * given.get("start", given.get("startPercent")) // 100)
+    return bool(found == f"{1 << min(first, mask.bit_length() - 1):x}")
+
+
+@deviation("resctrl-register-writes: how often the driver wrote a register is not counted", "resctrl operation")
+def _register_writes(given: Any, wanted: Any, found: Any) -> bool:
+    """The lines that count writes are missing, and nothing else differs."""
+    if given["op"]["op"] != "registers":
+        return False
+    rest = [line for line in wanted["readback"] if "writes=" not in line]
+    return bool({**wanted, "readback": rest} == found)

@@ -16,7 +16,7 @@ from koordlite.formulas.cpu.burst import MIN_QUOTA_US
 from koordlite.model import keys
 from koordlite.model.cgroup_fields import weight_of_shares
 from koordlite.model.quantity import Quantity
-from tests.conformance.deviation import Deviation
+from tests.conformance.deviations import deviation
 
 BATCH_AMOUNTS = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 LEAST, INIT, OTHERS, SPEC, UNBELIEVED, KNOWN, REQUEST = RULES = (
@@ -187,4 +187,5 @@ def _matters(rule: str, given: Any, wanted: Any, found: Any) -> bool:
     return explained and (values(given, ALL - {rule}) != found or values(given, frozenset((rule,))) != wanted)
 
 
-DEVIATIONS = tuple(Deviation(("BatchResource",), functools.partial(_matters, rule), rule) for rule in RULES)
+for rule_of_ours in RULES:
+    deviation(rule_of_ours, "BatchResource")(functools.partial(_matters, rule_of_ours))
