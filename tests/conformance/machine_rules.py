@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from koordlite.model.cpuset import CPUSet
-from tests.conformance.adapters import cpu_tables
+from tests.conformance.adapters import kernel_files
 from tests.conformance.deviations import deviation
 
 _MEMORY = ("inactive_anon", "active_anon", "unevictable")
@@ -139,7 +139,7 @@ def gone_told(given: Any, wanted: Any, found: Any) -> bool:
 @deviation("cpu-without-cache: a CPU without a known L3 is a CPU, and its L3 is not number 0", "cpuinfo.lscpu_parse")
 def without_cache(given: Any, wanted: Any, found: Any) -> bool:
     """Every CPU of the table is there, and has no cache where the table names none."""
-    rows = filter(cpu_tables.is_online, cpu_tables.rows(given["lscpu"]))
+    rows = filter(kernel_files.is_online, kernel_files.rows(given["lscpu"]))
     named = {int(row[0]): row[4].split(":")[3] if row[4].count(":") == 3 else "" for row in rows}
     caches = {cpu: int(text) if text.isdigit() else None for cpu, text in named.items()}
     seen = {row["cpu"]: row["l3"] for row in found["processors"] or ()}

@@ -72,7 +72,6 @@ def node_repeated(given: Any, wanted: Any, found: Any) -> bool:
 @deviation(
     "zone-reset: a zone that is offered nothing gives back what it was offered",
     "UpdateNRTZoneListIfNeeded",
-    "updateNRT zones",
 )
 def zones_given_back(given: Any, wanted: Any, found: Any) -> bool:
     """What Koordinator leaves in a zone that is offered nothing goes; the rest is the same."""

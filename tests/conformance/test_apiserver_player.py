@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance import runner
-from tests.conformance.adapters import apiserver as _adapter  # noqa: F401 - registers itself
+from tests.conformance.adapters import recordings as _adapter  # noqa: F401 - registers itself
 from tests.conformance.apiserver_player import Player
 
 MAPS = "/api/v1/namespaces/demo/configmaps"

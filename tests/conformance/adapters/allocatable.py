@@ -1,20 +1,26 @@
-"""Batch allocatable of the node and its zones, and how it is prepared for the Node and its zones."""
+"""What a node offers of batch and mid resources, how it is prepared for the Node and its zones, when it is written."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
 
-from koordlite.changes.published import ZoneResourceChange
-from koordlite.formulas.allocatable import allocatable, node_sync, numa_shares
+from koordlite.changes.published import NodeResourceChange, ZoneResourceChange
+from koordlite.formulas.allocatable import allocatable, mid, node_sync, normalization, numa_shares
 from koordlite.formulas.allocatable.allocatable import BATCH_AND_BELOW
+from koordlite.kube.folder.published import Published
 from koordlite.model import keys
+from koordlite.model.node import Node
 from koordlite.model.picture import node_notes
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
+from koordlite.model.slo.settings import Colocation
 from koordlite.model.wire import objects
-from tests.conformance.adapters import adapter, node_metric, prepared, shapes, slo
+from koordlite.strategies import discover
+from tests.conformance.adapters import adapter, node_metric, shapes, slo
 from tests.conformance.adapters.node_metric import Case
 
 CPU, MEMORY = "batch-cpu", "batch-memory"
@@ -95,9 +101,9 @@ def divide(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 @adapter("BatchResource.Prepare")
-def prepare(given: Any, expect: Any) -> tuple[Any, Any]:
-    result = prepared.prepare(given["node"], given["nr"], (keys.BATCH_CPU, keys.BATCH_MEMORY))
-    found, wanted = {"status": result.status}, {"status": prepared.status(expect)}
+def prepare_batch(given: Any, expect: Any) -> tuple[Any, Any]:
+    result = prepare(given["node"], given["nr"], (keys.BATCH_CPU, keys.BATCH_MEMORY))
+    found, wanted = {"status": result.status}, {"status": status(expect)}
     if "originExtendedAllocatable" in expect:
         written = msgspec.json.decode(node_notes.encode_origin(result.offered))["resources"]
         found["origin"] = shapes.quantities(written)
@@ -105,12 +111,12 @@ def prepare(given: Any, expect: Any) -> tuple[Any, Any]:
     return found, wanted
 
 
-@adapter("UpdateNRTZoneListIfNeeded", "updateNRT zones")
+@adapter("UpdateNRTZoneListIfNeeded")
 def update_zones(given: Any, expect: Any) -> tuple[Any, Any]:
     zones, worked_out = _zones(given.get("zones")), given.get("nr") or {}
-    ratio = prepared.ratio(worked_out)
+    factor = ratio(worked_out)
     parts = {
-        zone: {name: prepared.multiplied(name, amount, ratio) for name, amount in shapes.quantities(amounts).items()}
+        zone: {name: _multiplied(name, amount, factor) for name, amount in shapes.quantities(amounts).items()}
         for zone, amounts in (worked_out.get("zoneResources") or {}).items()
     }
     changes = node_sync.zone_changes(zones=zones, wanted=parts, threshold=given["diffThreshold"])
@@ -142,3 +148,179 @@ def _in_thousandths(amounts: Any) -> Use:
     """CPU in millicores, memory in thousandths of a byte."""
     parsed = shapes.quantities(amounts)
     return Use(parsed["cpu"].milli, parsed["memory"].milli)
+
+
+MID_CPU, MID_MEMORY = "mid-cpu", "mid-memory"
+
+
+@adapter("MidResource.Calculate")
+def calculate_mid(given: Any, expect: Any) -> tuple[Any, Any]:
+    if "error" in expect:
+        return node_metric.refused(given, "metrics"), expect
+    return mid_resources(node_metric.case(given, "metrics")), node_metric.wanted(expect, MID_CPU, MID_MEMORY)
+
+
+def mid_resources(case: Case) -> dict[str, Any]:
+    """Mid resources of a case."""
+    if case.degraded:
+        return dict.fromkeys((MID_CPU, MID_MEMORY), node_metric.RESET)
+    reclaimable = (case.status.get("prodReclaimableMetric") or {}).get("resource")
+    cpu, memory = mid.mid(
+        capacity=case.capacity,
+        colocation=case.colocation,
+        reclaimable=shapes.use(reclaimable),
+        used=case.used,
+        kept=mid.kept(system=case.system, host_apps=case.host_apps(mid.MID_AND_BELOW), reserved=case.reserved),
+        requested=mid.prod_requests(case.pods),
+    )
+    return {MID_CPU: node_metric.found(cpu.result), MID_MEMORY: node_metric.found(memory.result)}
+
+
+@adapter("MidResource.Prepare")
+def prepare_mid(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = prepare(given["node"], given["nr"], (keys.MID_CPU, keys.MID_MEMORY))
+    return found.status, status(expect)
+
+
+Status = dict[str, dict[str, Quantity]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What the Node shows afterwards."""
+
+    status: Status
+    offered: dict[str, int | None]
+    left: dict[str, int | None]
+
+
+def prepare(node: Any, worked_out: Any, names: tuple[str, ...]) -> Prepared:
+    """`worked_out` is {resources, resets, annotations}; a resource without an amount goes."""
+    notes = node["metadata"].get("annotations") or {}
+    third = node_notes.parse(notes, "node", last=NodeNotes(), problems=[]).third_party
+    offered, left = node_sync.prepared(
+        thousandths={name: _thousandths(worked_out, name) for name in names},
+        ratio=ratio(worked_out),
+        taken={name: amount.value for name, amount in third.items()},
+    )
+    return Prepared(show(node, left), offered, left)
+
+
+def show(node: Any, amounts: dict[str, int | None]) -> Status:
+    """Capacity and allocatable of the node once these amounts are published."""
+    obj = msgspec.convert(node, objects.NodeObject)
+    shown = Published("n", None)
+    shown.publish([NodeResourceChange(name, amount) for name, amount in amounts.items()], node=obj, topology=None)
+    return status({"status": msgspec.to_builtins(shown.over_node(obj).status)})
+
+
+def status(given: Any) -> Status:
+    """Capacity and allocatable as numbers."""
+    return {name: shapes.quantities(given["status"].get(name)) for name in ("capacity", "allocatable")}
+
+
+def ratio(worked_out: Any) -> float:
+    """The normalization ratio among the annotations worked out, 1 without one."""
+    notes = worked_out.get("annotations") or {}
+    return node_notes.parse(notes, "node", last=NodeNotes(), problems=[]).cpu_normalization or 1.0
+
+
+def _multiplied(name: str, amount: Quantity, factor: float) -> Quantity:
+    """A zone's part."""
+    if name != keys.BATCH_CPU:
+        return amount
+    return Quantity.of_milli(node_sync.multiplied(thousandths=amount.milli, ratio=factor))
+
+
+def _thousandths(worked_out: Any, name: str) -> int | None:
+    text = (worked_out.get("resources") or {}).get(name)
+    gone = text is None or (worked_out.get("resets") or {}).get(name)
+    return None if gone else Quantity.parse(text).milli
+
+
+TEST_LABEL = "expect-to-change-label"
+"""The one label that the tests' own plugin manages."""
+
+OFFER = next(rule for rule in discover() if rule.module == "be_allocatable")
+
+
+@adapter("isNodeResourceSyncNeeded")
+def sync_needed(given: Any, expect: Any) -> tuple[Any, Any]:
+    if given.get("newNode") is None:
+        seen = node_metric.picture(node=None, colocation=Colocation(), used=None)
+        written = [change for d in OFFER.answer(seen, OFFER.config()) for change in d.changes]
+        return dict.fromkeys(("syncStatus", "syncMeta"), bool(written)), expect
+    old, new = shapes.node_of(given["oldNode"]), shapes.node_of(given["newNode"])
+    labels = {TEST_LABEL: new.labels.get(TEST_LABEL)}
+    notes = {keys.AMPLIFICATION_RATIO: new.annotations.get(keys.AMPLIFICATION_RATIO)}
+    changes = {
+        **node_sync.metadata_changes(held=old.labels, wanted=labels),
+        **node_sync.metadata_changes(held=old.annotations, wanted=notes),
+    }
+    found = {
+        "syncStatus": bool(_why(given, slo.colocation(given["strategy"]), _amounts(old), _amounts(new))),
+        "syncMeta": bool(changes) or normalization.differs(*map(_ratio, (old, new))),
+    }
+    return found, expect
+
+
+@adapter("IsResourceDiff")
+def resource_diff(given: Any, expect: Any) -> tuple[Any, Any]:
+    old, new = (shapes.quantities(given[side]).get(given["resourceName"]) for side in ("old", "new"))
+    found = node_sync.differs(
+        old=None if old is None else old.milli,
+        new=None if new is None else new.milli,
+        threshold=given["diffThreshold"],
+    )
+    return found, expect
+
+
+@adapter("updateNodeResource")
+def update_node(given: Any, expect: Any) -> tuple[Any, Any]:
+    if not given.get("existing") or not expect.get("node"):
+        return {"error": not given.get("existing")}, {"error": bool(expect.get("error"))}
+    node, items = given["oldNode"], given["nr"]
+    worked_out = {
+        "resources": {item["name"]: item["quantity"] for item in items if "quantity" in item and not item.get("reset")},
+        "annotations": _joined(items, "annotations"),
+    }
+    result = prepare(node, worked_out, keys.PROMISED_RESOURCES)
+    colocation = slo.colocation(given["config"], node)
+    due = _why(given, colocation, _amounts(shapes.node_of(node)), result.left)
+    labels = dict(node["metadata"].get("labels") or {})
+    labels |= node_sync.metadata_changes(held=labels, wanted=_joined(items, "labels"))
+    found = {"status": result.status if due else status(node), "labels": labels}
+    shown = expect["node"]
+    return found, {"status": status(shown), "labels": shown["metadata"].get("labels") or {}}
+
+
+@adapter("calculateNodeResource")
+def calculate_all(given: Any, expect: Any) -> tuple[Any, Any]:
+    metrics = {"nodeMetric": given.get("nodeMetric")}
+    case = node_metric.case({**given, "strategy": given["config"], "metrics": metrics}, "metrics")
+    found = {**batch(case, given.get("nrtZones")), **mid_resources(case)}
+    return {name: found[name] for name in expect}, node_metric.wanted(expect, *expect)
+
+
+def _ratio(node: Node) -> float | None:
+    return node_notes.parse_normalization(node.annotations.get(keys.CPU_NORMALIZATION_RATIO, ""), "node")
+
+
+def _why(given: Any, colocation: Colocation, old: dict[str, int | None], new: dict[str, int | None]) -> str:
+    return node_sync.must_sync(
+        old=old,
+        new=new,
+        threshold=colocation.resource_diff_threshold,
+        since_last_seconds=-given["lastSync"] if "lastSync" in given else None,
+        update_seconds=colocation.update_time_threshold_seconds,
+    )
+
+
+def _amounts(node: Node) -> dict[str, int | None]:
+    """What the Node promises; amounts in thousandths where they are not whole would differ by nothing that counts."""
+    held: dict[str, Quantity | None] = {name: node.allocatable.get(name) for name in keys.PROMISED_RESOURCES}
+    return {name: None if amount is None else amount.value for name, amount in held.items()}
+
+
+def _joined(items: list[Any], name: str) -> dict[str, str]:
+    return {key: text for item in items for key, text in (item.get(name) or {}).items()}

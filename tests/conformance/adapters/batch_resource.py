@@ -10,12 +10,12 @@ from koordlite.model import keys
 from koordlite.model.cgroup_fields import weight_of_shares
 from koordlite.model.errors import InputError
 from koordlite.model.picture import node_notes
-from koordlite.model.picture.groups import Cgroup, Layout, MemoryHeld, PodGroups
+from koordlite.model.picture.groups import Cgroup, MemoryHeld, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.strategies import batch_resource as strategy
-from tests.conformance.adapters import adapter, shapes, suppress_rounds
+from tests.conformance.adapters import adapter, shapes
 
 BE = "kubepods/besteffort"
 POD = f"{BE}/pod"
@@ -39,10 +39,9 @@ def values(given: Any, expect: Any) -> tuple[Any, Any]:
     names = [each["name"] for each in (*spec.get("initContainers", ()), *spec["containers"])]
     groups = {name: f"{POD}/{name}" for name in names}
     pod = shapes.pod_of({**given["pod"], "status": {"phase": "Running"}})
-    seen = suppress_rounds.snapshot(
+    seen = shapes.snapshot(
         slo=SLO(threshold=_QUOTA_OFF) if given.get("cfsQuotaEnabled") is False else SLO(),
         pods=(pod,),
-        layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", BE),
         places={pod.uid: PodGroups(POD, groups)},
         cgroups=dict.fromkeys((POD, *groups.values()), _NOTHING_LIKE_IT),
         memory_held={group: MemoryHeld(0, 0) for group in (POD, *groups.values())},

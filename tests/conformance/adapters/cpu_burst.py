@@ -9,10 +9,7 @@ import msgspec
 from koordlite import changes
 from koordlite.formulas.cpu import burst
 from koordlite.model.cpuset import EMPTY
-from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Cgroup, Found, Layout, PodGroups
-from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.picture.published import Published
+from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
@@ -21,7 +18,6 @@ from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO, CPUBurst
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
-from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_burst
 from tests.conformance.adapters import adapter, shapes
 
@@ -172,23 +168,14 @@ def _snapshot(
         containers={by_container[name]: milli for name, milli in (used or {}).items() if name in by_container},
         throttled={by_container[name]: ratio for name, ratio in _told(throttled).items() if name in by_container},
     )
-    return Snapshot(
-        time=0.0,
-        taken_at="",
-        node=None,
+    return shapes.snapshot(
         slo=SLO(cpu_burst=settings),
         topology=Topology(tuple(CPU(i, i, 0, 0) for i in range(cpus)), ()),
-        reserved=ResolvedReservation(),
-        system_qos=SystemQoS(),
-        kubelet=Kubelet(),
-        layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
         pods=tuple(pods),
         places={p.uid: PodGroups(p.uid, {c.name: f"{p.uid}/{c.name}" for c in p.containers}) for p in pods},
         cgroups={"kubepods": Cgroup(cpuset=EMPTY, values=values), **cgroups},
         usage=last,
         average=window,
-        resctrl=Resctrl(absent="none"),
-        published=Published({}, {}),
         ours=frozenset(found),
         found=found,
         windows={cpu_burst.WINDOW_SECONDS: window},

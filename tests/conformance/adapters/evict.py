@@ -13,18 +13,12 @@ from koordlite.formulas.eviction import evict_config, evict_order, evict_release
 from koordlite.formulas.eviction.evict_order import Excess
 from koordlite.model import keys
 from koordlite.model.decision import Decision
-from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Layout
-from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod import eviction
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import EvictionSettings
 from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.topology import Topology
-from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
 from koordlite.strategies.shared import evict
 from koordlite.strategies.shared.evict import EvictionMemory
@@ -89,19 +83,6 @@ def satisfaction(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"releaseBatchCPUMilli": found.evidence.get("release_batch_cpu_milli", 0)}, expect
 
 
-@adapter("cpu_evict.used_threshold_release")
-def cpu_use(given: Any, expect: Any) -> tuple[Any, Any]:
-    strategy = given["thresholdStrategy"]
-    upper = strategy.get("cpuEvictThresholdPercent") or 0
-    found = evict_release.by_use(
-        used=int((given["nodeCPUUsageCores"] or 0) * 1000),
-        capacity=shapes.node_of(given["node"]).capacity_milli,
-        threshold_percent=upper,
-        lower_percent=evict_config.lower_end(upper, strategy.get("cpuEvictLowerPercent")),
-    )
-    return {next(iter(expect)): found}, expect
-
-
 @adapter("memory_evict.used_threshold_release")
 def memory_use(given: Any, expect: Any) -> tuple[Any, Any]:
     strategy = given["thresholdStrategy"]
@@ -115,18 +96,11 @@ def memory_use(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"releaseMemoryBytes": found}, expect
 
 
-@adapter("cpu_evict.allocatable_release")
-def by_requested_cpu(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _by_requests(given, expect, strategy=cpu_evict.NAME, resource="cpu")
-
-
-@adapter("memory_evict.allocatable_release")
-def by_requested_memory(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _by_requests(given, expect, strategy=memory_evict.NAME, resource="memory")
-
-
-def _by_requests(given: Any, expect: Any, *, strategy: str, resource: Any) -> tuple[Any, Any]:
+@adapter("cpu_evict.allocatable_release", "memory_evict.allocatable_release")
+def by_requests(given: Any, expect: Any) -> tuple[Any, Any]:
     """The rule by itself: whether its configuration contradicts itself is asked elsewhere."""
+    resource: Any = "cpu" if any(name.startswith("cpuAllocatable") for name in given["thresholdStrategy"]) else "memory"
+    strategy = {"cpu": cpu_evict.NAME, "memory": memory_evict.NAME}[resource]
     seen = _seen(given, {})
     past = evict.rounds_before(seen, strategy, eviction.promised(resource))
     wait_seconds = EvictionSettings().zero_allocatable_seconds
@@ -157,13 +131,12 @@ def be_order(given: Any, expect: Any) -> tuple[Any, Any]:
     return [pod.name for pod in found.order], [row["pod"] for row in expect["ordered"]]
 
 
-@adapter("cpu_evict.priority_sort", "memory_evict.priority_sort")
+@adapter("memory_evict.priority_sort")
 def priority_order(given: Any, expect: Any) -> tuple[Any, Any]:
-    memory = "podMemoryUsedBytes" in given
-    seen = _seen(given, given.get("podMemoryUsedBytes" if memory else "podCPUUsageCores") or {})
-    used = {uid: use.memory if memory else use.cpu for uid, use in seen.usage.pods.items()}
-    requests = {pod.uid: sum(eviction.request(pod, "memory" if memory else "cpu").values()) for pod in seen.pods}
-    feature = given.get("feature") or (evict_config.USED_MEMORY if memory else evict_config.USED_CPU)
+    seen = _seen(given, given.get("podMemoryUsedBytes") or {})
+    used = {uid: use.memory for uid, use in seen.usage.pods.items()}
+    requests = {pod.uid: sum(eviction.request(pod, "memory").values()) for pod in seen.pods}
+    feature = given.get("feature") or evict_config.USED_MEMORY
     by_request = "Allocatable" in feature
     threshold = seen.slo.threshold
     bound = threshold.allocatable_evict_priority_threshold if by_request else threshold.evict_enabled_priority_threshold
@@ -172,7 +145,7 @@ def priority_order(given: Any, expect: Any) -> tuple[Any, Any]:
         feature=feature,
         priority_threshold=given.get("priorityThreshold") or bound or 0,
         amounts=requests if by_request else used,
-        excess=Excess("memory" if memory else "cpu", used),
+        excess=Excess("memory", used),
     )
     ordered = expect.get("orderedPodNames", expect.get("ordered"))
     return [pod.name for pod in found.order], [o["pod"] if isinstance(o, dict) else o for o in ordered]
@@ -254,23 +227,13 @@ def _snapshot(given: Any, *, usage: Usage, windows: dict[int, Usage]) -> Snapsho
         evicted=None if given.get("cooldownElapsed", True) else NOW,
         lacking=dict.fromkeys(keys.PROMISED_RESOURCES, 0.0),
     )
-    return Snapshot(
+    return shapes.snapshot(
         time=NOW,
-        taken_at="",
         node=shapes.node_of(given["node"]) if given.get("node") else None,
         slo=SLO(threshold=threshold_of(given.get("thresholdStrategy")) or Threshold()),
-        topology=Topology((), ()),
-        reserved=ResolvedReservation(),
-        system_qos=SystemQoS(),
-        kubelet=Kubelet(),
-        layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
         pods=tuple(shapes.pod_of(item) for item in given.get("pods") or ()),
-        places={},
-        cgroups={},
         usage=usage,
         average=usage,
-        resctrl=Resctrl(),
-        published=Published({}, {}),
         windows=windows,
         interval_seconds=given.get("metricCollectIntervalSeconds") or 1,
         remembered={"cpuEvict": memory, "memoryEvict": memory},

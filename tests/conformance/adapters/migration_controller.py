@@ -1,4 +1,4 @@
-"""MigrationController: steps of jobs, filters, the order of waiting jobs."""
+"""MigrationController: arguments, steps of jobs, filters, the order of waiting jobs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,22 @@ from descheduler.migration.filters import Traffic, Waiting, Workload
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
 from koordlite.model import times
+from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
 from koordlite.model.wire import objects as wire
 from tests.conformance.adapters import NotCovered, adapter
-from tests.conformance.descheduler_view import picture
+from tests.conformance.descheduler_view import picture, written
 from tests.support.handles import handle
+
+
+@adapter("ValidateMigrationControllerArgs")
+def validated(given: Any, expect: Any) -> tuple[Any, Any]:
+    try:
+        strict.load(json.dumps(written(given["args"])), MigrationControllerArgs, "args")
+    except ConfigError as error:
+        return (False, str(error)) if expect["valid"] else False, expect["valid"]
+    return True, expect["valid"]
+
 
 RESERVATION = "test-reservation"
 """What the fake of the originals calls every reservation it makes."""

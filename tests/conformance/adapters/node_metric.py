@@ -9,21 +9,15 @@ from typing import Any
 import msgspec
 
 from koordlite.formulas.allocatable import allocatable, node_sync
-from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import InputError
-from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Layout
-from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.node import Node
 from koordlite.model.picture.node_notes import NodeNotes
-from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation, HostApplication
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.topology import Topology
-from koordlite.resctrl.values import Resctrl
 from koordlite.strategies.shared import offer
 from tests.conformance.adapters import shapes, slo
 
@@ -118,25 +112,7 @@ def refused(given: Any, metrics: str) -> dict[str, bool]:
 def picture(*, node: Node | None, colocation: Colocation, used: Use | None) -> Snapshot:
     """A node of which nothing else is known."""
     usage = Usage(used, {}, {})
-    return Snapshot(
-        time=0.0,
-        taken_at="",
-        node=node,
-        slo=SLO(colocation=colocation),
-        topology=Topology((), ()),
-        reserved=ResolvedReservation(),
-        system_qos=SystemQoS(EMPTY),
-        kubelet=Kubelet(),
-        layout=Layout(2, "systemd", "kubepods.slice", "", ""),
-        pods=(),
-        places={},
-        cgroups={},
-        usage=usage,
-        average=usage,
-        resctrl=Resctrl(absent="not asked"),
-        published=Published({}, {}),
-        ages={"usage": 0.0},
-    )
+    return shapes.snapshot(node=node, slo=SLO(colocation=colocation), usage=usage, average=usage, ages={"usage": 0.0})
 
 
 def wanted(expect: Any, *names: str) -> dict[str, Any]:

@@ -17,21 +17,17 @@ from koordlite.kube.kubelet import configz
 from koordlite.model import keys, node, nrt, snapshot
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published as PublishedTopology
-from koordlite.model.picture.usage import Usage
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.observe.inputs import Inputs
 from koordlite.ports import ClusterView
-from koordlite.resctrl.values import Resctrl
 from tests.conformance.adapters import adapter, shapes
 
 ANNOTATIONS = {key.rpartition("/")[2]: key for key in topology_diff.ANNOTATIONS}
 PUBLISHING = (TopologyChange, TopologyLabelChange, ZonesChange)
-QUIET = Usage(None, {}, {})
 
 
 @adapter("reportNodeTopology")
@@ -119,8 +115,7 @@ def _picture(given: Any) -> tuple[snapshot.Snapshot, objects.NodeObject, objects
     seen_by_kubelet = _kubelet(given, topology)
     view = ClusterView(node=described, pods=pods, config=None, topology=before, kubelet=seen_by_kubelet)
     known = Inputs().read(view, topology)
-    seen = snapshot.Snapshot(
-        time=0.0,
+    seen = shapes.snapshot(
         taken_at="2026-01-01T00:00:00Z",
         node=known.node,
         slo=known.slo,
@@ -128,13 +123,7 @@ def _picture(given: Any) -> tuple[snapshot.Snapshot, objects.NodeObject, objects
         reserved=known.reserved,
         system_qos=known.system_qos,
         kubelet=known.kubelet,
-        layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
         pods=known.pods,
-        places={},
-        cgroups={},
-        usage=QUIET,
-        average=QUIET,
-        resctrl=Resctrl(absent="not in this picture"),
         published=_published(before),
         cpu_info=msgspec.convert(given.get("basicInfo") or {}, nrt.CPUBasicInfo),
     )

@@ -1,10 +1,12 @@
-"""Node reservation, CPU assignment, cpuset grammar."""
+"""Node reservation as written, and as the descheduler and the scheduler see it; CPU assignment, cpuset grammar."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from descheduler.fit.free_capacity import FreeCapacity
+from descheduler.snapshot import assemble, files
 from koordlite.formulas.allocatable import reservation
 from koordlite.kube.kubelet import configz
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -12,11 +14,13 @@ from koordlite.model.errors import InputError
 from koordlite.model.topology import Topology
 from koordlite.numa.kubelet.cpu_take import take_by_topology
 from tests.conformance.adapters import adapter, shapes
+from tests.conformance.descheduler_view import NOW
 
 
-@adapter("GetReservedCPUs")
+@adapter("GetReservedCPUs", "reservedCPUs")
 def reserved_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
-    wanted = (shapes.listed(expect["reservedCPUs"]), expect["numReservedCPUs"])
+    names = ("reservedCPUs", "numReservedCPUs") if "reservedCPUs" in expect else ("cpuset", "count")
+    wanted = (shapes.listed(expect[names[0]]), expect[names[1]])
     try:
         written = shapes.reservation(given.get("annotations"))
     except InputError:
@@ -25,27 +29,31 @@ def reserved_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
     return (listed, reservation.cpu_count(written)), wanted
 
 
-@adapter("GetNodeReservationFromAnnotation")
+@adapter("GetNodeReservationFromAnnotation", "reservedResources")
 def written_resources(given: Any, expect: Any) -> tuple[Any, Any]:
-    wanted = shapes.quantities(expect.get("resources"))
+    wanted = shapes.quantities(expect.get("resources") or expect.get("reserved"))
     try:
         return reservation.written_resources(shapes.reservation(given.get("annotations"))), wanted
     except InputError:
         return "refused", wanted
 
 
-@adapter("TrimNodeAllocatableByNodeReservation")
+@adapter("TrimNodeAllocatableByNodeReservation", "trimAllocatable")
 def trimmed(given: Any, expect: Any) -> tuple[Any, Any]:
     before, wanted = shapes.quantities(given.get("allocatable")), shapes.quantities(expect["allocatable"])
-    written = shapes.good_reservation(given.get("annotations"))
-    return reservation.trim_allocatable(allocatable=before, written=written), wanted
+    try:
+        written = shapes.reservation(given.get("annotations"))
+    except InputError:
+        written = None  # The last good value stays in force, and there is none before.
+    after = reservation.trim_allocatable(allocatable=before, written=written)
+    return (after, after != before), (wanted, expect.get("trimmed", after != before))
 
 
-@adapter("GetNodeReservationFromKubelet")
+@adapter("GetNodeReservationFromKubelet", "kubeletReserved")
 def from_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
-    node = shapes.node_of(given.get("node"))
-    found = reservation.from_kubelet(capacity=node.capacity, allocatable=node.allocatable)
-    return found, shapes.quantities(expect.get("resources"))
+    status = (given.get("node") or {}).get("status") or given
+    amounts = {side: shapes.quantities(status.get(side)) for side in ("capacity", "allocatable")}
+    return reservation.from_kubelet(**amounts), shapes.quantities(expect.get("resources") or expect.get("reserved"))
 
 
 @adapter("getNodeReserved")
@@ -90,3 +98,52 @@ def parsed(given: Any, expect: Any) -> tuple[Any, Any]:
         return {"cpuset": str(CPUSet.parse(given["s"]))}, expect
     except ValueError:
         return "refused", "refused" if expect.get("error") else expect
+
+
+@adapter("unusableCPUs")
+def unusable(given: Any, expect: Any) -> tuple[Any, Any]:
+    """What the fit sees as taken, on the picture that the product's reader makes of the report."""
+    room = _room(given)
+    taken = room.node.topology.cpuset - room.free_cpus
+    left = {str(number): zone["cpu"].value for number, zone in room.zones.items()}
+    return (taken, left), (CPUSet.parse(expect["cpuset"]), {n: int(amount) for n, amount in expect["numaCPU"].items()})
+
+
+def _room(given: Any) -> FreeCapacity:
+    objects = files.Objects()
+    for obj in (_report(given), {"kind": "Node", "metadata": {"name": "n"}}, *_pods(given)):
+        files.take(objects, json.dumps(obj).encode(), "case")
+    return FreeCapacity.of(assemble.view(objects, NOW).nodes["n"])
+
+
+def _report(given: Any) -> Any:
+    detail = [
+        {"id": cpu, "core": cpu, "socket": 0, "node": zone["node"]}
+        for zone in given["zones"]
+        for cpu in CPUSet.parse(zone["cpus"])
+    ]
+    topology = {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})}
+    zones = [
+        {
+            "name": f"node-{zone['node']}",
+            "type": "Node",
+            "resources": [{"name": "cpu", **dict.fromkeys(("capacity", "allocatable", "available"), zone["cpu"])}],
+        }
+        for zone in given["zones"]
+    ]
+    meta = {"name": "n", "annotations": {**topology, **(given.get("nrtAnnotations") or {})}}
+    return {"kind": "NodeResourceTopology", "metadata": meta, "zones": zones}
+
+
+def _pods(given: Any) -> list[Any]:
+    allocs = json.loads((given.get("nrtAnnotations") or {}).get("node.koordinator.sh/pod-cpu-allocs", "null")) or []
+    return [
+        {
+            "kind": "Pod",
+            "metadata": {name: alloc[name] for name in ("namespace", "name", "uid")},
+            "spec": {"nodeName": "n", "containers": [{"name": "main"}]},
+            "status": {"phase": "Running"},
+        }
+        for alloc in allocs
+        if alloc.get("uid")
+    ]

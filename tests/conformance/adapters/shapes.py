@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -10,13 +11,18 @@ from koordlite.formulas.allocatable import reservation as reservations
 from koordlite.formulas.cpu.pools import Pool, Pools
 from koordlite.model import node
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.errors import InputError
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.groups import Layout
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
-from koordlite.model.topology import CPU
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.topology import CPU, Topology
 from koordlite.model.wire import objects
+from koordlite.resctrl.values import Resctrl
 
 PoolRow = tuple[int, int, CPUSet]
 
@@ -54,14 +60,6 @@ def reservation(annotations: dict[str, str] | None) -> node.Reservation | None:
     return node.parse_reservation((annotations or {}).get("node.koordinator.sh/reservation", ""), "node")
 
 
-def good_reservation(annotations: dict[str, str] | None) -> node.Reservation | None:
-    """The same where it can be read: else the last good value stays in force, and there is none before."""
-    try:
-        return reservation(annotations)
-    except InputError:
-        return None
-
-
 def written_reservation(read: node.Node) -> dict[str, Quantity]:
     """Amounts that the reservation annotation of a node writes."""
     return reservations.written_resources(reservation(dict(read.annotations)))
@@ -93,3 +91,28 @@ def written_pools(entries: Any) -> list[PoolRow]:
 def pool_rows(found: Pools) -> list[PoolRow]:
     """(socket, node, CPUs) of each pool."""
     return [(pool.socket, pool.node, pool.cpuset) for pool in found]
+
+
+_NOTHING = Snapshot(
+    time=0.0,
+    taken_at="",
+    node=None,
+    slo=SLO(),
+    topology=Topology((), ()),
+    reserved=node.ResolvedReservation(),
+    system_qos=node.SystemQoS(),
+    kubelet=Kubelet(),
+    layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
+    pods=(),
+    places={},
+    cgroups={},
+    usage=Usage(None, {}, {}),
+    average=Usage(None, {}, {}),
+    resctrl=Resctrl(absent="not asked for"),
+    published=Published({}, {}),
+)
+
+
+def snapshot(**known: Any) -> Snapshot:
+    """A picture of which nothing but this is known."""
+    return dataclasses.replace(_NOTHING, **known)

@@ -14,16 +14,14 @@ from koordlite.formulas.cpu import suppress
 from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
+from koordlite.model.node import ResolvedReservation
+from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass, raw_priority_class
 from koordlite.model.slo.settings import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
-from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_suppress, discover
 from tests.conformance.adapters import NotCovered, adapter, shapes
 
@@ -31,7 +29,6 @@ BE = "kubepods/besteffort"
 UNLIMITED = -1
 RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
 UNJUDGED = ("NoMetrics", "NoNode")
-LAYOUT = Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", BE)
 
 
 @adapter("cpu_suppress.reconcile")
@@ -67,7 +64,7 @@ def quota(given: Any, expect: Any) -> tuple[Any, Any]:
     before, status = given["beRootQuotaBefore"], given.get("policyStatusBefore")
     groups = {BE: Cgroup(CPUSet([0]), CPUSet([0]), before)}
     ours = frozenset() if status == "recovered" else frozenset({changes.parse(f"{BE}/cpu.quota")})
-    seen = snapshot(cgroups=groups, ours=ours, slo=SLO(threshold=Threshold(enable=False)))
+    seen = shapes.snapshot(cgroups=groups, ours=ours, slo=SLO(threshold=Threshold(enable=False)))
     found = _after(seen, RULE.answer(seen, cpu_suppress.Config()))[BE].quota_us
     return found, expect["beRootQuotaAfter"]
 
@@ -136,7 +133,7 @@ def reserved_milli(seen: node.Node) -> int:
 
 def by_static_policy(given: Any) -> CPUSet:
     """What the besteffort group holds after a round under kubelet's static policy."""
-    seen = snapshot(
+    seen = shapes.snapshot(
         topology=Topology(tuple(shapes.cpus(given["processors"])), ()),
         pods=tuple(map(shapes.pod_of, given.get("pods") or [])),
         cgroups={BE: _group(given["beRootCPUSetFileBefore"], UNLIMITED)},
@@ -153,7 +150,7 @@ def applied(given: Any, expect: Any) -> tuple[Any, Any]:
     """The sets of the QoS group, a pod and a container once a target is in force; the order is the plan's business."""
     target, before = CPUSet(given["targetBECPUs"]), given["oldFileContentAllLevels"]
     groups = {"beRootCPUSet": BE, "podCPUSet": f"{BE}/pod1", "containerCPUSet": f"{BE}/pod1/main"}
-    seen = snapshot(
+    seen = shapes.snapshot(
         topology=Topology(tuple(shapes.cpus(given.get("processors") or [])), ()),
         cgroups={group: _group(before, UNLIMITED) for group in groups.values()},
         kubelet=Kubelet(cpu_manager_policy=given["kubeletCPUManagerPolicy"]),
@@ -175,7 +172,7 @@ def _picture(given: Any) -> Snapshot:
     below = [group for place in places.values() for group in (place.group, *place.containers.values())]
     groups = {BE: _group(before, quota_before)} | {group: _group(before, UNLIMITED) for group in below}
     apps = given.get("hostApplications") or []
-    return snapshot(
+    return shapes.snapshot(
         node=shapes.node_of(given["node"]),
         slo=SLO(threshold=_threshold(given), host_applications=tuple(map(application, apps))),
         topology=Topology(tuple(shapes.cpus(given["processors"])), ()),
@@ -222,27 +219,6 @@ def notes(given: Any) -> dict[str, Any]:
 def _group(text: str, quota_us: int) -> Cgroup:
     cpus = shapes.cpuset(text)
     return Cgroup(cpus, cpus, quota_us)
-
-
-def snapshot(**given: Any) -> Snapshot:
-    empty: dict[str, Any] = {
-        "time": 0.0,
-        "taken_at": "",
-        "node": None,
-        "slo": SLO(),
-        "topology": Topology((), ()),
-        "reserved": ResolvedReservation(),
-        "system_qos": SystemQoS(),
-        "kubelet": Kubelet(),
-        "layout": LAYOUT,
-        "pods": (),
-        "places": {},
-        "usage": Usage(None, {}, {}),
-        "average": Usage(None, {}, {}),
-        "resctrl": Resctrl(absent="not asked for"),
-        "published": Published({}, {}),
-    }
-    return Snapshot(**{**empty, **given})
 
 
 def _after(seen: Snapshot, decisions: Iterable[Decision]) -> dict[str, Cgroup]:

@@ -1,11 +1,16 @@
-"""Recorded sessions with the kernel's resctrl, played against the emulation."""
+"""Recorded sessions with a real API server and with the kernel's resctrl, played against the emulations."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance import transcript_cases, transcript_view
+from tests.conformance import apiserver_rules, transcript_cases, transcript_view
 from tests.conformance.adapters import adapter
+
+
+@adapter(apiserver_rules.INTERACTION)
+def interaction(given: Any, expect: Any) -> tuple[Any, Any]:
+    return given["differences"], expect
 
 
 @adapter(transcript_cases.OPERATION)
