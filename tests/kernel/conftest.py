@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from realnode import tree
+from realnode import command, tree
 from realnode.command import Command
 from realnode.manifests import Manifests
+from realnode.pods import Pod
 from realnode.quick import Quick
 from realnode.tree import Tree
 
@@ -52,42 +54,62 @@ def kubepods() -> Iterator[Tree]:
         built.close()
 
 
-@pytest.fixture
-def manifests(tmp_path: pathlib.Path) -> Manifests:
-    """The cluster of one node: empty until a test writes into it."""
-    return Manifests(tmp_path / "cluster")
+@dataclasses.dataclass
+class Rig:
+    """A private kubepods tree on this machine, the manifests of its cluster, and koordlite as processes beside them."""
+
+    tree: Tree
+    manifests: Manifests
+    folder: pathlib.Path
+    _begun: list[Command] = dataclasses.field(default_factory=list)
+
+    @property
+    def options(self) -> list[str]:
+        """What names the machine, the cluster and the journal of this test."""
+        folders = ["--cluster", str(self.manifests.folder), "--state-dir", str(self.folder / "state")]
+        return [*folders, "--kubepods", self.tree.top]
+
+    @property
+    def enforcing(self) -> list[str]:
+        """Arguments of `koordlite run` in mode enforce with a report."""
+        report = ["--report", str(self.folder / "report"), "--published", str(self.folder / "published")]
+        return ["run", *self.options, *report, "--mode", "enforce", "--no-http", "-q", "--interval", "0.2"]
+
+    def start(self, *arguments: str, **settings: object) -> Command:
+        """Start koordlite with these arguments; what still runs at the end is killed."""
+        self._begun.append(Command(arguments, self.folder / f"koordlite-{len(self._begun)}.log", **settings))
+        return self._begun[-1]
+
+    def enforce(self, *more: str) -> Command:
+        """Start an agent that enforces."""
+        return self.start(*self.enforcing, *more)
+
+    def populate(self, *pods: Pod, reservation: object | None = None, **documents: object) -> None:
+        """Write the node, the ConfigMap of these documents and the pods, and make the groups of these."""
+        self.manifests.node(reservation=reservation)
+        self.manifests.config(**documents)
+        for pod in pods:
+            self.manifests.pod(pod)
+            self.tree.add(pod)
+
+    def end(self, agent: Command) -> None:
+        """Stop the agent, to which the kernel refused nothing."""
+        assert agent.stop() == 0
+        assert not command.refusals(command.report(self.folder / "report"))
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for one in self._begun:
+            if one.alive():
+                one.kill()
 
 
 @pytest.fixture
-def options(kubepods: Tree, manifests: Manifests, tmp_path: pathlib.Path) -> list[str]:
-    """What names the machine, the cluster and the journal of this test."""
-    folders = ["--cluster", str(manifests.folder), "--state-dir", str(tmp_path / "state")]
-    return [*folders, "--kubepods", kubepods.top]
-
-
-@pytest.fixture
-def enforce(options: list[str], tmp_path: pathlib.Path) -> list[str]:
-    """Arguments of `koordlite run` in mode enforce with a report."""
-    report = ["--report", str(tmp_path / "report"), "--published", str(tmp_path / "published")]
-    return ["run", *options, *report, "--mode", "enforce", "--no-http", "-q", "--interval", "0.2"]
-
-
-Start = Callable[..., Command]
-
-
-@pytest.fixture
-def start(tmp_path: pathlib.Path) -> Iterator[Start]:
-    """Start koordlite with the arguments given; what still runs at the end is killed."""
-    begun: list[Command] = []
-
-    def command(*arguments: str, **settings: object) -> Command:
-        begun.append(Command(arguments, tmp_path / f"koordlite-{len(begun)}.log", **settings))
-        return begun[-1]
-
-    yield command
-    for one in begun:
-        if one.alive():
-            one.kill()
+def rig(kubepods: Tree, tmp_path: pathlib.Path) -> Iterator[Rig]:
+    """A rig whose cluster is empty until a test writes into it."""
+    made = Rig(kubepods, Manifests(tmp_path / "cluster"), tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

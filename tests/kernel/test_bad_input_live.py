@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
 
 import pytest
 from realnode import command
-from realnode.command import Command
-from realnode.manifests import Manifests, threshold
+from realnode.manifests import threshold
 from realnode.pods import Pod
-from realnode.tree import Tree
 from realnode.waiting import for_a_while, until
 
+from tests.kernel.conftest import Rig
+
 BATCH = Pod("batch")
-Start = Callable[..., Command]
 
 
 @pytest.fixture
-def batch(kubepods: Tree, manifests: Manifests) -> str:
+def batch(rig: Rig) -> str:
     """The container of a best-effort pod, CPU 0 being reserved and suppression being on."""
-    manifests.node(reservation={"reservedCPUs": "0"})
-    manifests.config(threshold=threshold("cpuset", percent=90))
-    manifests.pod(BATCH)
-    kubepods.add(BATCH)
-    return kubepods.container(BATCH, "main")
+    rig.populate(BATCH, reservation={"reservedCPUs": "0"}, threshold=threshold("cpuset", percent=90))
+    return rig.tree.container(BATCH, "main")
 
 
 def problems(folder: pathlib.Path) -> str:
@@ -42,59 +37,43 @@ def problems(folder: pathlib.Path) -> str:
     ],
 )
 def test_a_bad_reservation_after_a_good_one(
-    *,
-    annotation: object,
-    cpus: set[int] | None,
-    words: str,
-    batch: str,
-    kubepods: Tree,
-    manifests: Manifests,
-    start: Start,
-    enforce: list[str],
-    tmp_path: pathlib.Path,
+    rig: Rig, annotation: object, cpus: set[int] | None, words: str, batch: str
 ) -> None:
-    agent = start(*enforce)
-    until(lambda: kubepods.cpus(batch) == {1}, "the good reservation holds")
-    manifests.node(reservation=annotation)
-    wanted = (lambda: kubepods.cpus(batch) == cpus) if cpus else (lambda: len(kubepods.cpus(batch)) == 1)
+    agent = rig.enforce()
+    until(lambda: rig.tree.cpus(batch) == {1}, "the good reservation holds")
+    rig.manifests.node(reservation=annotation)
+    wanted = (lambda: rig.tree.cpus(batch) == cpus) if cpus else (lambda: len(rig.tree.cpus(batch)) == 1)
     for_a_while(wanted, "one CPU for best-effort", seconds=1.5)
     assert agent.stop() == 0
-    assert words in problems(tmp_path)
-    assert not command.refusals(command.report(tmp_path / "report"))
+    assert words in problems(rig.folder)
+    assert not command.refusals(command.report(rig.folder / "report"))
 
 
-def test_a_broken_config_after_a_good_one_keeps_the_good_one(
-    *, batch: str, kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str], tmp_path: pathlib.Path
-) -> None:
-    manifests.config(threshold=threshold("cfsQuota", percent=90))
-    agent = start(*enforce)
-    group = kubepods.qos("BestEffort")
-    until(lambda: kubepods.quota_us(group) > 0, "the good policy holds")
-    manifests.config(threshold='{"clusterStrategy": ')
-    for_a_while(lambda: kubepods.quota_us(group) > 0, "the quota stays", seconds=1.5)
+def test_a_broken_config_after_a_good_one_keeps_the_good_one(rig: Rig, batch: str) -> None:
+    rig.manifests.config(threshold=threshold("cfsQuota", percent=90))
+    agent = rig.enforce()
+    group = rig.tree.qos("BestEffort")
+    until(lambda: rig.tree.quota_us(group) > 0, "the good policy holds")
+    rig.manifests.config(threshold='{"clusterStrategy": ')
+    for_a_while(lambda: rig.tree.quota_us(group) > 0, "the quota stays", seconds=1.5)
     assert agent.stop() == 0
-    assert "resource-threshold-config" in problems(tmp_path)
-    assert "last good" in problems(tmp_path)
+    assert "resource-threshold-config" in problems(rig.folder)
+    assert "last good" in problems(rig.folder)
 
 
-def test_a_folder_without_pods_is_no_problem(
-    kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str], tmp_path: pathlib.Path
-) -> None:
-    manifests.node(reservation={"reservedCPUs": "0"})
-    manifests.config(threshold=threshold("cpuset", percent=90))
-    agent = start(*enforce)
-    until(lambda: kubepods.cpus(kubepods.qos("BestEffort")) == {1}, "the empty best-effort group leaves CPU 0")
+def test_a_folder_without_pods_is_no_problem(rig: Rig) -> None:
+    rig.manifests.node(reservation={"reservedCPUs": "0"})
+    rig.manifests.config(threshold=threshold("cpuset", percent=90))
+    agent = rig.enforce()
+    until(lambda: rig.tree.cpus(rig.tree.qos("BestEffort")) == {1}, "the empty best-effort group leaves CPU 0")
     assert agent.stop() == 0
-    assert not problems(tmp_path)
+    assert not problems(rig.folder)
 
 
-def test_a_group_that_vanishes_under_a_pod_that_stays_is_no_problem(
-    *, batch: str, kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str], tmp_path: pathlib.Path
-) -> None:
-    agent = start(*enforce)
-    until(lambda: kubepods.cpus(batch) == {1}, "the reservation holds")
-    kubepods.remove(BATCH)
-    manifests.node(reservation={"reservedCPUs": "1"})
-    until(lambda: kubepods.cpus(kubepods.qos("BestEffort")) == {0}, "the rest follows")
-    assert agent.stop() == 0
-    assert not command.refusals(command.report(tmp_path / "report"))
+def test_a_group_that_vanishes_under_a_pod_that_stays_is_no_problem(rig: Rig, batch: str) -> None:
+    agent = rig.enforce()
+    until(lambda: rig.tree.cpus(batch) == {1}, "the reservation holds")
+    rig.tree.remove(BATCH)
+    rig.manifests.node(reservation={"reservedCPUs": "1"})
+    until(lambda: rig.tree.cpus(rig.tree.qos("BestEffort")) == {0}, "the rest follows")
+    rig.end(agent)

@@ -11,25 +11,22 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from realnode import command
-from realnode.command import Command
-from realnode.manifests import Manifests, threshold
+from realnode.manifests import threshold
 from realnode.pods import Pod
 from realnode.tree import CONTROLLERS, Tree
 from realnode.waiting import for_a_while, until
 
+from tests.kernel.conftest import Rig
+
 BATCH = Pod("batch")
 NOBODY = 65534
-Start = Callable[..., Command]
 
 
 @pytest.fixture
-def found(kubepods: Tree, manifests: Manifests) -> dict[str, bytes]:
+def found(rig: Rig) -> dict[str, bytes]:
     """Every byte of a tree in which the agent has something to do."""
-    manifests.node(reservation={"reservedCPUs": "0"})
-    manifests.config(threshold=threshold("cpuset", percent=90))
-    manifests.pod(BATCH)
-    kubepods.add(BATCH)
-    return kubepods.content()
+    rig.populate(BATCH, reservation={"reservedCPUs": "0"}, threshold=threshold("cpuset", percent=90))
+    return rig.tree.content()
 
 
 @pytest.fixture
@@ -68,30 +65,32 @@ def _tool(name: str) -> str:
     ],
 )
 def test_refusals_are_told_and_survived(
-    *,
-    closed: Callable[[Tree], list[str]],
-    errno: str,
-    kubepods: Tree,
-    found: dict[str, bytes],
-    start: Start,
-    options: list[str],
-    tmp_path: pathlib.Path,
+    rig: Rig, closed: Callable[[Tree], list[str]], errno: str, found: dict[str, bytes]
 ) -> None:
-    reports = ["--report", str(tmp_path / "report")]
-    agent = start(
-        "run", *options, *reports, "--mode", "enforce", "--no-http", "-q", "--interval", "0.1", before=closed(kubepods)
+    reports = ["--report", str(rig.folder / "report")]
+    agent = rig.start(
+        "run",
+        *rig.options,
+        *reports,
+        "--mode",
+        "enforce",
+        "--no-http",
+        "-q",
+        "--interval",
+        "0.1",
+        before=closed(rig.tree),
     )
-    file = str(kubepods.file(kubepods.qos("BestEffort"), "cpuset"))
+    file = str(rig.tree.file(rig.tree.qos("BestEffort"), "cpuset"))
     told = f"{errno}: {os.strerror(getattr(errnos, errno))} ({file})"
     until(lambda: told in agent.said(), f"it says {told}")
     for_a_while(agent.alive, "the agent runs", seconds=0.5)
     assert agent.stop() == 0
-    assert kubepods.content() == found
-    assert any(errno in line and file in line for line in command.refusals(command.report(tmp_path / "report")))
+    assert rig.tree.content() == found
+    assert any(errno in line and file in line for line in command.refusals(command.report(rig.folder / "report")))
     assert agent.said().count(file) == 1, "the same refusal is told once, not each tick"
 
-    for path in (tmp_path / "state", *(tmp_path / "state").iterdir()):
+    for path in (rig.folder / "state", *(rig.folder / "state").iterdir()):
         os.chown(path, os.geteuid(), os.getegid())  # Another user's journal is refused.
-    restored = start("restore", *options)
+    restored = rig.start("restore", *rig.options)
     assert restored.wait() == 0, restored.said()
-    assert kubepods.content() == found
+    assert rig.tree.content() == found

@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 import json
-import pathlib
-from collections.abc import Callable
 
 import pytest
-from realnode.command import Command
 from realnode.manifests import Manifests
 from realnode.pods import Pod
 from realnode.tree import Tree
 
 from koordlite.model.decision import Decision
 from koordlite.record.reader import Record
+from tests.kernel.conftest import Rig
 
 THROTTLED, SERVICE, RIVAL = Pod("throttled", "Burstable", "LS"), Pod("service", "Burstable", "LS"), Pod("rival")
 
 
 @pytest.mark.alone
-def test_waits_by_a_pods_own_quota_are_no_contention_and_those_by_others_are(
-    kubepods: Tree, manifests: Manifests, options: list[str], tmp_path: pathlib.Path, start: Callable[..., Command]
-) -> None:
-    manifests.node()
+def test_waits_by_a_pods_own_quota_are_no_contention_and_those_by_others_are(rig: Rig) -> None:
+    rig.manifests.node()
     for pod in (THROTTLED, SERVICE, RIVAL):
-        manifests.pod(pod)
-        kubepods.add(pod)
-    limit(manifests, THROTTLED, requests={"cpu": "50m"}, limits={"cpu": "50m"})
-    limit(manifests, SERVICE, requests={"cpu": "1"}, limits={})
-    first, second = sorted(kubepods.cpus(kubepods.top))[:2]
-    pin(kubepods, THROTTLED, first)
+        rig.manifests.pod(pod)
+        rig.tree.add(pod)
+    limit(rig.manifests, THROTTLED, requests={"cpu": "50m"}, limits={"cpu": "50m"})
+    limit(rig.manifests, SERVICE, requests={"cpu": "1"}, limits={})
+    first, second = sorted(rig.tree.cpus(rig.tree.top))[:2]
+    pin(rig.tree, THROTTLED, first)
     for pod in (SERVICE, RIVAL):
-        pin(kubepods, pod, second)
-    kubepods.file(kubepods.container(THROTTLED, "main"), "cpu").write_text("5000")
+        pin(rig.tree, pod, second)
+    rig.tree.file(rig.tree.container(THROTTLED, "main"), "cpu").write_text("5000")
     # Equal weights: both want one CPU whole, so that each waits half of the time.
     for pod in (SERVICE, RIVAL):
-        shares = kubepods.points["cpu"] / kubepods.qos(pod.kube_qos) / "cpu.shares"
+        shares = rig.tree.points["cpu"] / rig.tree.qos(pod.kube_qos) / "cpu.shares"
         shares.write_text("1024")
-    loads = [kubepods.load(pod) for pod in (THROTTLED, SERVICE, RIVAL)]
-    words = ["--record", str(tmp_path / "record"), "--no-http", "-q", "--interval", "0.5"]
-    config = tmp_path / "koordlite.yaml"
+    loads = [rig.tree.load(pod) for pod in (THROTTLED, SERVICE, RIVAL)]
+    words = ["--record", str(rig.folder / "record"), "--no-http", "-q", "--interval", "0.5"]
+    config = rig.folder / "koordlite.yaml"
     config.write_text("strategies: {cpuContention: {mode: observe, sustainedSeconds: 2}}\n")
-    agent = start("run", *options, *words, "--config", str(config), "--for", "9")
+    agent = rig.start("run", *rig.options, *words, "--config", str(config), "--for", "9")
     assert agent.wait() == 0
-    kubepods.end(*loads)
+    rig.tree.end(*loads)
     last: dict[str, Decision] = {}
-    for moment in Record(tmp_path / "record").moments():
+    for moment in Record(rig.folder / "record").moments():
         last |= {each.subject: each for each in moment.decisions if each.strategy == "cpuContention"}
     throttled, service = last["pod/default/throttled"], last["pod/default/service"]
     assert throttled.reason == "ThrottledByOwnLimit", throttled

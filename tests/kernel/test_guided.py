@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import pathlib
-from collections.abc import Callable
-
-from realnode.command import Command
-from realnode.manifests import Manifests, threshold
+from realnode.manifests import threshold
 from realnode.pods import Pod
-from realnode.tree import Tree
 
 from koordlite.record.reader import Record
+from tests.kernel.conftest import Rig
 
 SERVICE, BATCH = Pod("service", "Burstable", "LS"), Pod("batch")
 
 
-def test_the_limit_follows_what_the_kernel_counts_of_a_service(
-    kubepods: Tree, manifests: Manifests, options: list[str], tmp_path: pathlib.Path, start: Callable[..., Command]
-) -> None:
-    manifests.node()
-    manifests.config(threshold=threshold("guided", percent=65))
+def test_the_limit_follows_what_the_kernel_counts_of_a_service(rig: Rig) -> None:
+    rig.manifests.node()
+    rig.manifests.config(threshold=threshold("guided", percent=65))
     for pod in (SERVICE, BATCH):
-        manifests.pod(pod)
-        kubepods.add(pod)
-        kubepods.load(pod)
-    words = ["--record", str(tmp_path / "record"), "--mode", "enforce", "--no-http", "-q", "--interval", "0.5"]
+        rig.manifests.pod(pod)
+        rig.tree.add(pod)
+        rig.tree.load(pod)
+    words = ["--record", str(rig.folder / "record"), "--mode", "enforce", "--no-http", "-q", "--interval", "0.5"]
     # What a service waited in less than three seconds decides nothing.
-    agent = start("run", *options, *words, "--for", "6")
+    agent = rig.start("run", *rig.options, *words, "--for", "6")
     assert agent.wait() == 0
-    decisions = [d for moment in Record(tmp_path / "record").moments() for d in moment.decisions]
+    decisions = [d for moment in Record(rig.folder / "record").moments() for d in moment.decisions]
     # Which of them it is depends on what else runs on this machine.
     following = [d for d in decisions if d.reason in ("ServicesDoNotWait", "WaitCauseUnknown", "ServicesWait")]
     assert {d.evidence.get("service") for d in following} - {None}, {d.reason for d in decisions}

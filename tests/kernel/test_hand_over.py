@@ -4,45 +4,38 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 from realnode import command
-from realnode.command import Command
-from realnode.manifests import Manifests, threshold
+from realnode.manifests import threshold
 from realnode.pods import Pod
-from realnode.tree import Tree
 from realnode.waiting import until
+
+from tests.kernel.conftest import Rig
 
 BATCH = Pod("batch", containers=("main",))
 SERVICE = Pod("service", "Burstable", "LS")
 
 
-def test_a_roll_out_never_lifts_the_limit(
-    kubepods: Tree, manifests: Manifests, start: Callable[..., Command], enforce: list[str]
-) -> None:
-    manifests.node()
-    manifests.config(threshold=threshold("cfsQuota", percent=30))
-    for pod in (SERVICE, BATCH):
-        manifests.pod(pod)
-        kubepods.add(pod)
-    kubepods.load(SERVICE, duty=0.5)
-    kubepods.load(BATCH)
-    group = kubepods.qos("BestEffort")
+def test_a_roll_out_never_lifts_the_limit(rig: Rig) -> None:
+    rig.populate(SERVICE, BATCH, threshold=threshold("cfsQuota", percent=30))
+    rig.tree.load(SERVICE, duty=0.5)
+    rig.tree.load(BATCH)
+    group = rig.tree.qos("BestEffort")
     seen: list[int] = []
     over = threading.Event()
 
     def watch() -> None:
         while not over.is_set():
-            seen.append(kubepods.quota_us(group))
+            seen.append(rig.tree.quota_us(group))
             time.sleep(0.002)
 
-    first = start(*enforce, "--on-stop", "keep")
-    until(lambda: kubepods.quota_us(group) > 0, "a quota is in force")
+    first = rig.enforce("--on-stop", "keep")
+    until(lambda: rig.tree.quota_us(group) > 0, "a quota is in force")
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         assert first.stop() == 0
-        second = start(*enforce, "--on-stop", "keep")
+        second = rig.enforce("--on-stop", "keep")
         until(lambda: command.TAKEN_OVER in second.said(), "the second agent goes on from there")
         time.sleep(1.5)
         assert second.stop() == 0

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from realnode.command import Command
-from realnode.manifests import Manifests
 from realnode.pods import Pod
-from realnode.tree import Tree
 from realnode.waiting import until
 
 from koordlite.host import irqs
 from koordlite.host.files import RealFiles
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.irqs import IRQ
+from tests.kernel.conftest import Rig
 
 
 @pytest.fixture
@@ -77,22 +75,20 @@ def affinities() -> dict[str, str]:
 
 
 @pytest.fixture
-def exclusive(kubepods: Tree, manifests: Manifests) -> int:
+def exclusive(rig: Rig) -> int:
     """The last CPU, which kubelet has given to one pod alone."""
     *others, last = sorted(os.sched_getaffinity(0))
-    manifests.node()
-    manifests.cpu_manager(",".join(map(str, others)), **{PINNED.uid: {"main": str(last)}})
-    manifests.pod(PINNED)
-    kubepods.add(PINNED)
+    rig.manifests.node()
+    rig.manifests.cpu_manager(",".join(map(str, others)), **{PINNED.uid: {"main": str(last)}})
+    rig.manifests.pod(PINNED)
+    rig.tree.add(PINNED)
     return last
 
 
 @pytest.mark.parametrize("ends", ["stopped", "killed"])
-def test_the_agent_keeps_interrupts_off_and_restore_gives_every_one_back(
-    ends: str, exclusive: int, start: Callable[..., Command], enforce: list[str], options: list[str]
-) -> None:
+def test_the_agent_keeps_interrupts_off_and_restore_gives_every_one_back(rig: Rig, ends: str, exclusive: int) -> None:
     before = affinities()
-    agent = start(*enforce, "--strategy", "irqAffinity=enforce")
+    agent = rig.enforce("--strategy", "irqAffinity=enforce")
 
     def moved() -> bool:
         now = {number: CPUSet.parse(text) for number, text in affinities().items() if before[number] != text}
@@ -105,6 +101,6 @@ def test_the_agent_keeps_interrupts_off_and_restore_gives_every_one_back(
         else:
             agent.kill()
     finally:
-        done = start("restore", *options)
+        done = rig.start("restore", *rig.options)
         assert done.wait() == 0, done.said()
     assert affinities() == before

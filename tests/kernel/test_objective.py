@@ -10,18 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import tinyprometheus
-from realnode.command import Command
-from realnode.manifests import Manifests, threshold
+from realnode.manifests import threshold
 from realnode.pods import Pod
-from realnode.tree import Tree
 from realnode.waiting import until
 
 from koordlite.model.keys import OBJECTIVE
 from koordlite.record.reader import Record
+from tests.kernel.conftest import Rig
 
 STRICT = Pod("service", "Burstable", "LS", notes=((OBJECTIVE, "p99 <= 0.001"),))
 LOOSE = dataclasses.replace(STRICT, notes=((OBJECTIVE, "p99"),))
@@ -70,13 +69,13 @@ class Client:
 
 
 @pytest.fixture
-def client(kubepods: Tree) -> Iterator[Client]:
+def client(rig: Rig) -> Iterator[Client]:
     """A client of a service in the pod's container."""
     for pod in (STRICT, BATCH):
-        kubepods.add(pod)
+        rig.tree.add(pod)
     with subprocess.Popen([sys.executable, "-c", _ECHO], stdout=subprocess.PIPE, text=True) as service:
-        for point in set(kubepods.points.values()):
-            (point / kubepods.container(STRICT, "main") / "cgroup.procs").write_text(str(service.pid))
+        for point in set(rig.tree.points.values()):
+            (point / rig.tree.container(STRICT, "main") / "cgroup.procs").write_text(str(service.pid))
         assert service.stdout
         asker = Client(int(service.stdout.readline()))
         try:
@@ -86,18 +85,12 @@ def client(kubepods: Tree) -> Iterator[Client]:
             service.kill()
 
 
-def test_a_missed_objective_lowers_the_quota_and_a_met_one_raises_it(
-    kubepods: Tree,
-    manifests: Manifests,
-    client: Client,
-    options: list[str],
-    start: Callable[..., Command],
-) -> None:
-    manifests.node()
-    manifests.config(threshold=threshold("guided", percent=65))
+def test_a_missed_objective_lowers_the_quota_and_a_met_one_raises_it(rig: Rig, client: Client) -> None:
+    rig.manifests.node()
+    rig.manifests.config(threshold=threshold("guided", percent=65))
     for pod in (STRICT, BATCH):
-        manifests.pod(pod)
-    kubepods.load(BATCH)
+        rig.manifests.pod(pod)
+    rig.tree.load(BATCH)
     served: list[str] = []
 
     def body() -> bytes:
@@ -105,18 +98,18 @@ def test_a_missed_objective_lowers_the_quota_and_a_met_one_raises_it(
         return tinyprometheus.vector({("default", "service"): served[-1].removesuffix(" ms")})
 
     query = {"query": "p99[1s]", "most": 1e6, "unit": "ms", "windowSeconds": 1}
-    config, record = manifests.folder.parent / "koordlite.yaml", manifests.folder.parent / "record"
-    group = kubepods.qos("BestEffort")
+    config, record = rig.manifests.folder.parent / "koordlite.yaml", rig.manifests.folder.parent / "record"
+    group = rig.tree.qos("BestEffort")
     with tinyprometheus.serving(body) as server:
         section = {"prometheusUrl": server.url, "intervalSeconds": 1, "queries": {"p99": query}}
         config.write_text(json.dumps({"objectives": section}))
         words = ["--config", str(config), "--record", str(record), "--mode", "enforce", "--no-http", "-q"]
-        agent = start("run", *options, *words, "--interval", "0.5")
-        whole = len(kubepods.effective(group)) * 100_000 * 0.98
-        until(lambda: 0 < kubepods.quota_us(group) < 0.9 * whole, "the strict objective has lowered the quota")
-        low = kubepods.quota_us(group)
-        manifests.pod(LOOSE)
-        until(lambda: kubepods.quota_us(group) > low, "the loose objective has raised the quota")
+        agent = rig.start("run", *rig.options, *words, "--interval", "0.5")
+        whole = len(rig.tree.effective(group)) * 100_000 * 0.98
+        until(lambda: 0 < rig.tree.quota_us(group) < 0.9 * whole, "the strict objective has lowered the quota")
+        low = rig.tree.quota_us(group)
+        rig.manifests.pod(LOOSE)
+        until(lambda: rig.tree.quota_us(group) > low, "the loose objective has raised the quota")
         assert agent.stop() == 0, agent.said()
     decisions = [d for moment in Record(record).moments() for d in moment.decisions if d.strategy == "cpuSuppress"]
     reasons = {d.reason for d in decisions}

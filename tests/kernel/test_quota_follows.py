@@ -7,15 +7,16 @@ import os
 import pathlib
 import statistics
 import time
-from collections.abc import Callable
 
 import pytest
 from realnode import command
 from realnode.command import Command
-from realnode.manifests import Manifests, threshold
+from realnode.manifests import threshold
 from realnode.pods import Pod
 from realnode.tree import Load, Tree
 from realnode.waiting import until
+
+from tests.kernel.conftest import Rig
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
@@ -67,51 +68,44 @@ def assert_followed(kubepods: Tree) -> None:
 
 
 @pytest.fixture
-def service(kubepods: Tree, manifests: Manifests) -> Load:
+def service(rig: Rig) -> Load:
     """A service with a load that can be set, two greedy best-effort containers."""
-    manifests.node()
-    manifests.config(threshold=threshold("cfsQuota", percent=THRESHOLD_PERCENT))
-    for pod in (SERVICE, BATCH):
-        manifests.pod(pod)
-        kubepods.add(pod)
+    rig.populate(SERVICE, BATCH, threshold=threshold("cfsQuota", percent=THRESHOLD_PERCENT))
     for container in BATCH.containers:
-        kubepods.load(BATCH, container=container)
-    return kubepods.load(SERVICE, duty=0.6)
+        rig.tree.load(BATCH, container=container)
+    return rig.tree.load(SERVICE, duty=0.6)
 
 
 @pytest.fixture
-def agent(service: Load, kubepods: Tree, start: Callable[..., Command], enforce: list[str]) -> Command:
+def agent(rig: Rig, service: Load) -> Command:
     """The agent, best-effort being limited. Once a second as in production: each write of a quota also refills the
     current period, so that five writes a second would allow half as much again."""
-    begun = start(*enforce, "--interval", "1")
-    until(lambda: kubepods.quota_us(kubepods.qos("BestEffort")) > 0, "best-effort has a quota")
+    begun = rig.enforce("--interval", "1")
+    until(lambda: rig.tree.quota_us(rig.tree.qos("BestEffort")) > 0, "best-effort has a quota")
     return begun
 
 
-def test_measured_use_follows_the_quota(kubepods: Tree, agent: Command, tmp_path: pathlib.Path) -> None:
-    assert_followed(kubepods)
-    assert agent.stop() == 0
-    assert not command.refusals(command.report(tmp_path / "report"))
+def test_measured_use_follows_the_quota(rig: Rig, agent: Command) -> None:
+    assert_followed(rig.tree)
+    rig.end(agent)
 
 
 @pytest.mark.alone
 @pytest.mark.long
-def test_best_effort_gets_what_a_service_leaves_that_goes_idle(
-    kubepods: Tree, service: Load, agent: Command, tmp_path: pathlib.Path
-) -> None:
-    group = kubepods.qos("BestEffort")
-    grown = statistics.median(quotas(kubepods, group, seconds=3.0)) + 0.3 * PERIOD_US
+def test_best_effort_gets_what_a_service_leaves_that_goes_idle(rig: Rig, service: Load, agent: Command) -> None:
+    group = rig.tree.qos("BestEffort")
+    grown = statistics.median(quotas(rig.tree, group, seconds=3.0)) + 0.3 * PERIOD_US
     service.set(0.0)
-    others = Others(kubepods)
+    others = Others(rig.tree)
     try:
-        until(lambda: kubepods.quota_us(group) >= grown or others.look(), f"the quota grows to {grown}", seconds=20)
+        until(lambda: rig.tree.quota_us(group) >= grown or others.look(), f"the quota grows to {grown}", seconds=20)
     except AssertionError:
         if (NODE_CPUS * THRESHOLD_PERCENT / 100 - others.most_cpus) * PERIOD_US < grown + STEP_MILLI * PERIOD_US / 1000:
             pytest.skip(f"other work on this machine uses up to {others.most_cpus:.1f} CPUs: best effort cannot grow")
         raise
-    assert_followed(kubepods)
+    assert_followed(rig.tree)
     assert agent.stop() == 0
-    document = command.report(tmp_path / "report")
+    document = command.report(rig.folder / "report")
     assert not command.refusals(document)
     limited = [tick for tick in document["ticks"] if tick["beBudget"] is not None]
     assert max(tick["beLimit"] - tick["beBudget"] for tick in limited) <= STEP_MILLI + STEADY_MILLI
@@ -152,21 +146,15 @@ def quotas(kubepods: Tree, group: str, *, seconds: float) -> list[int]:
     return seen
 
 
-def test_a_quota_that_a_pod_brought_is_no_obstacle_and_comes_back(
-    kubepods: Tree, manifests: Manifests, start: Callable[..., Command], enforce: list[str], tmp_path: pathlib.Path
-) -> None:
+def test_a_quota_that_a_pod_brought_is_no_obstacle_and_comes_back(rig: Rig) -> None:
     """The kernel refuses a limit below one that stands further down."""
-    manifests.node()
-    manifests.config(threshold=threshold("cfsQuota", percent=20))
-    manifests.pod(BATCH)
-    kubepods.add(BATCH)
+    rig.populate(BATCH, threshold=threshold("cfsQuota", percent=20))
     brought = NODE_CPUS * PERIOD_US - 10_000
-    for group in (kubepods.pod(BATCH), kubepods.container(BATCH, "main")):
-        kubepods.file(group, "cpu").write_text(str(brought))
-    agent = start(*enforce, "--interval", "1", "--on-stop", "restore")
-    limited = kubepods.qos("BestEffort")
-    until(lambda: 0 < kubepods.quota_us(limited) < brought, "best-effort is limited", seconds=20)
-    assert kubepods.quota_us(kubepods.pod(BATCH)) <= kubepods.quota_us(limited)
-    assert agent.stop() == 0
-    assert not command.refusals(command.report(tmp_path / "report"))
-    assert [kubepods.quota_us(g) for g in (kubepods.pod(BATCH), limited)] == [brought, -1]
+    for group in (rig.tree.pod(BATCH), rig.tree.container(BATCH, "main")):
+        rig.tree.file(group, "cpu").write_text(str(brought))
+    agent = rig.enforce("--interval", "1", "--on-stop", "restore")
+    limited = rig.tree.qos("BestEffort")
+    until(lambda: 0 < rig.tree.quota_us(limited) < brought, "best-effort is limited", seconds=20)
+    assert rig.tree.quota_us(rig.tree.pod(BATCH)) <= rig.tree.quota_us(limited)
+    rig.end(agent)
+    assert [rig.tree.quota_us(g) for g in (rig.tree.pod(BATCH), limited)] == [brought, -1]

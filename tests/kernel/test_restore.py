@@ -6,23 +6,22 @@ import pathlib
 import random
 import re
 import time
-from collections.abc import Callable
 
 import pytest
 import slices
 from realnode import command
-from realnode.command import Command
 from realnode.manifests import Manifests, threshold
 from realnode.pods import Pod
 from realnode.quick import Child, Quick
 from realnode.tree import Tree
 from realnode.waiting import until
 
+from tests.kernel.conftest import Rig
+
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
 KILLS = slices.amount(50, 5)
 SEED = 20_240_607
-Start = Callable[..., Command]
 
 
 def settle(kubepods: Tree, cluster: Manifests) -> dict[str, bytes]:
@@ -53,95 +52,87 @@ def changed(kubepods: Tree, found: dict[str, bytes]) -> list[str]:
     return [path for path in found if present[path] != found[path]]
 
 
-def test_restore_tells_first_and_then_gives_every_byte_back(
-    kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str], options: list[str]
-) -> None:
-    found = settle(kubepods, manifests)
-    agent = start(*enforce, "--on-stop", "keep")
-    until(lambda: kubepods.quota_us(kubepods.qos("BestEffort")) > 0, "a quota was set")
-    until(lambda: 0 not in kubepods.cpus(kubepods.container(SERVICE, "main")), "the service left CPU 0")
+def test_restore_tells_first_and_then_gives_every_byte_back(rig: Rig) -> None:
+    found = settle(rig.tree, rig.manifests)
+    agent = rig.enforce("--on-stop", "keep")
+    until(lambda: rig.tree.quota_us(rig.tree.qos("BestEffort")) > 0, "a quota was set")
+    until(lambda: 0 not in rig.tree.cpus(rig.tree.container(SERVICE, "main")), "the service left CPU 0")
     assert agent.stop() == 0
-    ours = kubepods.content()
-    touched = changed(kubepods, found)
+    ours = rig.tree.content()
+    touched = changed(rig.tree, found)
     assert touched
 
-    told = start("restore", *options, "--dry-run")
+    told = rig.start("restore", *rig.options, "--dry-run")
     assert told.wait() == 0
-    assert kubepods.content() == ours
+    assert rig.tree.content() == ours
     for path in touched:
-        group = path.rpartition("/")[0].partition(kubepods.top)[2]
-        assert f"{kubepods.top}{group}" in told.output()
+        group = path.rpartition("/")[0].partition(rig.tree.top)[2]
+        assert f"{rig.tree.top}{group}" in told.output()
 
-    done = start("restore", *options)
+    done = rig.start("restore", *rig.options)
     assert done.wait() == 0, done.said()
-    assert kubepods.content() == found
-    again = start("restore", *options, "--dry-run")
+    assert rig.tree.content() == found
+    again = rig.start("restore", *rig.options, "--dry-run")
     assert again.wait() == 0
-    assert kubepods.top not in again.output()
+    assert rig.tree.top not in again.output()
 
 
-def test_what_only_the_cluster_can_take_back_is_told_where_none_is_named(
-    kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str], options: list[str]
-) -> None:
-    folder = pathlib.Path(options[options.index("--state-dir") + 1]).parent
+def test_what_only_the_cluster_can_take_back_is_told_where_none_is_named(rig: Rig) -> None:
+    folder = pathlib.Path(rig.options[rig.options.index("--state-dir") + 1]).parent
     journal = folder / "state" / "journal.json"
-    found = settle(kubepods, manifests)
-    manifests.config(threshold=threshold("cfsQuota", percent=90), colocation={"enable": True})
-    agent = start(*enforce, "--on-stop", "keep")
-    until(lambda: kubepods.quota_us(kubepods.qos("BestEffort")) > 0, "a quota was set")
+    found = settle(rig.tree, rig.manifests)
+    rig.manifests.config(threshold=threshold("cfsQuota", percent=90), colocation={"enable": True})
+    agent = rig.enforce("--on-stop", "keep")
+    until(lambda: rig.tree.quota_us(rig.tree.qos("BestEffort")) > 0, "a quota was set")
     until(lambda: "kubernetes.io/batch-cpu" in journal.read_text(), "batch-cpu was published")
     assert agent.stop() == 0
-    alone = start("restore", *options[2:])
+    alone = rig.start("restore", *rig.options[2:])
     assert alone.wait() == 1
     assert re.search(r"^\d+ more of the Node stay in the journal: name its cluster", alone.output(), re.MULTILINE)
-    assert kubepods.content() == found
-    told = start("restore", *options, "--dry-run")
+    assert rig.tree.content() == found
+    told = rig.start("restore", *rig.options, "--dry-run")
     assert told.wait() == 0
     assert re.search(r"^node/kubernetes.io/batch-cpu +'ours' → '\(removed\)'$", told.output(), re.MULTILINE)
     published = folder / "published"
     assert b'"kubernetes.io/batch-cpu": "' in content(published)
-    assert start("restore", *options, "--published", str(published)).wait() == 0
+    assert rig.start("restore", *rig.options, "--published", str(published)).wait() == 0
     assert b'"kubernetes.io/batch-cpu": "' not in content(published)
-    again = start("restore", *options[2:])
+    again = rig.start("restore", *rig.options[2:])
     assert again.wait() == 0
     assert again.output().endswith("\nnothing to restore: no file holds a value of ours\n")
 
 
-def test_a_stop_restores_where_the_settings_say_so(
-    kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str]
-) -> None:
-    found = settle(kubepods, manifests)
-    agent = start(*enforce, "--on-stop", "restore")
-    until(lambda: changed(kubepods, found), "something was written")
+def test_a_stop_restores_where_the_settings_say_so(rig: Rig) -> None:
+    found = settle(rig.tree, rig.manifests)
+    agent = rig.enforce("--on-stop", "restore")
+    until(lambda: changed(rig.tree, found), "something was written")
     assert agent.stop() == 0
-    assert kubepods.content() == found
+    assert rig.tree.content() == found
 
 
 @pytest.mark.timeout(600)  # Fifty kills and starts: half a minute on a quiet machine.
 @pytest.mark.sliced
-def test_kills_at_random_moments_lose_no_byte(
-    kubepods: Tree, manifests: Manifests, quick: Quick, options: list[str]
-) -> None:
+def test_kills_at_random_moments_lose_no_byte(rig: Rig, quick: Quick) -> None:
     """After a kill comes one of three: `restore`, a start that only observes, or a start that goes on enforcing. The
     first two put everything back; the third goes on, and must not take the dead run's limits for what was found."""
-    found = settle(kubepods, manifests)
-    kubepods.load(SERVICE, duty=0.2)
-    kubepods.load(BATCH)
+    found = settle(rig.tree, rig.manifests)
+    rig.tree.load(SERVICE, duty=0.2)
+    rig.tree.load(BATCH)
     chance = random.Random(SEED)
     dirty = healed = 0
-    most = 3 * first_write(kubepods, quick, options, found)
+    most = 3 * first_write(rig.tree, quick, rig.options, found)
     for step in range(KILLS):
-        agent = quick.start("run", *options, "--mode", "enforce", "--no-http", "-q", "--interval", "0.05")
+        agent = quick.start("run", *rig.options, "--mode", "enforce", "--no-http", "-q", "--interval", "0.05")
         work(agent, chance.uniform(0.0, max(0.5, most)))
-        vary(manifests, step + 1)
+        vary(rig.manifests, step + 1)
         work(agent, chance.uniform(0.0, max(0.4, most)))
         agent.kill()
-        dirty += bool(changed(kubepods, found))
+        dirty += bool(changed(rig.tree, found))
         healed += command.TAKEN_OVER in agent.said()
-        if put_back(quick, options, chance.choice(("restore", "observe", "enforce"))):
-            assert not changed(kubepods, found), f"after kill {step + 1}"
-    assert put_back(quick, options, "restore")
-    assert kubepods.content() == found
+        if put_back(quick, rig.options, chance.choice(("restore", "observe", "enforce"))):
+            assert not changed(rig.tree, found), f"after kill {step + 1}"
+    assert put_back(quick, rig.options, "restore")
+    assert rig.tree.content() == found
     assert dirty >= KILLS // 2, "the kills came too early to mean anything"
     assert healed >= KILLS // 10, "no start that enforces found anything to go on with"
 

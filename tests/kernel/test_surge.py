@@ -6,16 +6,16 @@ How fast is measured by `tests/perf/agent/reaction.py`.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
 
 import pytest
 import slices
 from realnode import command
-from realnode.command import Command
-from realnode.manifests import Manifests, threshold
+from realnode.manifests import threshold
 from realnode.pods import Pod
 from realnode.tree import Tree
 from realnode.waiting import until
+
+from tests.kernel.conftest import Rig
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
@@ -25,21 +25,17 @@ LEAST_ROOM_US = 40_000
 
 
 @pytest.fixture
-def node(kubepods: Tree, manifests: Manifests) -> Tree:
+def node(rig: Rig) -> Tree:
     """A node with a service that sleeps and a best-effort pod."""
-    manifests.node()
-    manifests.config(threshold=threshold("cfsQuota", percent=100))
-    for pod in (SERVICE, BATCH):
-        manifests.pod(pod)
-        kubepods.add(pod)
-    return kubepods
+    rig.populate(SERVICE, BATCH, threshold=threshold("cfsQuota", percent=100))
+    return rig.tree
 
 
 @pytest.fixture
-def words(options: list[str], tmp_path: pathlib.Path) -> list[str]:
+def words(rig: Rig) -> list[str]:
     """Arguments of an agent that has seconds between its ticks."""
-    report = ["--report", str(tmp_path / "report"), "--config", str(tmp_path / "koordlite.yaml")]
-    return ["run", *options, *report, "--mode", "enforce", "--no-http", "-q", "--interval", str(INTERVAL_SECONDS)]
+    report = ["--report", str(rig.folder / "report"), "--config", str(rig.folder / "koordlite.yaml")]
+    return ["run", *rig.options, *report, "--mode", "enforce", "--no-http", "-q", "--interval", str(INTERVAL_SECONDS)]
 
 
 @pytest.mark.alone
@@ -47,12 +43,10 @@ def words(options: list[str], tmp_path: pathlib.Path) -> list[str]:
     ("reaction", "way"),
     [pytest.param("automatic", "sentinel", id="looked for"), slices.long("off", "tick", id="not looked for")],
 )
-def test_a_surge_between_two_ticks(
-    node: Tree, words: list[str], start: Callable[..., Command], reaction: str, way: str
-) -> None:
+def test_a_surge_between_two_ticks(rig: Rig, node: Tree, words: list[str], reaction: str, way: str) -> None:
     pathlib.Path(words[words.index("--config") + 1]).write_text(f"agent: {{reaction: {reaction}}}\n")
     group = node.qos("BestEffort")
-    agent = start(*words)
+    agent = rig.start(*words)
     until(lambda: node.quota_us(group) > 0, "best effort has a quota", seconds=3 * INTERVAL_SECONDS)
     before = node.quota_us(group)
     if before < LEAST_ROOM_US:
