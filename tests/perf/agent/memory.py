@@ -26,12 +26,12 @@ import yaml
 from apiserver import ApiServer
 from realnode.command import Command, running
 from realnode.manifests import NODE, Manifests, threshold
-from realnode.pods import Pod
 from realnode.tree import PREFIX, Tree
 from realnode.waiting import until
 
+from tests.perf.agent.nodes import cpu_seconds, populate
+
 CRD = pathlib.Path(__file__).resolve().parents[3] / "manifests/crds/noderesourcetopologies.yaml"
-KINDS = (("BestEffort", "BE"), ("Burstable", "LS"))
 BUDGET_MIB_AT_250 = 55.0
 WIDE = 1.3
 """Interpreters and their libraries differ: a run fails beyond this many times the budget."""
@@ -46,11 +46,7 @@ def node(pods: int, folder: pathlib.Path) -> Iterator[tuple[Tree, ApiServer]]:
     manifests.config(threshold=threshold("cpuset"))
     with contextlib.closing(built), ApiServer() as server:
         built.build()
-        for number in range(pods):
-            kube, koord = KINDS[number % 2]
-            pod = Pod(f"p{number}", kube, koord, ("one", "two"), batch=(100, 64 << 20) if koord == "BE" else None)
-            manifests.pod(pod)
-            built.add(pod)
+        populate(built, manifests, pods, batch=(100, 64 << 20))
         server.objects.load(yaml.safe_load(CRD.read_text()))
         for file in sorted(manifests.folder.glob("*.yaml")):
             server.objects.load(json.loads(file.read_text()))
@@ -70,12 +66,6 @@ def mib(pid: int) -> dict[str, float]:
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     names = {"all": "VmRSS", "own": "RssAnon", "of files": "RssFile", "most": "VmHWM"}
     return {word: int(re.search(rf"{name}:\s+(\d+)", status)[1]) / 1024 for word, name in names.items()}  # type: ignore[index]
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU time of a process so far."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def row(label: str, of: Command) -> float:

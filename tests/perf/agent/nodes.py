@@ -14,6 +14,7 @@ import msgspec
 from emulated import Emulated
 from hooked_files import HookedFiles
 from realnode import tree
+from realnode.command import Command
 from realnode.manifests import Manifests, threshold
 from realnode.pods import Pod
 
@@ -80,6 +81,50 @@ class Ahead:
 Step = Callable[[], object]
 
 
+def populate(built: tree.Tree, manifests: Manifests, pods: int, *, batch: tuple[int, int] | None = None) -> None:
+    """Make pods of two containers, best-effort ones, which ask for `batch`, and services in turns."""
+    for number in range(pods):
+        kube, koord = KINDS[number % 2]
+        pod = Pod(f"p{number}", kube, koord, ("one", "two"), batch=batch if koord == "BE" else None)
+        manifests.pod(pod)
+        built.add(pod)
+
+
+@contextlib.contextmanager
+def private(name: str, about: str, *, where: str | None = None) -> Iterator[tuple[tree.Tree, pathlib.Path]]:
+    """A private tree and a folder in `where`, of which a line tells together with the machine."""
+    built = tree.Tree(f"{tree.PREFIX}{name}{os.getpid()}")
+    with contextlib.closing(built), tempfile.TemporaryDirectory(prefix="koordlite-perf-", dir=where) as folder:
+        built.build()
+        print(f"cgroup v{built.version}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {about}")
+        yield built, pathlib.Path(folder)
+
+
+@contextlib.contextmanager
+def enforcing(built: tree.Tree, manifests: Manifests, folder: pathlib.Path, *more: str) -> Iterator[Command]:
+    """An agent in a process of its own, which restores when it is stopped and is killed at the latest at the end."""
+    options = ["--cluster", str(manifests.folder), "--kubepods", built.top, "--state-dir", str(folder / "state")]
+    options += ["--mode", "enforce", "-q", "--no-http", "--on-stop", "restore", *more]
+    agent = Command(["run", *options], folder / "agent.log")
+    try:
+        yield agent
+    finally:
+        if agent.alive():
+            agent.kill()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mib() -> float:
+    """Memory of this process."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 @contextlib.contextmanager
 def real(
     pods: int, mode: config.Mode = "enforce", *, off: str = "", batch: bool = False, full: bool = False
@@ -93,12 +138,7 @@ def real(
         manifests.config(threshold=threshold("cpuset"))
         try:
             built.build()
-            for number in range(pods):
-                kube, koord = KINDS[number % 2]
-                asked = (100, 64 * 2**20) if batch and koord == "BE" else None
-                pod = Pod(f"p{number}", kube, koord, ("one", "two"), batch=asked)
-                manifests.pod(pod)
-                built.add(pod)
+            populate(built, manifests, pods, batch=(100, 64 * 2**20) if batch else None)
             counting, clock = Counting(files), Ahead()
             host = bundle.bind(counting, clock, kubepods=built.top)
             settings = config.with_modes(config.default(), mode)

@@ -10,29 +10,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import pathlib
 import random
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 
 import nri_runtime
 from realnode import beginning
-from realnode.command import Command
 from realnode.manifests import Manifests, threshold
 from realnode.pods import SANDBOX, Pod
-from realnode.tree import PREFIX, Tree
+from realnode.tree import Tree
 
 from koordlite.nri import Container, LinuxContainer, LinuxCPU, LinuxMemory, LinuxPodSandbox, LinuxResources, PodSandbox
 from koordlite.nri.messages import ContainerEvent, CreateContainerResponse
 from koordlite.nri.protobuf import decode
+from tests.perf.agent import nodes
 
 MiB = 2**20
 BATCH = (100, 8 * MiB)
-KINDS = (("BestEffort", "BE", BATCH), ("Burstable", "LS", None))
 GOAL_SECONDS = 0.005
 WIDE = 20.0
 """The machine may be shared: a run fails when the median is beyond so many times the goal."""
@@ -62,11 +59,7 @@ def measured(tree: Tree, folder: pathlib.Path, *, pods: int, containers: int) ->
     manifests = Manifests(folder / "cluster")
     manifests.node()
     manifests.config(threshold=threshold(enable=False))
-    for number in range(pods):
-        kube, koord, batch = KINDS[number % 2]
-        pod = Pod(f"p{number}", kube, koord, ("one", "two"), batch=batch)
-        manifests.pod(pod)
-        tree.add(pod)
+    nodes.populate(tree, manifests, pods, batch=BATCH)
     fronts = [Pod(f"n{number}", containers=("one", "two"), batch=BATCH) for number in range((containers + 1) // 2)]
     for front in fronts[::2]:
         manifests.pod(front)
@@ -76,10 +69,7 @@ def measured(tree: Tree, folder: pathlib.Path, *, pods: int, containers: int) ->
     runtime = nri_runtime.Runtime(folder)
     settings = folder / "koordlite.yaml"
     settings.write_text(f"agent: {{nri: auto, nriSocket: {runtime.path}}}\n")
-    options = ["--cluster", str(manifests.folder), "--kubepods", tree.top, "--state-dir", str(folder / "state")]
-    options += ["--config", str(settings), "--mode", "enforce", "-q", "--no-http", "--on-stop", "restore"]
-    agent = Command(["run", *options], folder / "agent.log")
-    try:
+    with contextlib.closing(runtime), nodes.enforcing(tree, manifests, folder, "--config", str(settings)) as agent:
         runtime.welcome()
         time.sleep(5.0)
         taken, adjusted = [], 0
@@ -92,10 +82,6 @@ def measured(tree: Tree, folder: pathlib.Path, *, pods: int, containers: int) ->
             beginning.make(tree, tree.container(front, name))
         agent.stop()
         return taken, adjusted
-    finally:
-        runtime.close()
-        if agent.alive():
-            agent.kill()
 
 
 def main() -> int:
@@ -104,12 +90,9 @@ def main() -> int:
     asked.add_argument("--pods", type=int, default=250)
     asked.add_argument("--containers", type=int, default=200)
     given = asked.parse_args()
-    tree = Tree(f"{PREFIX}nri{os.getpid()}")
     # The journal is on tmpfs, as it is by default.
-    with contextlib.closing(tree), tempfile.TemporaryDirectory(prefix="koordlite-perf-", dir="/dev/shm") as folder:
-        tree.build()
-        print(f"cgroup v{tree.version}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {given.pods} pods")
-        taken, adjusted = measured(tree, pathlib.Path(folder), pods=given.pods, containers=given.containers)
+    with nodes.private("nri", f"{given.pods} pods", where="/dev/shm") as (tree, folder):
+        taken, adjusted = measured(tree, folder, pods=given.pods, containers=given.containers)
     print(beginning.told(taken))
     print(f"{adjusted} of {len(taken)} adjusted, {sum(s <= GOAL_SECONDS for s in taken)} answered within 5 ms")
     return int(sorted(taken)[len(taken) // 2] > WIDE * GOAL_SECONDS or not adjusted)

@@ -7,7 +7,6 @@ import sys
 import time
 
 import nodes
-from tick_cost import rss_mib
 
 SIMULATED_SECONDS = 600
 STEADY = "wave(low=6,high=6,period=60,noise=0.01)"
@@ -38,8 +37,8 @@ def memory_over(ticks: int, pods: int) -> tuple[float, float, float]:
             agent.tick()
             step()
             if number in (1, WINDOWS_FULL):
-                sizes.append(rss_mib())
-        return sizes[0], sizes[1], rss_mib()
+                sizes.append(nodes.rss_mib())
+        return sizes[0], sizes[1], nodes.rss_mib()
 
 
 def restore_seconds(pods: int) -> float:

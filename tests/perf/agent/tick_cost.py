@@ -73,7 +73,7 @@ def measure(
             for now, then in zip((system_calls(), files.reads, files.lists, files.writes), before, strict=True)
         ]
         least = statistics.quantiles(cpu, n=10)[0]
-        resident = rss_mib()
+        resident = nodes.rss_mib()
         cost = Cost(pods, statistics.median(cpu), least, statistics.median(wall), *counts, resident)
         if reader is None:
             return cost
@@ -125,12 +125,6 @@ def system_calls() -> int:
     """read(2), pread(2), write(2) and their kin of this process so far."""
     rows = dict(line.split(": ") for line in pathlib.Path("/proc/self/io").read_text().splitlines())
     return int(rows["syscr"]) + int(rows["syscw"])
-
-
-def rss_mib() -> float:
-    """Memory of this process."""
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def main() -> int:

@@ -16,10 +16,8 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import os
 import pathlib
 import sys
-import tempfile
 import threading
 import time
 
@@ -28,11 +26,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import containerd_node
 from containerd_node import Containerd, SandboxConfig
 from realnode import beginning
-from realnode.command import Command
 from realnode.manifests import Manifests, threshold
 from realnode.pods import Pod
-from realnode.tree import PREFIX, Tree, parse_list
+from realnode.tree import Tree, parse_list
 from realnode.waiting import until
+
+from tests.perf.agent import nodes
 
 MiB = 2**20
 QUOTA = 40_000
@@ -125,19 +124,16 @@ def measured(tree: Tree, folder: pathlib.Path, pod: Pod, *, nri: str, containers
         # The others request more than the one CPU that is left to them on a machine of two.
         floor = "strategies: {cpusetPools: {poolFloorPercent: 0}}"
         settings.write_text(f"agent: {{nri: '{nri}', nriSocket: {containerd.nri_socket}}}\n{floor}\n")
-        options = ["--cluster", str(manifests.folder), "--kubepods", tree.top, "--state-dir", str(folder / "state")]
-        options += ["--config", str(settings), "--mode", "enforce", "-q", "--no-http", "--on-stop", "restore"]
-        options += ["--strategy", "craneCPUManager=enforce"]
+        options = ["--config", str(settings), "--strategy", "craneCPUManager=enforce"]
         sandbox = containerd.run_pod(pod.name, pod.uid, tree.pod(pod), {"koordinator.sh/qosClass": pod.koord_qos})
-        agent = Command(["run", *options], folder / "agent.log")
-        try:
+        with nodes.enforcing(tree, manifests, folder, *options) as agent:
             # The others are kept off a promised CPU.
             limited = tree.pod(pod) if pod.batch else tree.container(others[0], "one")
             until(lambda: is_limited(tree, limited, pod), "the first round")
             until(lambda: nri == "off" or "INFO NRI:" in agent.said(), "the runtime asks")
-            return [outside(tree, containerd, sandbox, pod) for _ in range(containers)]
-        finally:
+            spent = [outside(tree, containerd, sandbox, pod) for _ in range(containers)]
             agent.stop()
+            return spent
 
 
 def _words(values: list[float]) -> str:
@@ -159,13 +155,8 @@ def main() -> int:
         return 0
     failed = False
     for strategy, nri in itertools.product(options.strategy, options.nri):
-        tree = Tree(f"{PREFIX}window{os.getpid()}")
-        with contextlib.closing(tree), tempfile.TemporaryDirectory(prefix="koordlite-nri-") as name:
-            tree.build()
-            print(
-                f"cgroup v{tree.version}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {strategy}, nri: {nri}"
-            )
-            folder, pod = pathlib.Path(name), PODS[strategy]
+        with nodes.private("window", f"{strategy}, nri: {nri}") as (tree, folder):
+            pod = PODS[strategy]
             spent = measured(tree, folder, pod, nri=nri, containers=options.containers, pods=options.pods)
         cpu = _words([each.cpu for each in spent])
         print(f"{len(spent)} containers, CPU time outside of their limits: {cpu}")

@@ -71,8 +71,7 @@ def measure(pods: int, notes: Mapping[str, str], *, ticks: int) -> tuple[float, 
                 agent.tick()
                 spent.append((time.process_time() - began) * 1000)
                 node.sandbox.advance(1.0)
-            pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-            return statistics.median(spent), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+            return statistics.median(spent), nodes.rss_mib()
 
 
 def main() -> int:
