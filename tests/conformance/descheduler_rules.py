@@ -162,7 +162,7 @@ def stuck_pods_stay(given: Any, wanted: Any, found: Any) -> bool:
     "run RemovePodsViolatingTopologySpreadConstraint",
 )
 def guarded_pods_count(given: Any, wanted: Any, found: Any) -> bool:
-    return bool(list(_guarded(given))) and not _evicts(found, _guarded(given))
+    return bool(list(_guarded(given))) and not bool(set(found.get("evicted", ())) & set(_guarded(given)))
 
 
 @deviation("spread-priority: the least important pod goes first", "run RemovePodsViolatingTopologySpreadConstraint")
@@ -230,10 +230,6 @@ def _guarded(given: Any) -> Iterator[str]:
     view = picture(given)
     asked = handle(view, args)
     return (pod.key for pod in view.pods() if not asked.evictable(pod))
-
-
-def _evicts(found: Any, keys: Iterator[str]) -> bool:
-    return bool(set(found.get("evicted", ())) & set(keys))
 
 
 @deviation(

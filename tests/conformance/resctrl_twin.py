@@ -98,11 +98,8 @@ class Twin:
             inside = f"{place}/{name}" if place else name
             if name.endswith("/"):
                 yield from self._contents(inside[:-1])
-            elif self._is_compared(place, name):
+            elif name in SHOWN or name == "last_cmd_status" or name.endswith("_config") or place.startswith("mon_data"):
                 yield inside if place else f"./{name}", self._shown(inside, name)
-
-    def _is_compared(self, place: str, name: str) -> bool:
-        return name in SHOWN or name == "last_cmd_status" or name.endswith("_config") or place.startswith("mon_data")
 
     def _shown(self, path: str, name: str) -> str:
         text = self._files.read(f"{POINT}/{path}").decode()

@@ -60,7 +60,7 @@ class Emulated:
         amounts = {"cpu": str(self.cpus), "memory": f"{self.sandbox.machine.memory // 1024}Ki"}
         notes = {names[key]: text for key, text in annotations.items()}
         meta = {"name": "node-a", "annotations": notes, "labels": dict(labels or {})}
-        self._write("node", "v1", "Node", meta, status=_both(amounts))
+        self._write("node", "v1", "Node", meta, status={"capacity": amounts, "allocatable": amounts})
 
     def slo(
         self,
@@ -210,7 +210,3 @@ class Emulated:
         """What quota the besteffort group has now."""
         host = self.host()
         return host.cgroups.state(host.cgroups.layout.besteffort).quota_us
-
-
-def _both(amounts: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-    return {"capacity": amounts, "allocatable": amounts}

@@ -90,11 +90,7 @@ def _plain(value: Any, wanted: Any) -> Any:
         return _values(value, wanted)
     if isinstance(value, tuple):
         return [_plain(one, one_wanted) for one, one_wanted in itertools.zip_longest(value, wanted)]
-    return wanted if _is_duration(wanted) and _same_duration(value, wanted) else value
-
-
-def _is_duration(text: Any) -> bool:
-    return isinstance(text, str) and text[:1].isdigit()
+    return wanted if (isinstance(wanted, str) and wanted[:1].isdigit()) and _same_duration(value, wanted) else value
 
 
 def _same_duration(one: str, other: str) -> bool:

@@ -160,12 +160,8 @@ def _plan_differs(server: ApiServer, report: pathlib.Path) -> list[str]:
     while found != wanted and time.monotonic() < end:
         time.sleep(1.0)
         with contextlib.suppress(OSError, ValueError, KeyError):
-            found = _pods_of(json.loads((report / "plan.json").read_text()))
+            found = int(json.loads((report / "plan.json").read_text())["summary"]["pods"])
     return [] if found == wanted else [f"the last plan saw {found} pods, the server holds {wanted}"]
-
-
-def _pods_of(plan: dict[str, Any]) -> int:
-    return int(plan["summary"]["pods"])
 
 
 def _tell(asked: list[Any], both: list[Program], lived: float) -> None:
