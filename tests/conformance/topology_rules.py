@@ -50,16 +50,6 @@ def emptied_pools(given: Any, wanted: Any, found: Any) -> bool:
     return pools and _equal_but(POOLS, wanted, found)
 
 
-@deviation("finished-pod-cpus: the CPUs of a pod that has finished are shared again", "reportNodeTopology")
-def finished_pod(given: Any, wanted: Any, found: Any) -> bool:
-    """Pools have CPUs of finished pods more, and no other ones; none has fewer."""
-    pods = given.get("pods") or []
-    ended = _promised(pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"))
-    more = {name: (_all(found[name]) - _all(wanted[name])) for name in POOLS if name in wanted}
-    fewer = any(_all(wanted[name]) - _all(found[name]) for name in more)
-    return not fewer and all(cpus <= ended for cpus in more.values()) and _equal_but(POOLS, wanted, found)
-
-
 @deviation("assignment-checked: a pod is assigned no more CPUs than it requests", "reportNodeTopology")
 def unrequested(given: Any, wanted: Any, found: Any) -> bool:
     """Pods that request no CPU are assigned none: the pools have just those CPUs more."""
@@ -70,6 +60,16 @@ def unrequested(given: Any, wanted: Any, found: Any) -> bool:
     return (
         any(more.values()) and not fewer and cpuset.union(more.values()) <= theirs and _equal_but(POOLS, wanted, found)
     )
+
+
+@deviation("finished-pod-cpus: the CPUs of a pod that has finished are shared again", "reportNodeTopology")
+def finished_pod(given: Any, wanted: Any, found: Any) -> bool:
+    """Pools have CPUs of finished pods more, and no other ones; none has fewer."""
+    pods = given.get("pods") or []
+    ended = _promised(pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"))
+    more = {name: (_all(found[name]) - _all(wanted[name])) for name in POOLS if name in wanted}
+    fewer = any(_all(wanted[name]) - _all(found[name]) for name in more)
+    return not fewer and all(cpus <= ended for cpus in more.values()) and _equal_but(POOLS, wanted, found)
 
 
 @deviation("reservation-pinned: a reservation by quantity avoids CPUs that pods own", "reportNodeTopology")
