@@ -207,10 +207,15 @@ class Observer:
             host_groups=hosts,
             prediction=predictor.read(cluster.pods, view.pods, usage, wall=self._clock.wall()) if predictor else None,
             hardware_counts=self._cpi.read(time, _containers(pods.values()), topology.cpuset) if self._cpi else {},
-            node_windows=self._node_windows.read(time, usage, policy.durations_ns) if self._node_metric else (),
+            node_windows=self._node_windows.read(time, usage, policy.metric_aggregate_policy.durations)
+            if self._node_metric
+            else (),
             # Use by NUMA node is a metric as well.
             numa_use=self._numa_use.read(
-                time, topology, memory=numa_memory.get(numa.MACHINE, {}), seconds=policy.aggregate_seconds
+                time,
+                topology,
+                memory=numa_memory.get(numa.MACHINE, {}),
+                seconds=policy.metric_aggregate_duration_seconds,
             )
             if self._node_metric or self._metrics.numa_system_usage
             else {},
@@ -336,7 +341,11 @@ class Observer:
                 best_effort_request=sum(pod.request_value(keys.BATCH_CPU) for pod in batch),
                 best_effort_limit=best_effort_limit,
             ),
-            Spans(main=_main_seconds(cluster.slo), windows=wanted.windows, percentiles=wanted.percentiles),
+            Spans(
+                main=slo.collect_policy(cluster.slo.colocation).metric_aggregate_duration_seconds,
+                windows=wanted.windows,
+                percentiles=wanted.percentiles,
+            ),
         )
 
     def _look_at_topology(self) -> Topology:
@@ -424,10 +433,6 @@ def _promised(cluster: ClusterPicture, places: Mapping[str, PodGroups]) -> Itera
     """Groups of the pods to which CPUs or NUMA nodes were promised."""
     promised = with_promise(cluster.pods, cluster.kubelet)
     return (places[pod.uid] for pod in cluster.pods if pod.uid in places and pod.uid in promised)
-
-
-def _main_seconds(settings: slo.SLO) -> int:
-    return slo.collect_policy(settings.colocation).aggregate_seconds
 
 
 def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:

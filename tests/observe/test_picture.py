@@ -62,7 +62,7 @@ def test_the_first_look_knows_no_usage_and_the_second_does(node: Emulated, obser
 
 
 def test_the_use_window_of_a_run_fills_once(node: Emulated, observer: Observer) -> None:
-    seconds = slo.collect_policy(observer.observe().slo.colocation).aggregate_seconds
+    seconds = slo.collect_policy(observer.observe().slo.colocation).metric_aggregate_duration_seconds
     left = [after(node, observer, wait).use_window_left_seconds for wait in (1.0, 4.0, seconds - 5.0, 1.0, 5.0)]
     assert left == pytest.approx([seconds, seconds - 4, 1, 0, 0])
 

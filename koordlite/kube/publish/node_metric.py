@@ -68,10 +68,12 @@ def metric_spec(colocation: Colocation) -> dict[str, Any]:
     policy = settings.collect_policy(colocation)
     return {
         "metricCollectPolicy": {
-            "aggregateDurationSeconds": policy.aggregate_seconds,
-            "reportIntervalSeconds": policy.report_seconds,
-            "nodeAggregatePolicy": {"durations": [duration.show(length) for length in policy.durations_ns]},
-            "nodeMemoryCollectPolicy": policy.memory_policy,
+            "aggregateDurationSeconds": policy.metric_aggregate_duration_seconds,
+            "reportIntervalSeconds": policy.metric_report_interval_seconds,
+            "nodeAggregatePolicy": {
+                "durations": [duration.show(length) for length in policy.metric_aggregate_policy.durations]
+            },
+            "nodeMemoryCollectPolicy": policy.metric_memory_collect_policy,
         }
     }
 
@@ -179,9 +181,8 @@ class NodeMetricReport(BackgroundWriter):
         self, snapshot: Snapshot, *, monotonic: float, wall: float, node: Callable[[], objects.NodeObject | None]
     ) -> None:
         """Report this picture when it is time. `node` gives the object that owns a new NodeMetric."""
-        every = max(
-            LEAST_SECONDS, self._every_seconds or settings.collect_policy(snapshot.slo.colocation).report_seconds
-        )
+        policy = settings.collect_policy(snapshot.slo.colocation)
+        every = max(LEAST_SECONDS, self._every_seconds or policy.metric_report_interval_seconds)
         if self._last == float("-inf"):
             self._last = monotonic
         if monotonic - self._last < every:

@@ -236,35 +236,12 @@ class SLO(msgspec.Struct, frozen=True, kw_only=True):
         return {qos: settings.resctrl_qos for qos, settings in zip(RESCTRL_CLASSES, classes, strict=True)}
 
 
-class MetricPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurement of usage for a node that shares itself."""
-
-    aggregate_seconds: int = 300
-    report_seconds: int = 60
-    memory_policy: str = "usageWithoutPageCache"
-    durations_ns: tuple[int, ...] = MetricAggregatePolicy().durations
-    """Over which times percentiles are reported."""
-
-
-DEFAULT_METRIC_POLICY = MetricPolicy()
-"""Unless something else is asked for."""
-
-
-def metric_policy(colocation: Colocation) -> MetricPolicy | None:
-    """Requests of the strategy for usage metrics; None while colocation is off.
+def collect_policy(colocation: Colocation) -> Colocation:
+    """The settings `metric_…` in force: what the strategy asks for, or the defaults while colocation is off.
 
     Source: Koordinator `getNodeMetricCollectPolicy`.
     """
-    if not colocation.enable:
-        return None
-    return MetricPolicy(
-        aggregate_seconds=colocation.metric_aggregate_duration_seconds,
-        report_seconds=colocation.metric_report_interval_seconds,
-        memory_policy=colocation.metric_memory_collect_policy,
-        durations_ns=colocation.metric_aggregate_policy.durations,
-    )
+    return colocation if colocation.enable else _OFF
 
 
-def collect_policy(colocation: Colocation) -> MetricPolicy:
-    """Policy in force: what the strategy asks for, or the defaults while colocation is off."""
-    return metric_policy(colocation) or DEFAULT_METRIC_POLICY
+_OFF = Colocation()

@@ -81,7 +81,7 @@ def settling(snapshot: Snapshot, standing: Mapping[Place, object]) -> Evidence:
     left, written = snapshot.use_window_left_seconds, snapshot.published.last_sync
     if not left or any(amount is None or place in written for place, amount in standing.items()):
         return {}
-    window = slo.collect_policy(snapshot.slo.colocation).aggregate_seconds
+    window = slo.collect_policy(snapshot.slo.colocation).metric_aggregate_duration_seconds
     return {"atLeastSeconds": round(window - left), "windowLeftSeconds": math.ceil(left)}
 
 

@@ -195,8 +195,8 @@ def field_of(resource: str) -> Any:
 
 mappings(
     {
-        "nodemetric.window": lambda given: {"windowSeconds": _policy(given).aggregate_seconds},
-        "nodemetric.report_interval": lambda given: {"seconds": _policy(given).report_seconds},
+        "nodemetric.window": lambda given: {"windowSeconds": _policy(given).metric_aggregate_duration_seconds},
+        "nodemetric.report_interval": lambda given: {"seconds": _policy(given).metric_report_interval_seconds},
     }
 )
 
@@ -204,9 +204,9 @@ mappings(
 @adapter("nodemetric.spec_merge")
 def spec(given: Any, expect: Any) -> tuple[Any, Any]:
     found = _policy((given["spec"] or {}).get("metricCollectPolicy") or {})
-    values = (found.aggregate_seconds, found.report_seconds, found.memory_policy)
-    durations = {"nodeAggregatePolicy": {"durations": [duration.show(each) for each in found.durations_ns]}}
-    return {"spec": {"metricCollectPolicy": {**dict(zip(POLICY, values, strict=True)), **durations}}}, expect
+    values = {name: getattr(found, ours) for name, ours in POLICY.items()}
+    durations = [duration.show(each) for each in found.metric_aggregate_policy.durations]
+    return {"spec": {"metricCollectPolicy": {**values, "nodeAggregatePolicy": {"durations": durations}}}}, expect
 
 
 @adapter("nodemetric.pod_entry")
@@ -220,10 +220,8 @@ def entry(given: Any, expect: Any) -> tuple[Any, Any]:
     return {**names, **classes, "podUsage": {"resources": resources}}, expect
 
 
-def _policy(wish: Any) -> settings.MetricPolicy:
+def _policy(wish: Any) -> settings.Colocation:
     """What is out of range is refused, so that the default stays."""
     wishes = {ours: wish[name] for name, ours in POLICY.items() if wish.get(name) is not None}
     values = {name: value for name, value in wishes.items() if not isinstance(value, int) or value > 0}
-    found = settings.metric_policy(settings.Colocation(enable=True, **values))
-    assert found is not None
-    return found
+    return settings.collect_policy(settings.Colocation(enable=True, **values))

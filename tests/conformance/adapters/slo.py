@@ -59,12 +59,16 @@ def disabled(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("getNodeMetricCollectPolicy")
 def metric_policy(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = settings.metric_policy(colocation(given.get("config")))
-    if found is None:
+    strategy = colocation(given.get("config"))
+    if not strategy.enable:
         return {"error": True}, expect
-    names = ("aggregateDurationSeconds", "reportIntervalSeconds", "nodeMemoryCollectPolicy")
-    values = (found.aggregate_seconds, found.report_seconds, found.memory_policy)
-    return {"policy": dict(zip(names, values, strict=True))}, expect
+    found = settings.collect_policy(strategy)
+    policy = {
+        "aggregateDurationSeconds": found.metric_aggregate_duration_seconds,
+        "reportIntervalSeconds": found.metric_report_interval_seconds,
+        "nodeMemoryCollectPolicy": found.metric_memory_collect_policy,
+    }
+    return {"policy": policy}, expect
 
 
 @adapter("syncColocationCfg")

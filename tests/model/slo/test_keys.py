@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import config, qos
 from koordlite.model.slo.qos import CPUQOS, MemoryQOS, ResourceQOS
-from koordlite.model.slo.settings import SLO, Colocation, CPUBurst, MetricPolicy, System, metric_policy
+from koordlite.model.slo.settings import SLO, Colocation, CPUBurst, System, collect_policy
 
 QOS, SYSTEM, THRESHOLD = "resource-qos-config", "system-config", "resource-threshold-config"
 MINE = {"matchLabels": {"pool": "batch"}}
@@ -199,8 +200,7 @@ def test_a_key_that_is_gone_is_not_kept() -> None:
 
 
 def test_usage_is_measured_as_the_strategy_asks_while_it_is_on() -> None:
-    assert metric_policy(Colocation()) is None
     asked = Colocation(enable=True, metric_aggregate_duration_seconds=60)
-    assert metric_policy(asked) == MetricPolicy(
-        aggregate_seconds=60, report_seconds=60, memory_policy="usageWithoutPageCache"
-    )
+    off = msgspec.structs.replace(asked, enable=False)
+    assert collect_policy(asked) is asked
+    assert collect_policy(off).metric_aggregate_duration_seconds == 300
