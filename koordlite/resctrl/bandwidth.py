@@ -27,12 +27,22 @@ def fit(*, percent: int | None, cap: BandwidthCapability, l3_bandwidth_mbps: int
     if percent is None or not 0 < percent <= PERCENT:
         return Fit(None, "bandwidth is left alone")
     if not (cap.absolute or cap.mbps):
-        return _percent(percent, cap)
+        step = max(cap.bandwidth_gran, 1)
+        value = min(-(-max(percent, cap.min_bandwidth, 1) // step) * step, cap.maximum)
+        rule = f"never less than {cap.min_bandwidth}" if percent < cap.min_bandwidth else f"in steps of {step}"
+        same = value == percent
+        return Fit(value, f"{percent} % of the bandwidth" + ("" if same else f" is {value} %, {rule}"))
     if percent == PERCENT:
         return Fit(cap.maximum, f"no limit on bandwidth is {cap.maximum}")
+    if cap.mbps and not l3_bandwidth_mbps:
+        return Fit(None, "bandwidth counts in MB/s here (mba_MBps): a percentage needs l3BandwidthMbps")
     if cap.mbps:
-        return _megabytes(percent, cap, l3_bandwidth_mbps)
-    return _eighths(percent, cap, l3_bandwidth_mbps)
+        value = min(max(1, l3_bandwidth_mbps * percent // PERCENT), cap.maximum)
+        return Fit(value, f"{percent} % of {l3_bandwidth_mbps} MB/s a cache is {value} MB/s")
+    # AMD. Never 0: the kernel accepts it, but what the hardware does then is not documented.
+    full = l3_bandwidth_mbps * _UNITS_PER_GB / _MB_PER_GB or cap.maximum * _USEFUL_SHARE_OF_MAXIMUM
+    value = min(max(1, int(full * percent / PERCENT)), cap.maximum)
+    return Fit(value, f"{percent} % of {full / _UNITS_PER_GB:g} GB/s a cache is {value} eighths of a GB/s")
 
 
 def same(first: int, second: int, cap: BandwidthCapability) -> bool:
@@ -43,27 +53,3 @@ def same(first: int, second: int, cap: BandwidthCapability) -> bool:
     if cap.absolute or cap.mbps:
         return first == second
     return abs(first - second) < max(cap.bandwidth_gran, 1)
-
-
-def _percent(percent: int, cap: BandwidthCapability) -> Fit:
-    step = max(cap.bandwidth_gran, 1)
-    least = max(percent, cap.min_bandwidth, 1)
-    value = min(-(-least // step) * step, cap.maximum)
-    if value == percent:
-        return Fit(value, f"{percent} % of the bandwidth")
-    rule = f"never less than {cap.min_bandwidth}" if percent < cap.min_bandwidth else f"in steps of {step}"
-    return Fit(value, f"{percent} % of the bandwidth is {value} %, {rule}")
-
-
-def _eighths(percent: int, cap: BandwidthCapability, l3_bandwidth_mbps: int) -> Fit:
-    """AMD. Never 0: the kernel accepts it, but what the hardware does then is not documented."""
-    full = l3_bandwidth_mbps * _UNITS_PER_GB / _MB_PER_GB or cap.maximum * _USEFUL_SHARE_OF_MAXIMUM
-    value = min(max(1, int(full * percent / PERCENT)), cap.maximum)
-    return Fit(value, f"{percent} % of {full / _UNITS_PER_GB:g} GB/s a cache is {value} eighths of a GB/s")
-
-
-def _megabytes(percent: int, cap: BandwidthCapability, l3_bandwidth_mbps: int) -> Fit:
-    if not l3_bandwidth_mbps:
-        return Fit(None, "bandwidth counts in MB/s here (mba_MBps): a percentage needs l3BandwidthMbps")
-    value = min(max(1, l3_bandwidth_mbps * percent // PERCENT), cap.maximum)
-    return Fit(value, f"{percent} % of {l3_bandwidth_mbps} MB/s a cache is {value} MB/s")

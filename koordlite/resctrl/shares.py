@@ -54,19 +54,17 @@ def allocate(machine: Resctrl, shares: Shares, *, l3_bandwidth_mbps: int = 0) ->
     present = machine.groups[ROOT].schemata
     values: dict[str, Values] = {}
     why: dict[str, str] = {}
-    for name, cap in machine.caches.items():
-        if name.startswith("L3"):
-            fits = _by_id(present.get(name, {}), shares.cache, shares.cache_by_id, partial(_cache_fit, cap))
-            values[name], why["cache"] = _values(fits), _reasons(fits)
+    for name in (name for name in machine.caches if name.startswith("L3")):
+        fit = partial(_cache_fit, machine.caches[name])
+        values[name], why["cache"] = _fitted(present.get(name, {}), shares.cache, shares.cache_by_id, fit)
     if "MB" in machine.bandwidths:
-        limit = machine.bandwidths["MB"]
-        fits = _by_id(
+        cap = machine.bandwidths["MB"]
+        values["MB"], why["bandwidth"] = _fitted(
             present.get("MB", {}),
             shares.bandwidth,
             shares.bandwidth_by_id,
-            lambda percent: bandwidth.fit(percent=percent, cap=limit, l3_bandwidth_mbps=l3_bandwidth_mbps),
+            lambda percent: bandwidth.fit(percent=percent, cap=cap, l3_bandwidth_mbps=l3_bandwidth_mbps),
         )
-        values["MB"], why["bandwidth"] = _values(fits), _reasons(fits)
     known = {cache for ids in present.values() for cache in ids}
     absent = sorted({*shares.cache_by_id, *shares.bandwidth_by_id} - known)
     return Allocation(
@@ -81,7 +79,20 @@ def to_write(machine: Resctrl, group: ControlGroup | None, values: Mapping[str, 
 
     A group without a line for a resource (pseudo-locked, say) has nothing to change or to put back.
     """
-    return {name: ids for name in values if (ids := _to_write(machine, group, name, values[name]))}
+    changes: dict[str, Values] = {}
+    for name, ids in values.items():
+        cap = machine.bandwidths.get(name)
+        if group is None:
+            # It begins without a limit on bandwidth, but only with the ways that are not exclusive to another one.
+            changes[name] = {cache: value for cache, value in ids.items() if cap is None or value != cap.maximum}
+            continue
+        present = group.schemata.get(name, {})
+        changes[name] = {
+            cache: value
+            for cache, value in schemata.changed(present, ids).items()
+            if cap is None or not bandwidth.same(present[cache], value, cap)
+        }
+    return {name: ids for name, ids in changes.items() if ids}
 
 
 def initial_values(machine: Resctrl, group: ControlGroup) -> dict[str, Values]:
@@ -101,36 +112,21 @@ def initial_values(machine: Resctrl, group: ControlGroup) -> dict[str, Values]:
     return found
 
 
-def _to_write(machine: Resctrl, group: ControlGroup | None, name: str, ids: Values) -> Values:
-    cap = machine.bandwidths.get(name)
-    if group is None:
-        # A group begins without a limit on bandwidth, but only with the ways that are not exclusive to another one.
-        return {cache: value for cache, value in ids.items() if cap is None or value != cap.maximum}
-    held = group.schemata.get(name, {})
-    found = schemata.changed(held, ids)
-    if cap is None:
-        return found
-    return {cache: value for cache, value in found.items() if not bandwidth.same(held[cache], value, cap)}
-
-
-def _by_id(present: Values, every: T | None, single: Mapping[int, T], fit: Callable[[T], Fit]) -> dict[int, Fit]:
-    parts = {cache: single.get(cache, every) for cache in present}
-    return {cache: fit(part) for cache, part in parts.items() if part is not None}
-
-
 def _cache_fit(cap: CacheCapability, part: Range) -> Fit:
     return masks.cache_fit(start_percent=part[0], end_percent=part[1], cap=cap)
 
 
-def _values(fits: Mapping[int, Fit]) -> dict[int, int]:
-    return {cache: fit.value for cache, fit in fits.items() if fit.value is not None}
-
-
-def _reasons(fits: Mapping[int, Fit]) -> str:
-    """Each reason once, with the caches it is about where there are several reasons."""
+def _fitted(
+    present: Values, every: T | None, single: Mapping[int, T], fit: Callable[[T], Fit]
+) -> tuple[dict[int, int], str]:
+    """Values by cache id, and each reason once, with the caches it is about where there are several reasons."""
+    parts = {cache: single.get(cache, every) for cache in present}
+    fits = {cache: fit(part) for cache, part in parts.items() if part is not None}
     caches: dict[str, list[int]] = {}
-    for cache, fit in fits.items():
-        caches.setdefault(fit.why, []).append(cache)
-    if len(caches) == 1:
-        return next(iter(caches))
-    return "; ".join(f"cache {','.join(map(str, ids))}: {why}" for why, ids in caches.items())
+    for cache, fitted in fits.items():
+        caches.setdefault(fitted.why, []).append(cache)
+    reasons = list(caches)
+    if len(caches) > 1:
+        reasons = [f"cache {','.join(map(str, ids))}: {why}" for why, ids in caches.items()]
+    values = {cache: fitted.value for cache, fitted in fits.items() if fitted.value is not None}
+    return values, "; ".join(reasons)
