@@ -205,8 +205,3 @@ class Emulated:
         host = self.host()
         state = host.cgroups.state(host.cgroups.layout.besteffort)
         return str(state.effective)
-
-    def best_effort_quota(self) -> int | None:
-        """What quota the besteffort group has now."""
-        host = self.host()
-        return host.cgroups.state(host.cgroups.layout.besteffort).quota_us

@@ -11,7 +11,6 @@ from koordlite.lab.machine.tree import File, Folder, Tree, refusal
 from koordlite.lab.resctrl.filesystem import MONITORS, POINT, RDTGroup
 
 MAGIC = 0x7655821
-LONGEST_NAME = 255
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ of that name, of which two at most may be on their way out at once.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import structs
@@ -38,61 +38,20 @@ class _Leaving(msgspec.Struct, frozen=True):
     """RFC 3339, as the pod shows it."""
 
 
-class _Evictions:
-    """Reaction of the API server and the kubelet to an eviction; `monotonic` is the emulated node's clock."""
-
-    def __init__(self, monotonic: Callable[[], float], *, grace_seconds: float = GRACE_SECONDS) -> None:
-        self._monotonic, self._grace = monotonic, grace_seconds
-        self._leaving: dict[str, _Leaving] = {}
-        self._shown = LeavingPods()
-
-    def ask(self, asked: EvictPod, pods: Sequence[objects.PodObject], *, taken_at: str) -> None:
-        """Let the pod go, EvictionRefused when its budget is used up. A pod that is gone or on its way is accepted."""
-        pod = next((each for each in pods if each.metadata.uid == asked.uid), None)
-        if pod is None or asked.uid in self._leaving:
-            return
-        if self._spent(pod, pods):
-            raise EvictionRefused(f"pod/{asked.namespace}/{asked.name}", SPENT)
-        own = pod.spec.termination_grace_period_seconds if pod.spec else None
-        grace = self._grace if own is None else max(own, 0)
-        self._leaving[asked.uid] = _Leaving(self._monotonic() + grace, taken_at)
-
-    def remaining(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
-        """The pods that are still there."""
-        now = self._monotonic()
-        gone = {uid for uid, leaving in self._leaving.items() if leaving.gone_at <= now}
-        return tuple(each for each in pods if each.metadata.uid not in gone)
-
-    def shown(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
-        """The pods with a deletion time where they are on their way out; unchanged pods keep their identity."""
-        return self._shown.marked(pods, {uid: leaving.deleted_at for uid, leaving in self._leaving.items()})
-
-    def _spent(self, pod: objects.PodObject, pods: Sequence[objects.PodObject]) -> bool:
-        notes = pod.metadata.annotations or {}
-        if notes.get(REFUSE) == "true":
-            return True
-        budget = notes.get(BUDGET)
-        if budget is None:
-            return False
-        allowed = budget.rpartition("/")[2]
-        sharing = [each for each in pods if (each.metadata.annotations or {}).get(BUDGET) == budget]
-        going = sum(each.metadata.uid in self._leaving for each in sharing)
-        # A budget that cannot be read allows nothing: an eviction too few does no harm.
-        return going >= (int(allowed) if allowed.isdecimal() else 0)
-
-
 class SandboxCluster:
     """`ports.Cluster`: every view brings the sandbox in line with the pods of `cluster` first."""
 
     def __init__(self, cluster: Cluster, sandbox: Sandbox, *, evicts: bool = False) -> None:
         """`evicts`: the cluster carries evictions out itself, as an API server does, and says when a pod is gone."""
         self._cluster, self._sandbox, self._evicts = cluster, sandbox, evicts
-        self._evictions = _Evictions(sandbox.clock.monotonic)
+        self._leaving: dict[str, _Leaving] = {}
+        """Evicted pods by uid."""
+        self._shown = LeavingPods()
 
     def view(self) -> ClusterView:
         """The objects of the cluster, with node and pods in the status that the emulated kubelet reports."""
         view = self._cluster.view()
-        pods = self._evictions.remaining(view.pods)
+        pods = self._remaining(view.pods)
         problems = self._sandbox.sync(pods, view.node)
         node, wrong = self._sandbox.reported_node(view.node) if view.node else (None, ())
         kubelet = self._sandbox.kubelet_state(view.kubelet)
@@ -102,7 +61,9 @@ class SandboxCluster:
         return structs.replace(
             view,
             node=node,
-            pods=self._evictions.shown(self._sandbox.reported(pods)),
+            pods=self._shown.marked(
+                self._sandbox.reported(pods), {uid: each.deleted_at for uid, each in self._leaving.items()}
+            ),
             kubelet=kubelet,
             problems=view.problems + problems + wrong,
         )
@@ -129,10 +90,36 @@ class SandboxCluster:
         self._cluster.publish(changes)
 
     def evict(self, pod: EvictPod) -> None:
-        """The pod goes after its grace period, unless its annotations refuse."""
+        """The pod goes after its grace period; EvictionRefused when its annotations refuse, or its budget is used up. A
+        pod that is gone or on its way is accepted."""
         if self._evicts:
             self._cluster.evict(pod)
             return
-        pods = self._evictions.remaining(self._cluster.view().pods)
+        pods = self._remaining(self._cluster.view().pods)
+        found = next((each for each in pods if each.metadata.uid == pod.uid), None)
+        if found is None or pod.uid in self._leaving:
+            return
+        if self._refuses(found, pods):
+            raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", SPENT)
+        own = found.spec.termination_grace_period_seconds if found.spec else None
+        grace = GRACE_SECONDS if own is None else max(own, 0)
         moment = datetime.datetime.fromtimestamp(self._sandbox.clock.wall(), tz=datetime.UTC)
-        self._evictions.ask(pod, pods, taken_at=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        gone_at = self._sandbox.clock.monotonic() + grace
+        self._leaving[pod.uid] = _Leaving(gone_at, moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+    def _remaining(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
+        """The pods that are still there."""
+        now = self._sandbox.clock.monotonic()
+        gone = {uid for uid, leaving in self._leaving.items() if leaving.gone_at <= now}
+        return tuple(each for each in pods if each.metadata.uid not in gone)
+
+    def _refuses(self, pod: objects.PodObject, pods: Sequence[objects.PodObject]) -> bool:
+        notes = pod.metadata.annotations or {}
+        budget = notes.get(BUDGET)
+        if budget is None or notes.get(REFUSE) == "true":
+            return notes.get(REFUSE) == "true"
+        sharing = [each for each in pods if (each.metadata.annotations or {}).get(BUDGET) == budget]
+        going = sum(each.metadata.uid in self._leaving for each in sharing)
+        # A budget that cannot be read allows nothing: an eviction too few does no harm.
+        allowed = budget.rpartition("/")[2]
+        return going >= (int(allowed) if allowed.isdecimal() else 0)

@@ -33,13 +33,6 @@ def node(written: Node, base: objects.NodeObject) -> objects.NodeObject:
     return structs.replace(base, metadata=structs.replace(base.metadata, labels=labels, annotations=notes))
 
 
-def annotated(obj: objects.NodeObject, changed: Mapping[str, str | None]) -> objects.NodeObject:
-    """`obj` with these annotations; None takes one away."""
-    kept = {key: text for key, text in (obj.metadata.annotations or {}).items() if key not in changed}
-    notes = kept | {key: text for key, text in changed.items() if text is not None}
-    return structs.replace(obj, metadata=structs.replace(obj.metadata, annotations=notes))
-
-
 def pods(written: Pod, node_name: str) -> Iterator[objects.PodObject]:
     """The pods that a short form means."""
     for number in range(1, written.count + 1):
@@ -128,14 +121,16 @@ class ScenarioCluster:
 
     def configure(self, changed: Mapping[str, object]) -> None:
         """Keys of the ConfigMap change; None takes one away."""
-        kept = {key: text for key, text in self._config.items() if key not in changed}
-        given = {key: value for key, value in changed.items() if value is not None}
-        self._config = kept | config(given)
+        whole = {**self._config, **changed}
+        self._config = config({key: value for key, value in whole.items() if value is not None})
         self._view = None
 
     def annotate(self, changed: Mapping[str, str | None]) -> None:
         """Annotations of the Node change; None takes one away."""
-        self._node = annotated(self._node, changed)
+        whole = {**(self._node.metadata.annotations or {}), **changed}
+        notes = {key: text for key, text in whole.items() if text is not None}
+        metadata = structs.replace(self._node.metadata, annotations=notes)
+        self._node = structs.replace(self._node, metadata=metadata)
         self._view = None
 
 
