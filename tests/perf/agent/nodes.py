@@ -38,10 +38,13 @@ class Counting(HookedFiles):
         super().__init__(inner)
         # Its own methods, not hooks: these figures are measured.
         self.reads = self.writes = self.lists = 0
+        self.paths: list[str] = []
+        """Files read since it was last emptied."""
 
     def read(self, path: str) -> bytes:
         """As `ports.Files`."""
         self.reads += 1
+        self.paths.append(path)
         return self._files.read(path)
 
     def write(self, path: str, data: bytes) -> None:

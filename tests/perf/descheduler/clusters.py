@@ -1,5 +1,7 @@
 """Clusters of any size as `kubectl get -o json` would write them, the same for the same size.
 
+    python tests/perf/descheduler/clusters.py --nodes 1000 --into DIR
+
 Pods come from workloads of 5 to 100 replicas with owners, labels, several containers, volumes and statuses. One in five
 workloads has affinity, one in five spread constraints; one node in twelve is tainted; one workload in three has a
 PodDisruptionBudget. About one pod in fifty is misplaced in some way that one of the plugins finds.
@@ -7,6 +9,7 @@ PodDisruptionBudget. About one pod in fifty is misplaced in some way that one of
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import pathlib
@@ -296,3 +299,16 @@ def status(workload: int) -> Object:
         "containerStatuses": states,
         **where,
     }
+
+
+def main() -> None:
+    """Write one cluster."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--into", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    write(args.into, args.nodes)
+
+
+if __name__ == "__main__":
+    main()

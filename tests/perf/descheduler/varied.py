@@ -1,15 +1,18 @@
 """Clusters with as much variety as real ones have, as `kubectl get -o json` would write them.
 
+    python tests/perf/descheduler/varied.py --nodes 1000 --into DIR
+
 Two owners for five nodes, of 1 to some hundred pods each. Every pod has a label, an environment and annotations of its
 own, so no two pods are equal. One owner in five has anti-affinity, one in five spread constraints, over zones or over
 nodes. 3 % of the nodes are tainted, 2 % have a reservation, and nodes of three sizes are 10 to 95 % full.
 
-With `each` every pod also has amounts of its own, as an autoscaler of requests leaves them, a label by which others
+With `--each` every pod also has amounts of its own, as an autoscaler of requests leaves them, a label by which others
 could select it, and a toleration: no two pods share what is decided by.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 import json
@@ -203,3 +206,19 @@ def _container(owner: Owner) -> Object:
     container["env"] = list(itertools.chain(container["env"][:6], own))
     container["resources"] = {"requests": amounts, "limits": {"memory": amounts["memory"]}}
     return container
+
+
+def main() -> None:
+    """Write one cluster."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--into", type=pathlib.Path, required=True)
+    parser.add_argument(
+        "--each", action="store_true", help="every pod with amounts, a label and a toleration of its own"
+    )
+    args = parser.parse_args()
+    write(args.into, args.nodes, each=args.each)
+
+
+if __name__ == "__main__":
+    main()
