@@ -167,7 +167,7 @@ class NodeState(msgspec.Struct):
 
     def _unusable(self, settings: JudgeSettings, coming: list[KnownPod], uncounted: list[KnownPod]) -> str:
         assert self.report is not None
-        if not self.report.is_usable:
+        if self.report.problems:
             return str(self.report.problems[0])
         if settings.cache == "discardReserved" and (coming or uncounted):
             return "pods are reserved here that no report has counted"
@@ -186,7 +186,7 @@ class NodeState(msgspec.Struct):
         its end, that one was bound before its admission: whether an admission came before an end that was seen later
         is not known, and both are cases.
         """
-        if self.report is None or not self.report.is_usable or settings.cache != "overreserve":
+        if self.report is None or self.report.problems or settings.cache != "overreserve":
             return {}
         gone = [(at, pod) for pod, at in self.gone.values() if self._still_reports(pod, at)]
         bound = [(self.came.get(pod.uid, 0.0), pod) for pod in self._reserved(settings)]

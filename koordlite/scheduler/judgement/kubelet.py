@@ -36,7 +36,7 @@ def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
         return _NO_POLICY
     if fit.why_not:
         return Verdict(NAME, fit.why_not)
-    return _admitted(fit.nodes, tuple((part.name or "*", nodes) for part, nodes in fit.placed))
+    return _admitted(tuple((part.name or "*", nodes) for part, nodes in fit.placed))
 
 
 def refusal(shape: PodShape, row: Row, settings: JudgeSettings) -> str:
@@ -77,9 +77,9 @@ def _fit(shape: PodShape, row: Row, report: Report, settings: JudgeSettings) -> 
 
 
 @functools.lru_cache(maxsize=4096)
-def _admitted(nodes: tuple[int, ...], placed: tuple[tuple[str, tuple[int, ...]], ...]) -> Verdict:
+def _admitted(placed: tuple[tuple[str, tuple[int, ...]], ...]) -> Verdict:
     """Few of them differ, and thousands of nodes share them."""
-    return Verdict(NAME, numa_nodes=nodes, placed=placed)
+    return Verdict(NAME, numa_nodes=tuple(sorted({node for _, nodes in placed for node in nodes})), placed=placed)
 
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:

@@ -65,6 +65,7 @@ class Report:
         """The fingerprint counts only pods with resources of their own."""
         self.annotations = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
         self.problems = tuple(problems)
+        """Where there are any, its zones cannot be believed."""
         self.koordinator = NO_REPORT
         """The same as Koordinator's scheduler reads it, where an agent reports CPUs."""
         self.available: Zones = available
@@ -86,11 +87,6 @@ class Report:
     def gives_no_cpus(self) -> bool:
         """Tell whether kubelet gives no pod CPUs of its own, as far as an agent says: without a policy, its default."""
         return bool(self.koordinator.machine.cpus) and self.koordinator.cpu_manager.policy != "static"
-
-    @property
-    def is_usable(self) -> bool:
-        """Tell whether its zones can be believed."""
-        return not self.problems
 
     @functools.cached_property
     def resources(self) -> frozenset[str]:
