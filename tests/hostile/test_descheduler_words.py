@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -122,9 +123,7 @@ def test_one_pod_that_cannot_be_decided_on_costs_that_pod(monkeypatch: pytest.Mo
     decide = planner._Draft._decide
 
     def fails(draft: Any, asked: Any, guards: Any) -> Any:
-        if asked.pod.pod.name == "p-0":
-            raise OverflowError("int too large to convert to float")
-        return decide(draft, asked, guards)
+        return _fails() if asked.pod.pod.name == "p-0" else decide(draft, asked, guards)
 
     monkeypatch.setattr(planner._Draft, "_decide", fails)
     plan = _pinned().plan(PLAIN)
@@ -150,48 +149,45 @@ def test_one_plugin_that_fails_costs_that_plugin(monkeypatch: pytest.MonkeyPatch
     assert [(note.plugin, note.reason) for note in plan.notes] == [("NUMAAlignment", planner.PLUGIN_FAULT)]
 
 
-def _plan_with(fault: Callable[[Any], bool]) -> Any:
-    """The plan of `ReservedCPUs` with a fault: it raises when it looks at a node with such a pod."""
+def _plan_with(judge: Callable[[Callable[..., Any], Any, Any, Any], Any], cluster: Cluster | None = None) -> Any:
+    """The plan of `ReservedCPUs` with a fault: `judge` stands before the plugin's own, which it is given."""
     setup = reader.setup(reader.parse(PLAIN, "p.yaml"))
     (profile,) = setup.profiles
     ((plugin, config),) = profile.plugins
-
-    def judge(view: Any, config: Any, handle: Any) -> Any:
-        for message in plugin.judge(view, config, handle):
-            verdict = yield message
-            assert verdict is None or verdict.evicted or verdict.reason
-        for pod in view.pods():
-            if fault(pod):
-                raise OverflowError("int too large to convert to float")
-
     replace = msgspec.structs.replace
-    failing = replace(profile, plugins=((replace(plugin, judge=judge), config),))
-    return planner.plan(_pinned().view(), replace(setup, profiles=(failing,)))
+    failing = replace(plugin, judge=functools.partial(judge, plugin.judge))
+    profiles = (replace(profile, plugins=((failing, config),)),)
+    return planner.plan((cluster or _pinned()).view(), replace(setup, profiles=profiles))
+
+
+def _fails(*_: Any) -> Any:
+    raise OverflowError("int too large to convert to float")
 
 
 def test_one_pod_on_which_a_plugin_fails_costs_that_pod() -> None:
-    plan = _plan_with(lambda pod: pod.pod.name == "p-0")
+    def judge(own: Any, view: Any, config: Any, handle: Any) -> Any:
+        for message in own(view, config, handle):
+            verdict = yield message
+            assert verdict is None or verdict.evicted or verdict.reason
+        if any(pod.pod.name == "p-0" for pod in view.pods()):
+            _fails()
+
+    plan = _plan_with(judge)
     (note,) = plan.notes
     assert note.reason == planner.PLUGIN_FAULT and note.node
     assert "pod default/p-0 is left out" in note.text and "OverflowError" in note.text
-    assert [outcome.pod.pod.name for outcome in plan.evict] == [
-        outcome.pod.pod.name for outcome in _plan_with(lambda pod: False).evict
-    ]
+    assert plan.evict and {outcome.pod.pod.name for outcome in plan.evict} == {
+        outcome.pod.pod.name for outcome in _pinned().plan(PLAIN).evict
+    }
 
 
 def test_a_plugin_that_fails_before_it_says_anything_of_a_pod_judges_the_others() -> None:
-    setup = reader.setup(reader.parse(PLAIN, "p.yaml"))
-    (profile,) = setup.profiles
-    ((plugin, config),) = profile.plugins
-
-    def judge(view: Any, config: Any, handle: Any) -> Any:
+    def judge(own: Any, view: Any, config: Any, handle: Any) -> Any:
         if any(pod.pod.name == "p-0" for pod in view.pods()):
-            raise OverflowError("int too large to convert to float")
-        yield from plugin.judge(view, config, handle)
+            _fails()
+        yield from own(view, config, handle)
 
-    replace = msgspec.structs.replace
-    failing = replace(profile, plugins=((replace(plugin, judge=judge), config),))
-    plan = planner.plan(_pinned().view(), replace(setup, profiles=(failing,)))
+    plan = _plan_with(judge)
     assert [outcome.pod.pod.name for outcome in plan.evict] == ["p-1"]
     assert ["p-0 is left out" in note.text for note in plan.notes] == [True]
 
@@ -203,21 +199,15 @@ def test_what_a_plugin_fails_on_is_told_of_once(bad: str) -> None:
         cluster.node(f"n-{node}")
         for pod in range(4):
             cluster.pod(f"p-{node}-{pod}", f"n-{node}")
-    setup = reader.setup(reader.parse(PLAIN, "p.yaml"))
-    (profile,) = setup.profiles
-    ((plugin, config),) = profile.plugins
     judged: set[str] = set()
 
-    def judge(view: Any, config: Any, handle: Any) -> Any:
-        yield from plugin.judge(view, config, handle)
-        for pod in view.pods():
-            if pod.pod.name.startswith(bad):
-                raise OverflowError("int too large to convert to float")
+    def judge(own: Any, view: Any, config: Any, handle: Any) -> Any:
+        yield from own(view, config, handle)
+        if any(pod.pod.name.startswith(bad) for pod in view.pods()):
+            _fails()
         judged.update(pod.pod.name for pod in view.pods())
 
-    replace = msgspec.structs.replace
-    failing = replace(profile, plugins=((replace(plugin, judge=judge), config),))
-    plan = planner.plan(cluster.view(), replace(setup, profiles=(failing,)))
+    plan = _plan_with(judge, cluster)
     (note,) = [note for note in plan.notes if note.reason == planner.PLUGIN_FAULT]
     assert "are left out: " in note.text and len(note.text) < 500
     assert len(judged) == (0 if bad == "p-" else 116)

@@ -68,9 +68,9 @@ class ReserveCluster:
         self.world = World()
         self.said: list[Say] = []
         self.stolen: list[str] = []
+        """Placeholders that took room which was freed for the owner of another Reservation."""
         self._freed_by_others: set[str] = set()
         """Uids of Reservations of which a placeholder was ended or deleted by hand: that room nobody promised."""
-        """Placeholders that took room which was freed for the owner of another Reservation."""
         self.refused: set[str] = set()
         """Pods for which their scheduler finds no node whatever is free: their NUMA nodes do not fit, for example."""
         self.nominations: collections.Counter[str] = collections.Counter()
