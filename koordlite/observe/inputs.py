@@ -205,7 +205,6 @@ class Inputs:
     ) -> CraneState:
         """CPUs that are not promised, as others have them alone: those of Koordinator's pods, of kubelet's, and of
         SYSTEM pods."""
-        pinned = [cpus for _, cpus in pools.pinned(pods)]
         given = topology, kubelet.listed_reserved_cpus, kubelet.reserved
         by_kubelet = self._unchanged.of("reserved by kubelet", given, lambda: _kept(kubelet, topology))
         system = self._system_qos.exclusive_cpus
@@ -223,7 +222,7 @@ class Inputs:
                 kubelet=kubelet,
                 topology=topology,
                 reserved=cpuset.union([reserved, by_kubelet, system]),
-                taken=cpuset.union([*pinned, *(each.cpus for each in kubelet.pod_cpus), system]),
+                taken=cpuset.union([self._pinned(pods), *(each.cpus for each in kubelet.pod_cpus), system]),
                 pool=pool,
             ),
         )
@@ -232,16 +231,21 @@ class Inputs:
         self, kubelet: Kubelet, pods: tuple[Pod, ...], topology: Topology, promised: CPUSet
     ) -> nodes.ResolvedReservation:
         """CPUs of pods, and those of SYSTEM pods alone, are avoided by a reservation that names none."""
-        pinned = [promised, *(held for _, held in pools.pinned(pods))]
         system = self._system_qos.exclusive_cpus
         same = self._unchanged.same
-        taken = same("taken", cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus), system]))
+        taken = same(
+            "taken", cpuset.union([promised, self._pinned(pods), *(held.cpus for held in kubelet.pod_cpus), system])
+        )
         written = same("written", self._reservation)
         return self._unchanged.of(
             "reserved",
             (written, topology, taken),
             lambda: reservation.resolve(written=written, cpus=topology.cpus, pinned=taken),
         )
+
+    def _pinned(self, pods: tuple[Pod, ...]) -> CPUSet:
+        """CPUs promised by annotations."""
+        return self._unchanged.of("pinned", (pods,), lambda: cpuset.union(cpus for _, cpus in pools.pinned(pods)))
 
     def _read_slo(
         self, view: ClusterView, labels: Mapping[str, str], notes: Mapping[str, str], taken_at: str, owner: str

@@ -163,7 +163,10 @@ class Observer:
         sees_cookies = system.CORE_SCHED in wanted.reads or own.cookies
         waiting_containers = _containers(pods.values()) if self._metrics.container_psi else ()
         by_numa = "memory_places" in wanted.reads
-        placed = pods.values() if by_numa else _promised(cluster, pods)
+        kubelet = same("kubelet", cluster.kubelet)
+        inputs = cluster.pods, kubelet
+        promised = self._unchanged.of("promised", inputs, lambda: with_promise(*inputs))
+        placed = pods.values() if by_numa else [place for uid, place in pods.items() if uid in promised]
         usage, numa_memory = self._sampler.last(), self._numa.read(now, topology, machine_now=by_numa)
         predictor = self._predictor
         time, policy = self._clock.monotonic(), slo.collect_policy(cluster.slo.colocation)
@@ -177,7 +180,7 @@ class Observer:
             topology=topology,
             reserved=cluster.reserved,
             system_qos=same("system QoS", cluster.system_qos),
-            kubelet=same("kubelet", cluster.kubelet),
+            kubelet=kubelet,
             crane=same("crane", cluster.crane),
             affinity=self._connections.read(now, view, pods),
             layout=self._cgroups.layout,
@@ -427,12 +430,6 @@ def _without_group(settings: slo.SLO, groups: Mapping[str, str]) -> Iterator[Pro
                 "name the application's own cgroup; it is left out",
             )
             yield Problem("configmap/slo-controller-config", "host-application-config", app.name, why, do)
-
-
-def _promised(cluster: ClusterPicture, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
-    """Groups of the pods to which CPUs or NUMA nodes were promised."""
-    promised = with_promise(cluster.pods, cluster.kubelet)
-    return (places[pod.uid] for pod in cluster.pods if pod.uid in places and pod.uid in promised)
 
 
 def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:

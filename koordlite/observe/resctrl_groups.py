@@ -46,7 +46,7 @@ class Subjects(msgspec.Struct, frozen=True):
     @property
     def are_any(self) -> bool:
         """Tell whether there is a group, or one is asked for: else no thread matters."""
-        asked = any(pod.active and keys.POD_RESCTRL in pod.annotations for pod in self.pods)
+        asked = any(keys.POD_RESCTRL in pod.annotations and pod.active for pod in self.pods)
         return asked or any(each.enable for each in self.slo.resctrl.values()) or self.have_ours
 
     @property

@@ -716,7 +716,8 @@ def _quota_release(snapshot: Snapshot, reason: str) -> Iterator[Decision]:
 
 def _tree(snapshot: Snapshot) -> list[str]:
     root = snapshot.layout.besteffort
-    return [group for group in snapshot.cgroups if group == root or group.startswith(f"{root}/")]
+    below = f"{root}/"
+    return [group for group in snapshot.cgroups if group == root or group.startswith(below)]
 
 
 def _is_container(snapshot: Snapshot, group: str) -> bool:

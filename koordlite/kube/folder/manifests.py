@@ -111,15 +111,16 @@ class ManifestCluster:
 
     def _look(self, now: float) -> bool:
         """Read the files that changed; says whether any did."""
-        seen = {name: self._reread(name, self._files.get(name), now) for name in _manifests(self._folder)}
+        folder = str(self._folder)
+        seen = {name: self._reread(folder, name, self._files.get(name), now) for name in _manifests(self._folder)}
         changed = seen.keys() != self._files.keys() or any(seen[name] is not self._files[name] for name in seen)
         if changed:
             before = {_key(obj): obj for file in self._files.values() for obj in file.objects}
             self._files = {name: _keep_identity(file, before) for name, file in seen.items()}
         return changed
 
-    def _reread(self, name: str, known: _File | None, now: float) -> _File:
-        stamp = _stamp(f"{self._folder}/{name}")
+    def _reread(self, folder: str, name: str, known: _File | None, now: float) -> _File:
+        stamp = _stamp(f"{folder}/{name}")
         if known is not None and known.stamp == stamp:
             return known
         path = self._folder / name
