@@ -253,8 +253,8 @@ class Past:
     def __init__(self) -> None:
         self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
         self._rows: collections.deque[Figures] = collections.deque(maxlen=KEPT_ROWS)
-        self._writes: collections.OrderedDict[Place, Write] = collections.OrderedDict()
-        self._foreign: collections.OrderedDict[Place, ForeignWrites] = collections.OrderedDict()
+        self._writes: dict[Place, Write] = {}
+        self._foreign: dict[Place, ForeignWrites] = {}
 
     def add(self, tick: Tick, news: Sequence[DecisionEvent] = ()) -> None:
         """Remember `tick` and what was new in it (`History.add`)."""
@@ -269,13 +269,13 @@ class Past:
             _push(self._foreign, write.place, ForeignWrites(write, before.count + 1, times))
 
     def remembered(self) -> Remembered:
-        """The past so far, as a value."""
+        """The past so far, as a value. Asked for each tick: a plain dict is copied without a look at its keys."""
         return Remembered(tuple(self._events), dict(self._writes), dict(self._foreign), tuple(self._rows))
 
 
-def _push(held: collections.OrderedDict[Place, T], place: Place, value: T) -> None:
+def _push(held: dict[Place, T], place: Place, value: T) -> None:
     """The newest goes last; the oldest is dropped."""
     held.pop(place, None)
     held[place] = value
     if len(held) > MAX_PLACES:
-        held.popitem(last=False)
+        del held[next(iter(held))]

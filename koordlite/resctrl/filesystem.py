@@ -7,6 +7,7 @@ A control group is named by its folder; the root's name is empty. A monitoring g
 from __future__ import annotations
 
 import errno
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from koordlite.resctrl import info, monitoring, refusal, schemata
@@ -55,7 +56,7 @@ class ResctrlFS:
         """
         found = self._capabilities()
         if found is None:
-            why, mountable = info.absence(self._files, self.root)
+            why, mountable = self._absence
             return Resctrl(absent=why, mountable=mountable)
         if not found.caches and not found.bandwidths:
             why = f"{self.root} can only monitor: it has no info/L3, L2 or MB with num_closids"
@@ -205,6 +206,11 @@ class ResctrlFS:
         if self._known is None or self._known[0] != names or self._reads > _READS_BETWEEN_INFO:
             self._known, self._reads = (names, info.capabilities(self._files, self.root)), 0
         return self._known[1]
+
+    @functools.cached_property
+    def _absence(self) -> tuple[str, bool]:
+        """Read once: kernel and CPUs stay what they are, and to print /proc/cpuinfo takes long on a large machine."""
+        return info.absence(self._files, self.root)
 
     def _with_maximum(self, name: str, cap: BandwidthCapability) -> BandwidthCapability:
         return info.with_maximum(cap, largest=self._largest.get(name, 0), fresh=self._fresh.get(name))
