@@ -36,16 +36,17 @@ class Published:
 
     def __init__(self, node: str, folder: Path | None) -> None:
         """Takes up what an earlier run left in `folder`; InputError when that cannot be read."""
-        self._node, self._folder = node, folder
+        self._node, self._topology = f"node-{node}.json", f"noderesourcetopology-{node}.json"
+        self._folder = folder
         self.resources: dict[str, int | None] = {}
         self.annotations: dict[str, str | None] = {}
         self.conditions: dict[str, Mapping[str, str]] = {}
         """By type, as the changes have them."""
         self.topology: objects.NRTObject | None = None
         if folder is not None:
-            found = self._read(folder / self._node_file, _ours) or ({}, {}, {})
+            found = self._read(folder / self._node, _ours) or ({}, {}, {})
             self.resources, self.annotations, self.conditions = found
-            self.topology = self._read(folder / self._topology_file, msgspec.json.Decoder(objects.NRTObject).decode)
+            self.topology = self._read(folder / self._topology, msgspec.json.Decoder(objects.NRTObject).decode)
 
     def publish(
         self, changes: Iterable[ClusterChange], *, node: objects.NodeObject, topology: objects.NRTObject | None
@@ -116,18 +117,10 @@ class Published:
             ours = {OURS: _text(self.resources)}
             ours |= {OUR_ANNOTATIONS: _text(self.annotations)} if self.annotations else {}
             whole = self._noted(self.over_node(node), ours)
-            _replace(folder / self._node_file, {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(whole)})
+            _replace(folder / self._node, {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(whole)})
         if self.topology is not None and any(not isinstance(change, NodeChange) for change in changes):
             head = {"apiVersion": NRT, "kind": "NodeResourceTopology"}
-            _replace(folder / self._topology_file, {**msgspec.to_builtins(self.topology), **head})
-
-    @property
-    def _node_file(self) -> str:
-        return f"node-{self._node}.json"
-
-    @property
-    def _topology_file(self) -> str:
-        return f"noderesourcetopology-{self._node}.json"
+            _replace(folder / self._topology, {**msgspec.to_builtins(self.topology), **head})
 
 
 class EvictionRecord:
@@ -167,16 +160,13 @@ class LeavingPods:
 
     def marked(self, pods: Iterable[objects.PodObject], deleted_at: Mapping[str, str]) -> tuple[objects.PodObject, ...]:
         """All of the pods, those named by uid in `deleted_at` with that time."""
-        return tuple(
-            self._mark(pod, deleted_at[pod.metadata.uid]) if pod.metadata.uid in deleted_at else pod for pod in pods
-        )
-
-    def _mark(self, pod: objects.PodObject, deleted_at: str) -> objects.PodObject:
-        known = self._marked.get(pod.metadata.uid)
-        if known is None or known[0] is not pod:
-            metadata = structs.replace(pod.metadata, deletion_timestamp=deleted_at)
-            known = self._marked[pod.metadata.uid] = (pod, structs.replace(pod, metadata=metadata))
-        return known[1]
+        pods = tuple(pods)
+        for pod in pods:
+            uid = pod.metadata.uid
+            if uid in deleted_at and (uid not in self._marked or self._marked[uid][0] is not pod):
+                metadata = structs.replace(pod.metadata, deletion_timestamp=deleted_at[uid])
+                self._marked[uid] = pod, structs.replace(pod, metadata=metadata)
+        return tuple(self._marked[pod.metadata.uid][1] if pod.metadata.uid in deleted_at else pod for pod in pods)
 
 
 class _Items(msgspec.Struct):
