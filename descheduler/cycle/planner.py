@@ -123,7 +123,7 @@ class _Judge:
 
     def __init__(self, view: View, setup: Setup, profile: Profile) -> None:
         self.profile = profile
-        self.guards = default_evictor.Guards(view, (profile.args, *profile.more_args))
+        self.guards = default_evictor.Guards.of(view, (profile.args, *profile.more_args), profile.name)
         self.nodes = in_scope(view, setup, profile)
         take_over(self.nodes, view, profile.name)
 

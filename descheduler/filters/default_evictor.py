@@ -57,7 +57,7 @@ class Guards:
 
     def __init__(self, view: View, every: Iterable[Args]) -> None:
         self._view = view
-        every = tuple(every)
+        self._every = every = tuple(every)
         self._first = every[0]
         asked = [(reason, args) for args in every for reason, (holds, _) in _PROTECTIONS.items() if holds(args)]
         questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
@@ -65,6 +65,24 @@ class Guards:
         self._of_pods = [question for question in questions if question[1] in _PERSONAL]
         self._by_labels = any(reason == "LabelSelector" for _, reason, _ in questions)
         self._shared: dict[tuple[object, ...], _Found] = {}
+        self._last: dict[tuple[object, ...], _Found] = {}
+        """The same of the picture before."""
+
+    @classmethod
+    def of(cls, view: View, every: tuple[Args, ...], name: str) -> Guards:
+        """The guards of the profile `name`, which know what they said of the picture before as far as that follows from
+        pods and arguments alone."""
+        guards = cls(view, every)
+        if view.kept is not None:
+            last = view.kept.get((Guards, name))
+            if isinstance(last, Guards) and last._every == every and last._reads() == guards._reads():
+                guards._last = last._shared
+            view.kept[Guards, name] = guards
+        return guards
+
+    def _reads(self) -> tuple[object, ...]:
+        """Return what is asked of the picture for pods that share a template."""
+        return self._view.priority_classes, self._view.storage_classes, self._view.replicas
 
     def evictable(self, group: SpecGroup) -> Sequence[PodView]:
         """The pods that none of the filters speaks against, in the order of the picture."""
@@ -90,7 +108,8 @@ class Guards:
         key = (template, *_own(pod))
         known = self._shared.get(key)
         if known is None:
-            known = self._shared[key] = self._ask_each(pod, self._of_templates)
+            known = self._last.get(key)
+            known = self._shared[key] = self._ask_each(pod, self._of_templates) if known is None else known
         found = known
         if self._of_pods:
             found = sorted(found + self._ask_each(pod, self._of_pods), key=lambda one: one[0])

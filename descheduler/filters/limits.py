@@ -64,7 +64,10 @@ class Budget:
 
         Order: the total, node, namespace (upstream), or node, namespace, total (Koordinator), then ours.
         """
-        return self.refusal_of_all((pod,))
+        for reason, subject, limit in self._counters(pod):
+            if self._taken.get((reason, subject), 0) >= limit:
+                return reason, self._words(reason, subject, limit)
+        return "", ""
 
     def refusal_of_all(self, pods: Iterable[PodView]) -> tuple[str, str]:
         """The same for all of these pods together."""

@@ -213,7 +213,7 @@ class Order:
     def __init__(self, nodes: Mapping[str, NodeView], fullness: Callable[[str], float]) -> None:
         self._nodes, self._fullness = nodes, fullness
         self._order = sorted((fullness(name), name) for name in nodes)
-        self._known_domains: dict[str, Mapping[str, str | None]] = {}
+        self._known_domains: dict[str, tuple[Mapping[str, str | None], frozenset[str | None]]] = {}
 
     def of(self, eligible: EligibleNodes) -> Iterable[str]:
         """All nodes of the shape. Few are sorted, many are picked out."""
@@ -224,17 +224,17 @@ class Order:
 
     def open_to(self, eligible: EligibleNodes, closing: Closing) -> Iterable[str]:
         """The nodes of the shape without those of closed domains, where these are few."""
-        domains = self._domains(closing.key)
-        if not domains:
+        domains, values = self._domains(closing.key)
+        if not values:
             return self.of(eligible)
-        values = {value for value in set(domains.values()) if not closing.refusal(value)}
-        return (name for name in self.of(eligible) if domains[name] in values) if values else ()
+        names, open_ = eligible.names, {value for value in values if not closing.refusal(value)}
+        return (name for _, name in self._order if name in names and domains[name] in open_) if open_ else ()
 
     def closed(self, eligible: EligibleNodes, closing: Closing, without: str) -> Groups:
         """Refusals of the nodes that `open_to` leaves out; one node does not count."""
-        domains = self._domains(closing.key)
-        refusals = {value: closing.refusal(value) for value in set(domains.values())}
-        names = self.of(eligible) if domains else ()
+        domains, values = self._domains(closing.key)
+        refusals = {value: closing.refusal(value) for value in values}
+        names = eligible.names if values else ()
         return Tally({name: why for name in names if (why := refusals[domains[name]])}).groups(without)
 
     def changed(self, name: str, before: float, after: float) -> None:
@@ -242,9 +242,10 @@ class Order:
         del self._order[bisect.bisect_left(self._order, (before, name))]
         bisect.insort(self._order, (after, name))
 
-    def _domains(self, key: str) -> Mapping[str, str | None]:
-        """Value of the label by node; empty where there are many."""
+    def _domains(self, key: str) -> tuple[Mapping[str, str | None], frozenset[str | None]]:
+        """Value of the label by node, and all values; none where there are many."""
         if key not in self._known_domains:
             domains = {name: node.node.labels.get(key) for name, node in self._nodes.items()}
-            self._known_domains[key] = domains if len(set(domains.values())) <= _MOST_DOMAINS else {}
+            values = frozenset(domains.values())
+            self._known_domains[key] = domains, values if len(values) <= _MOST_DOMAINS else frozenset()
         return self._known_domains[key]

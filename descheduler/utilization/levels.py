@@ -153,22 +153,14 @@ def by_requests(nodes: Iterable[NodeView], tracked: frozenset[str]) -> Measure:
     """Requests of the pods that have not ended."""
 
     def level(node: NodeView) -> Level:
-        used, has = requested(node, tracked), capacity(node)
-        percent = node.once((percentages, tracked), lambda: percentages(used=used, capacity=has))
+        has, used, percent = node.once((by_requests, tracked), lambda: use(node))
         return Level(node, has, dict(used), known_percent=percent)
 
+    def use(node: NodeView) -> tuple[Amounts, Amounts, Percent]:
+        used = {name: pods.whole(name, node.requested.get(name, 0)) for name in tracked} | {"pods": len(node.pods)}
+        return capacity(node), used, percentages(used=used, capacity=capacity(node))
+
     return Measure(tuple(map(level, nodes)), lambda pod: {"pods": 1, **pods.units(pod.pod.requests)})
-
-
-def requested(node: NodeView, tracked: frozenset[str]) -> Mapping[str, int]:
-    """Sum of the requests of a node's pods, for the tracked resources; `pods` is their number."""
-    return node.once((requested, tracked), lambda: _requested(node, tracked))
-
-
-def _requested(node: NodeView, tracked: Iterable[str]) -> dict[str, int]:
-    total = {name: pods.whole(name, node.requested.get(name, 0)) for name in tracked}
-    total["pods"] = len(node.pods)
-    return total
 
 
 def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usage) -> Measure:
