@@ -9,7 +9,6 @@ from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.fit.search import FitSearch
 from descheduler.framework import View
 from descheduler.plan import Load, NodeChange, Outcome, ZoneChange, ZoneLoad
-from koordlite.model import cpuset
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import NUMANode
 
@@ -67,7 +66,7 @@ def _zone_changes(before: FreeCapacity, after: FreeCapacity) -> Iterator[ZoneCha
 def _zone_load(capacity: FreeCapacity, zone: NUMANode) -> ZoneLoad:
     """Successors count with what was booked for them: which CPUs they will get, nobody knows yet."""
     usable = zone.cpus - capacity.node.reserved.known
-    held = cpuset.union(pod.pinned for pod in capacity.residents) & usable
+    held = capacity.pinned & usable
     booked = [amounts for _, bookings in capacity.arrivals for number, amounts in bookings if number == zone.id]
     exclusive = len(held) + sum(amounts.get("cpu", _ZERO).value for amounts in booked)
     reported = (c.memory_by_numa.get(zone.id, 0) for pod in capacity.residents for c in pod.containers)

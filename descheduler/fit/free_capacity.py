@@ -13,6 +13,7 @@ import msgspec
 from descheduler.framework import NodeView, PodView
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.topology import numa
+from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import assignments
@@ -120,18 +121,21 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         return frozenset(port for pod in self.pods for port in host_ports(pod))
 
     @functools.cached_property
+    def pinned(self) -> CPUSet:
+        """CPUs that residents hold alone."""
+        return cpuset.union(pod.pinned for pod in self.residents)
+
+    @functools.cached_property
     def free_cpus(self) -> CPUSet:
         """CPUs that are neither reserved nor anybody's own. Arrivals are not in it: their CPUs have no numbers yet."""
-        pinned = frozenset[int]().union(*(pod.pinned.ids for pod in self.residents))
-        return self.node.topology.cpuset - self.node.reserved.known - CPUSet(pinned)
+        return self.node.topology.cpuset - self.node.reserved.known - self.pinned
 
     @functools.cached_property
     def koordinator(self) -> KoordinatorNode:
         """The node for Koordinator's scheduler, with what the residents hold; CPUs that others hold are reserved."""
         topology = self.node.koordinator
         held = Held.of(topology.machine, self._allocations())
-        pinned = frozenset[int]().union(*(pod.pinned.ids for pod in self.residents))
-        kept = topology.reserved | self.node.reserved.known | CPUSet(pinned - held.cpus.keys())
+        kept = topology.reserved | self.node.reserved.known | CPUSet(self.pinned.ids - held.cpus.keys())
         topology = msgspec.structs.replace(topology, reserved=kept)
         requested = {name: Quantity(nano) for name, nano in self.requested.items()}
         return KoordinatorNode.of(self.node.node, topology, held, requested)

@@ -361,7 +361,14 @@ class FitSearch:
         known = None if pod.promised else self._known_nowhere(question)
         if known is not None:
             return _Asked([], known)
-        asked = self._asked_in_turn(question, most)
+        eligible, closing = question.eligible, question.closing
+        if closing is None or most >= len(eligible.names):
+            asked = self._ask_nodes(question, self._order.of(eligible), most)
+        else:
+            asked = self._ask_nodes(question, self._order.open_to(eligible, closing), most)
+            if not asked.places:
+                own = "" if pod.promised else pod.node
+                asked = msgspec.structs.replace(asked, closed=self._order.closed(eligible, closing, own))
         if asked.places or pod.promised:
             return asked
         if question.plain:
@@ -370,16 +377,6 @@ class FitSearch:
         # Too little capacity for any pod of its kind? That is remembered for all of them, and reported instead.
         plainly = self._ask(question.resources_only, 1)
         return asked if plainly.places else plainly
-
-    def _asked_in_turn(self, question: Question, most: int) -> _Asked:
-        eligible, closing = question.eligible, question.closing
-        if closing is None or most >= len(eligible.names):
-            return self._ask_nodes(question, self._order.of(eligible), most)
-        asked = self._ask_nodes(question, self._order.open_to(eligible, closing), most)
-        if asked.places:
-            return asked
-        own = "" if question.pod.promised else question.pod.node
-        return msgspec.structs.replace(asked, closed=self._order.closed(eligible, closing, own))
 
     def _ask_nodes(self, question: Question, names: Iterable[str], most: int) -> _Asked:
         pod, by_node = question.pod, self.by_node

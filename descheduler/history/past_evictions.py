@@ -159,11 +159,6 @@ class Past(msgspec.Struct, frozen=True):
     moves: tuple[Move, ...] = ()
     """The latest, oldest first."""
 
-    @property
-    def last_move(self) -> float | None:
-        """Time of its last eviction."""
-        return self.moves[-1].at if self.moves else None
-
 
 class Intent(msgspec.Struct, frozen=True):
     """An eviction that is about to be asked for: what the history would say of it."""

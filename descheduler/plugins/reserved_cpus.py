@@ -128,7 +128,7 @@ def _finding(
         severity=wrong.severity,
         container=wrong.container,
         promise=f"CPUs {wrong.evidence['reserved']} of {node.name} are {_FOR[str(wrong.evidence['owner'])]}",
-        fact=f"{verb} CPUs {given}, of which {cpus} {_is_are(cpus)} reserved{rest}",
+        fact=f"{verb} CPUs {given}, of which {cpus} {'is' if cpus.isdigit() else 'are'} reserved{rest}",
         cure=_CURES[wrong.severity],
         evidence={**wrong.evidence, "cpuset": str(actual), "source": node.reserved.source},
         weight=len(CPUSet.parse(cpus)),
@@ -196,10 +196,6 @@ def _unknown(node: NodeView) -> Note:
             "it is unknown which CPUs are kept, no pod is evicted for it"
         )
     return Note(node=node.name, reason="ReservedCPUsUnknown", text=text)
-
-
-def _is_are(cpus: str) -> str:
-    return "is" if cpus.isdigit() else "are"
 
 
 def excess(node: NodeView) -> dict[str, int]:

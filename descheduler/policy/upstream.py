@@ -191,10 +191,6 @@ def _number_or_percent(value: object) -> None:
         raise ValueError("neither a number from 0 on nor a percentage like 10%")
 
 
-def _part_of_owner() -> Any:
-    return dataclasses.field(default=None, metadata={"yaml": Any, "check": _number_or_percent})
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MetricsCollector:
     """Upstream's older way to ask for measured usage."""
@@ -273,7 +269,9 @@ class Policy:
     """Most evictions of one cycle from one node; null: no limit."""
     max_no_of_pods_to_evict_per_namespace: int | None = limit()
     """Most evictions of one cycle in one namespace; null: no limit."""
-    max_no_of_pods_to_evict_per_owner: int | str | None = _part_of_owner()
+    max_no_of_pods_to_evict_per_owner: int | str | None = dataclasses.field(
+        default=None, metadata={"yaml": Any, "check": _number_or_percent}
+    )
     """Most evictions of one cycle among the pods of one ReplicaSet, StatefulSet, …, as a number or as a part of its
     pods like `10%` (rounded down, at least one); null: no limit. Not in upstream."""
     min_delay_per_owner: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})

@@ -141,12 +141,9 @@ class Measure(msgspec.Struct, frozen=True):
 
 def capacity(node: NodeView) -> Amounts:
     """Amounts that the node has to give, less what is reserved on it; its capacity when it does not say allocatable."""
-    return node.once(capacity, lambda: _capacity(node))
-
-
-def _capacity(node: NodeView) -> dict[str, int]:
-    given = pods.units(free_capacity.schedulable_amounts(node))
-    return given or pods.units(node.node.capacity)
+    return node.once(
+        capacity, lambda: pods.units(free_capacity.schedulable_amounts(node)) or pods.units(node.node.capacity)
+    )
 
 
 def by_requests(nodes: Iterable[NodeView], tracked: frozenset[str]) -> Measure:

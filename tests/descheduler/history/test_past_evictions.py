@@ -201,7 +201,7 @@ def test_a_long_history_is_shortened_to_what_a_configmap_holds(monkeypatch: pyte
         found[part] = configmap.decode(text, "x")
     assert found[1.0] == kept
     assert {len(past.moves) for past in found[0.5].history.values()} == {3} and found[0.5].sightings == kept.sightings
-    assert {owner: past.last_move for owner, past in found[0.25].history.items()} == dict.fromkeys(history, 9.0)
+    assert {owner: past.moves[-1].at for owner, past in found[0.25].history.items()} == dict.fromkeys(history, 9.0)
     assert all(past.rounds == rounds for past in found[0.25].history.values())
     assert set(found[0.1].history) == {f"ReplicaSet/ns/{n}" for n in range(30, 40)}, "those that were seen last stay"
     assert found[0.0] == Kept()
