@@ -16,7 +16,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -272,7 +272,7 @@ class Creation(nri.Handler):
             return self._left("asItIs")
         adjust = nri.ContainerAdjustment(
             linux=nri.LinuxContainerAdjustment(
-                resources=_resources(verdict),
+                resources=_resources(verdict.values),
                 oom_score_adj=verdict.oom_score,
                 rdt=nri.LinuxRdt(clos_id=verdict.rdt) if verdict.rdt else None,
             )
@@ -302,11 +302,15 @@ class Creation(nri.Handler):
         verdict.values = {field: value for field, value in verdict.values.items() if field in named}
         verdict.oom_score, verdict.rdt = None, ""  # Fixed at creation.
         if self.journal is not None:
-            self.journal.amend(self._entries(group, named, {}, _recorded(self.journal, group)))
+            noted = {field: self.journal.by_place.get(cgroup.PLACE.place(group, field)) for field in _FIELDS}
+            recorded = {field: entry for field, entry in noted.items() if isinstance(entry, FileEntry)}
+            self.journal.amend(self._entries(group, named, {}, recorded))
         if verdict.is_empty:
             would = self._settable(basis.snapshot, group, observed, present).values.keys() & named.keys()
             return self._left("wouldAdjust" if would else "asItIs")
-        return self._ours(question, verdict, lambda withdraw: Answer(resources=_resources(verdict), withdraw=withdraw))
+        return self._ours(
+            question, verdict, lambda withdraw: Answer(resources=_resources(verdict.values), withdraw=withdraw)
+        )
 
     # ── the judgement ──
 
@@ -344,7 +348,10 @@ class Creation(nri.Handler):
         parent = group.rpartition("/")[0]
         if known is not None and not any(each.name == container.name for each in known.containers):
             return None  # Another pod of this uid, or an ephemeral container.
-        judged = known or _from_runtime(pod, container, self._kube_qos(parent))
+        layout = self._host.cgroups.layout
+        classes = {layout.besteffort: KubeQoS.BEST_EFFORT, layout.burstable: KubeQoS.BURSTABLE}
+        kube_qos = classes.get(parent.rpartition("/")[0], KubeQoS.GUARANTEED)
+        judged = known or _from_runtime(pod, container, kube_qos)
         if judged is None:
             return None
         place = snapshot.places.get(judged.uid) or PodGroups(parent, {})
@@ -524,11 +531,6 @@ class Creation(nri.Handler):
                 return group
         return None
 
-    def _kube_qos(self, parent: str) -> KubeQoS:
-        layout = self._host.cgroups.layout
-        classes = {layout.besteffort: KubeQoS.BEST_EFFORT, layout.burstable: KubeQoS.BURSTABLE}
-        return classes.get(parent.rpartition("/")[0], KubeQoS.GUARANTEED)
-
     def _initial(self, group: str, asked: LinuxResources) -> Cgroup:
         """The group as the runtime would make it. A set that is not named is that of the group above."""
         cpu, parent = asked.cpu or nri.LinuxCPU(), group.rpartition("/")[0]
@@ -573,26 +575,15 @@ class Creation(nri.Handler):
             self._state = msgspec.structs.replace(state, results=results)
 
 
-def _resources(verdict: _Verdict) -> LinuxResources | None:
-    values = verdict.values
+def _resources(values: Mapping[CgroupField, CPUSet | int]) -> LinuxResources | None:
     if not values:
         return None
-    cpu = {"shares": values.get("cpu.shares"), "quota": values.get("cpu.quota")}
-    cpus, limit = values.get("cpuset.cpus"), values.get("memory.limit")
-    has_cpu = cpus is not None or any(value is not None for value in cpu.values())
+    value = cast(Mapping[str, Any], values).get
+    cpu = nri.LinuxCPU(shares=value("cpu.shares"), quota=value("cpu.quota"), cpus=str(value("cpuset.cpus", "")))
     return LinuxResources(
-        cpu=nri.LinuxCPU(
-            shares=cast(int | None, cpu["shares"]), quota=cast(int | None, cpu["quota"]), cpus=str(cpus or "")
-        )
-        if has_cpu
-        else None,
-        memory=nri.LinuxMemory(limit=cast(int, limit)) if limit is not None else None,
+        cpu=cpu if values.keys() - {"memory.limit"} else None,
+        memory=nri.LinuxMemory(limit=value("memory.limit")) if "memory.limit" in values else None,
     )
-
-
-def _recorded(journal: Journal, group: str) -> dict[CgroupField, FileEntry]:
-    entries = ((field, journal.by_place.get(cgroup.PLACE.place(group, field))) for field in _FIELDS)
-    return {field: entry for field, entry in entries if isinstance(entry, FileEntry)}
 
 
 def _from_runtime(pod: PodSandbox, container: Container, kube_qos: KubeQoS) -> Pod | None:

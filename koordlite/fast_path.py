@@ -13,9 +13,7 @@ import msgspec
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.core_cookie import CoreCookieChange
-from koordlite.model.change import Change
 from koordlite.model.decision import CPULimit, Decision
-from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.status import AppliedStep
 from koordlite.observe import fast_snapshot
@@ -50,24 +48,16 @@ def edge_milli(
     if not has_node(snapshot):
         return None
     refused = {step.place for step in applied if not step.ok}
-    edges = [
-        rule.surge_edge_milli(snapshot, limit, band_percent=band_percent)
-        for rule in limiting()
-        if rule.surge_edge_milli and modes.get(rule.name) == "enforce"
-        for decision in decisions
-        if decision.strategy == rule.name and (limit := _in_force(decision, refused))
-    ]
+    surge_edges = {each.name: each.surge_edge_milli for each in limiting() if modes.get(each.name) == "enforce"}
+    edges = []
+    for decision in decisions:
+        limit, edge_of = decision.outcome, surge_edges.get(decision.strategy)
+        if edge_of and isinstance(limit, CPULimit):
+            if any(change.place in refused for change in decision.changes):
+                # A write was refused: the limit before it is in force.
+                limit = msgspec.structs.replace(limit, limit_milli=limit.present_milli)
+            edges.append(edge_of(snapshot, limit, band_percent=band_percent))
     return min((edge for edge in edges if edge is not None), default=None)
-
-
-def _in_force(decision: Decision, refused: Collection[Place]) -> CPULimit | None:
-    """The limit that a decision left; the one before it when a write of it was refused."""
-    limit = decision.outcome
-    if not isinstance(limit, CPULimit):
-        return None
-    if any(change.place in refused for change in decision.changes):
-        return msgspec.structs.replace(limit, limit_milli=limit.present_milli)
-    return limit
 
 
 def allowed(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
@@ -78,17 +68,12 @@ def allowed(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
 def about(decisions: Iterable[Decision], groups: Collection[str]) -> tuple[Decision, ...]:
     """Select the decisions that write files of `groups`, without their other changes. To remember anything is left to
     the tick."""
-    narrowed = (
-        msgspec.structs.replace(
-            decision, changes=tuple(c for c in decision.changes if _within(c, groups)), remember=None
-        )
-        for decision in decisions
-    )
-    return tuple(decision for decision in narrowed if decision.changes)
-
-
-def _within(change: Change, groups: Collection[str]) -> bool:
-    return isinstance(change, CgroupChange | CoreCookieChange) and change.group in groups
+    narrowed = []
+    for decision in decisions:
+        files = (c for c in decision.changes if isinstance(c, CgroupChange | CoreCookieChange))
+        if changes := tuple(change for change in files if change.group in groups):
+            narrowed.append(msgspec.structs.replace(decision, changes=changes, remember=None))
+    return tuple(narrowed)
 
 
 def new_groups(before: Snapshot, snapshot: Snapshot, groups: Collection[str]) -> frozenset[str]:

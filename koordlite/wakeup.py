@@ -99,8 +99,9 @@ class Waker:
     def state(self) -> Reaction:
         """State for reports."""
         watching = self._sentinel is not None and self._edge is not None
+        way: ReactionWay = "triggers" if self._trigger else "sentinel"
         return Reaction(
-            way=self._way,
+            way="tick" if self._sentinel is None else way,
             why=self._why,
             missing=self._missing,
             hertz=1 / self._period if watching else 0.0,
@@ -148,9 +149,21 @@ class Waker:
         try:
             return self._watch_until(until)
         except (OSError, ValueError) as error:
-            return self._blind(error, until)
+            # The counters cannot be read: the rest of the wait is only waited, and the next one tries again.
+            if self._why != str(error):
+                LOG.warning("no samples between ticks: %s", error)
+            self._why = str(error)
+            return self._pass_time(until)
         finally:
-            self._account(time.thread_time() - cpu, self._samples - samples, self._clock.monotonic() - began)
+            cost, samples = time.thread_time() - cpu, self._samples - samples
+            self._cost, self._watched = self._cost + cost, self._watched + self._clock.monotonic() - began
+            if samples:
+                self._sample_cost = reaction.smoothed_cost_seconds(
+                    before=self._sample_cost or cost / samples, sample=cost / samples
+                )
+                self._period = reaction.period_seconds(
+                    sample_cost_seconds=self._sample_cost, share=self._share, shortest_seconds=self._shortest
+                )
 
     def close(self) -> None:
         """Give all descriptors back, and only pass the time from here on."""
@@ -159,12 +172,6 @@ class Waker:
         if self._sentinel:
             self._sentinel.close()
             self._sentinel = None
-
-    @property
-    def _way(self) -> ReactionWay:
-        if self._sentinel is None:
-            return "tick"
-        return "triggers" if self._trigger else "sentinel"
 
     def _watch_until(self, until: float) -> Wake:
         while (left := until - self._clock.monotonic()) > 0:
@@ -232,7 +239,9 @@ class Waker:
         others = fast_snapshot.fresh_others_milli(self._snapshot.usage, use)
         if others is None or others <= self._edge:
             return None
-        if not self._delays_services(before):
+        # A surge that makes no service wait longer than it usually does is none.
+        ran, waited = cpu_waits.between(before, self._look_at_services())
+        if not contention.is_delayed(ran=ran, waited=waited, share=self._usual_share):
             self._spared += 1
             return None
         self._surges += 1
@@ -240,11 +249,6 @@ class Waker:
 
     def _look_at_services(self) -> Counters:
         return self.service_counters(self._snapshot) if self.service_counters and self._snapshot else {}
-
-    def _delays_services(self, before: Counters) -> bool:
-        """Tell whether services have waited longer since `before` than they usually do."""
-        ran, waited = cpu_waits.between(before, self._look_at_services())
-        return contention.is_delayed(ran=ran, waited=waited, share=self._usual_share)
 
     def _listen(self, seconds: float) -> bool:
         """Until the kernel reports pressure, or a new group. True for pressure: the kernel has waited before it said
@@ -265,23 +269,6 @@ class Waker:
             self._trigger.close()
             self._trigger, self._why = None, why
 
-    def _blind(self, error: OSError | ValueError, until: float) -> Wake:
-        """The counters cannot be read: the rest of the wait is only waited, and the next one tries again."""
-        if self._why != str(error):
-            LOG.warning("no samples between ticks: %s", error)
-        self._why = str(error)
-        return self._pass_time(until)
-
-    def _account(self, cost: float, samples: int, seconds: float) -> None:
-        self._cost, self._watched = self._cost + cost, self._watched + seconds
-        if samples:
-            self._sample_cost = reaction.smoothed_cost_seconds(
-                before=self._sample_cost or cost / samples, sample=cost / samples
-            )
-            self._period = reaction.period_seconds(
-                sample_cost_seconds=self._sample_cost, share=self._share, shortest_seconds=self._shortest
-            )
-
 
 def open_waker(host: Host, setting: ReactionSetting, *, hertz: float, cpu_percent: float) -> Waker:
     """The best way there is on this machine. `required` takes what there is as well, and `state` says what is missing.
@@ -292,7 +279,13 @@ def open_waker(host: Host, setting: ReactionSetting, *, hertz: float, cpu_percen
     if setting == "off":
         return Waker(host, why="it is off", new_groups=NewGroups(host.clock, why="it is off"))
     real = isinstance(host.files, RealFiles)
-    new_groups = _new_groups(host)
+    new_groups = NewGroups(host.clock, why=_EMULATED)
+    if real:
+        try:
+            notices = GroupNotices(host.cgroups)
+            new_groups = NewGroups(host.clock, notices, state=lambda group: beginnings.state(host, group))
+        except OSError as error:
+            new_groups = NewGroups(host.clock, why=f"no notices of new groups: {error}")
     if not real and setting == "automatic":
         return Waker(host, why=_EMULATED, new_groups=new_groups)
     try:
@@ -310,15 +303,6 @@ def open_waker(host: Host, setting: ReactionSetting, *, hertz: float, cpu_percen
         cpu_percent=cpu_percent,
         why=why,
     )
-
-
-def _new_groups(host: Host) -> NewGroups:
-    if not isinstance(host.files, RealFiles):
-        return NewGroups(host.clock, why=_EMULATED)
-    try:
-        return NewGroups(host.clock, GroupNotices(host.cgroups), state=lambda group: beginnings.state(host, group))
-    except OSError as error:
-        return NewGroups(host.clock, why=f"no notices of new groups: {error}")
 
 
 def _trigger(host: Host) -> tuple[PressureTrigger | None, str]:

@@ -9,10 +9,9 @@ from typing import cast
 from koordlite.apply import inherited, kinds, unlisted, writer
 from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
-from koordlite.apply.foreign import ForeignWriters
+from koordlite.apply.foreign import ForeignWriters, Troubles
 from koordlite.apply.kind import Work
 from koordlite.apply.restore import restore
-from koordlite.apply.troubles import Troubles
 from koordlite.changes import JOURNAL
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal

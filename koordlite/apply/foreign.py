@@ -1,5 +1,5 @@
 """Other writers of our files and our fields of the Node: what we wrote last, compared with what stands there, and how
-long we then keep off.
+long we then keep off; and troubles by place: these and refusals, counted as long as the agent runs.
 
 The first foreign write is corrected at once; each further one within the hour doubles the time before the next
 correction, so that two controllers never fight faster than that.
@@ -7,20 +7,28 @@ correction, so that two controllers never fight faster than that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+import collections
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
 import msgspec
 
 from koordlite.changes import cgroup
+from koordlite.model import printable
 from koordlite.model.change import Change, Standing
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import ForeignWrite
+from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
+
+LOG = logging.getLogger(__name__)
 
 MAX_BACK_OFF_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
 MAX_PLACES = 2000
 """Pods come and go: the file that was fought over longest ago is forgotten first."""
+MAX_REFUSED = 500
+"""So too what was refused longest ago."""
+MAX_LISTED = 50
 
 
 class _Fight(msgspec.Struct):
@@ -114,3 +122,42 @@ class ForeignWriters:
         # A fight that goes on for a day comes to exponents that no float holds.
         wait = 0.0 if fight.times == 1 else min(2.0 ** min(fight.times - 1, 10), MAX_BACK_OFF_SECONDS)
         fight.not_before = now + wait
+
+
+class Troubles:
+    """Counts refusals by place; `ForeignWriters` counts the others."""
+
+    def __init__(self, foreign: ForeignWriters) -> None:
+        self._foreign = foreign
+        self._refused: collections.OrderedDict[Place, tuple[int, str]] = collections.OrderedDict()
+
+    def note(self, steps: Iterable[AppliedStep]) -> None:
+        """Count the refusals among `steps`."""
+        for step in steps:
+            if not step.ok:
+                times, _ = self._refused.pop(step.place, (0, ""))
+                self._refused[step.place] = times + 1, step.error
+        while len(self._refused) > MAX_REFUSED:
+            self._refused.popitem(last=False)
+
+    def worst(self, now: float) -> tuple[FileTrouble, ...]:
+        """The places with the most trouble first, at most `MAX_LISTED`."""
+        found, foreign = list[FileTrouble](), self._foreign
+        for place in {*self._refused, *foreign.fought}:
+            times, error = self._refused.get(place, (0, ""))
+            found.append(FileTrouble(place, times, error, foreign.count(place), foreign.kept_off_seconds(place, now)))
+        found.sort(key=lambda trouble: (-trouble.refused - trouble.foreign, trouble.place))
+        return tuple(found[:MAX_LISTED])
+
+
+def log_refused(applied: Iterable[AppliedStep], before: Mapping[Place, str]) -> Mapping[Place, str]:
+    """Log refusals that are not in `before`, once for all places that share one; the refusals of now, by place."""
+    refused = [step for step in applied if not step.ok]
+    fresh: dict[str, list[AppliedStep]] = {}
+    for step in refused:
+        if before.get(step.place) != step.error:
+            fresh.setdefault(step.error, []).append(step)
+    for error, (first, *others) in fresh.items():
+        more = f" and {len(others)} more" if others else ""
+        LOG.warning("refused: %s = %s%s: %s", first.place, printable.shortened(first.value), more, error)
+    return {step.place: step.error for step in refused}

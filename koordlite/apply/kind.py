@@ -67,6 +67,9 @@ class Kind(Generic[C, E]):
     """The same of entries that are undone."""
     undo_rank: ClassVar[int] = 30
     """What has a lower one is undone first."""
+    needs_entry: ClassVar[bool] = False
+    """Whether nothing is written of which there is no entry: it was gone when it was to be read, and were it back this
+    moment, nobody could put it back later."""
     is_amount: bool = False
     """Whether the picture shows when it was last written (`RunState.last_sync`)."""
 
@@ -95,11 +98,17 @@ class Kind(Generic[C, E]):
             yield self.write(change, work)
 
     def write(self, change: C, work: Work) -> AppliedStep:
-        """Carry out one change in a round, and note it, so that what others write there later is told apart."""
+        """Carry out one change in a round."""
+        if self.needs_entry and change.place not in work.journal.by_place:
+            return AppliedStep(change.place, writer.GONE)
         step = self.put(work.host, change)
+        self.note(change, step, work)
+        return step
+
+    def note(self, change: C, step: AppliedStep, work: Work) -> None:
+        """Note what was written, so that what others write there later is told apart."""
         if step.ok:
             work.foreign.wrote(change)
-        return step
 
     def put(self, host: Host, change: C) -> AppliedStep:
         """Write a value, there or back."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, get_args
 
 import msgspec
@@ -64,30 +64,37 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
         if cgroup is None:
             return Standing.GONE
         stands = present(cgroup, self.field)
-        if stands is None or stands in (self.value, self._kept(snapshot)):
+        kept = self.value
+        if self.field == "cpu.shares" and snapshot.layout.version == 2 and isinstance(self.value, int):
+            # v2 keeps shares as a coarser weight, and that is what is read.
+            kept = shares_of_weight(weight_of_shares(min(max(self.value, MIN_SHARES), MAX_SHARES)))
+        if stands is None or stands in (self.value, kept):
             return Standing.OURS
         return ForeignWrite(self.place, str(self.value), str(stands))
-
-    def _kept(self, snapshot: Snapshot) -> CPUSet | int:
-        """Value that is read after it was written: v2 keeps shares as a coarser weight."""
-        if self.field != "cpu.shares" or snapshot.layout.version == 1 or not isinstance(self.value, int):
-            return self.value
-        return shares_of_weight(weight_of_shares(min(max(self.value, MIN_SHARES), MAX_SHARES)))
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
         """Sets are widened before they are narrowed, what grows grows from the top, what shrinks from the bottom. Swap
         grows before memory shrinks, so that reclaim has somewhere to put what it takes, and shrinks at last."""
-        files = _within_quotas_above([change for change in changes if isinstance(change, CgroupChange)], cgroups)
+        given = [change for change in changes if isinstance(change, CgroupChange)]
+        files = list(_within_quotas_above(given, cgroups))
         more_swap, less_swap = _passes(files, "memory.swap.max", cgroups)
+        more_quota, less_quota = _passes(files, "cpu.quota", cgroups)
+        more_burst, less_burst = _passes(files, "cpu.burst", cgroups)
+        plain = sorted((c for c in files if c.field not in _IN_PASSES), key=_depth)
         return (
-            *_move_sets([c for c in files if c.field == "cpuset.cpus"], cgroups),
-            *_move_bandwidth(files, cgroups),
+            *_move_sets((c for c in files if c.field == "cpuset.cpus"), cgroups),
+            # The kernel refuses a burst above the quota, whichever of the two is written last.
+            *(*more_quota, *less_burst, *less_quota, *more_burst),
             *more_swap,
             *(step for way in _passes(files, "memory.limit", cgroups) for step in way),
-            *(step for field in _BY_LEVEL for step in _move_levels(files, field, cgroups)),
+            # First what shrinks: one child may take what another gives up, while their parent has no more for both.
+            *(step for field in _BY_LEVEL for way in reversed(_passes(files, field, cgroups)) for step in way),
             *less_swap,
-            *_others(files),
+            # An idle group takes no shares: it stops being idle before, and becomes idle after.
+            *(c for c in plain if c.field == "cpu.idle" and c.value == 0),
+            *(c for c in plain if c.field != "cpu.idle"),
+            *(c for c in plain if c.field == "cpu.idle" and c.value != 0),
         )
 
 
@@ -106,87 +113,51 @@ def _depth(change: CgroupChange) -> tuple[int, str]:
     return change.group.count("/"), change.group
 
 
-def _move_sets(changes: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
-    top_down = sorted(changes, key=_depth)
-    wide = {c.group: _widened(c, cgroups) for c in top_down}
-    widen = [msgspec.structs.replace(c, value=wide[c.group]) for c in top_down if wide[c.group] != _present(c, cgroups)]
-    narrow = [c for c in reversed(top_down) if c.value != wide[c.group]]
-    return [*widen, *narrow]
+def _move_sets(changes: Iterable[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    """Each set becomes old and new together, from the top, and then what it is to be, from the bottom. For an empty set
+    the former is the new one: on v1 it is filled from the top as well."""
+    widen, narrow = list[CgroupChange](), list[CgroupChange]()
+    for change in sorted(changes, key=_depth):
+        before = cgroups.get(change.group, _UNSEEN).cpuset or CPUSet()
+        assert isinstance(change.value, CPUSet)
+        wide = before | change.value
+        if wide != before:
+            widen.append(msgspec.structs.replace(change, value=wide))
+        if wide != change.value:
+            narrow.append(change)
+    return [*widen, *narrow[::-1]]
 
 
-def _widened(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
-    """Old and new together. For an empty set that is the new one: on v1 it is filled from the top as well."""
-    assert isinstance(change.value, CPUSet)
-    return _present(change, cgroups) | change.value
-
-
-def _present(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
-    cgroup = cgroups.get(change.group)
-    return (cgroup.cpuset if cgroup else None) or CPUSet()
-
-
-def _within_quotas_above(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+def _within_quotas_above(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> Iterator[CgroupChange]:
     """Two strategies decide on one picture: where one limits a group and the other a group below it, the lower one is
     no larger than the upper one is about to be, which v1 would refuse. Its owner raises it when it may."""
-    quotas = {c.group: c.value for c in files if c.field == "cpu.quota" and isinstance(c.value, int)}
-    usual = {group: quota for group, quota in quotas.items() if _has_usual_period(group, cgroups) and quota >= 0}
-    return [_no_more_than_above(c, usual) if c.field == "cpu.quota" and c.group in usual else c for c in files]
-
-
-def _has_usual_period(group: str, cgroups: Mapping[str, Cgroup]) -> bool:
-    return cgroups.get(group, _UNSEEN).period_us == _UNSEEN.period_us
-
-
-def _no_more_than_above(change: CgroupChange, quotas: Mapping[str, int]) -> CgroupChange:
-    names = change.group.split("/")
-    least = min(quotas.get("/".join(names[:depth]), quotas[change.group]) for depth in range(1, len(names) + 1))
-    return change if least == change.value else msgspec.structs.replace(change, value=least, gives_back=False)
-
-
-def _move_bandwidth(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
-    """The kernel refuses a burst above the quota, whichever of the two is written last."""
-    more_quota, less_quota = _passes(files, "cpu.quota", cgroups)
-    more_burst, less_burst = _passes(files, "cpu.burst", cgroups)
-    return [*more_quota, *less_burst, *less_quota, *more_burst]
-
-
-def _move_levels(files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
-    """First what shrinks: one child may take what another gives up, while their parent has no more for both."""
-    grow, shrink = _passes(files, field, cgroups)
-    return [*shrink, *grow]
+    quotas = {
+        c.group: c.value
+        for c in files
+        if c.field == "cpu.quota" and isinstance(c.value, int) and c.value >= 0
+        if cgroups.get(c.group, _UNSEEN).period_us == _UNSEEN.period_us
+    }
+    for change in files:
+        least = quotas.get(change.group) if change.field == "cpu.quota" else None
+        if least is not None:
+            names = change.group.split("/")
+            above = ("/".join(names[:depth]) for depth in range(1, len(names)))
+            least = min(least, *(quotas.get(group, least) for group in above))
+        unchanged = least in (None, change.value)
+        yield change if unchanged else msgspec.structs.replace(change, value=least, gives_back=False)
 
 
 def _passes(
-    files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]
+    files: Iterable[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]
 ) -> tuple[list[CgroupChange], list[CgroupChange]]:
     """Order the changes: what grows from the top, and what shrinks from the bottom."""
-    top_down = sorted((c for c in files if c.field == field), key=_depth)
-    growing = [_grows(c, cgroups) for c in top_down]
-    grow = [c for c, grows in zip(top_down, growing, strict=True) if grows]
-    shrink = [c for c, grows in zip(top_down, growing, strict=True) if not grows]
+    grow, shrink = list[CgroupChange](), list[CgroupChange]()
+    for change in sorted((c for c in files if c.field == field), key=_depth):
+        before = present(cgroups.get(change.group, _UNSEEN), field)
+        before = _UNSET.get(field, 0) if before is None else before
+        assert isinstance(change.value, int) and isinstance(before, int)
+        grows = change.value > before
+        if UNLIMITED in (change.value, before):
+            grows = change.value == UNLIMITED
+        (grow if grows else shrink).append(change)
     return grow, shrink[::-1]
-
-
-def _grows(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> bool:
-    assert isinstance(change.value, int)
-    present = _present_number(change, cgroups.get(change.group))
-    if UNLIMITED in (change.value, present):
-        return change.value == UNLIMITED
-    return change.value > present
-
-
-def _present_number(change: CgroupChange, cgroup: Cgroup | None) -> int:
-    unset = _UNSET.get(change.field, 0)
-    if cgroup is None:
-        return unset
-    if change.field == "cpu.quota":
-        return unset if cgroup.quota_us is None else cgroup.quota_us
-    return cgroup.values.get(change.field, unset)
-
-
-def _others(files: Sequence[CgroupChange]) -> list[CgroupChange]:
-    """From the top. An idle group takes no shares: it stops being idle before, and becomes idle after."""
-    plain = sorted((c for c in files if c.field not in _IN_PASSES), key=_depth)
-    waking = [c for c in plain if c.field == "cpu.idle" and c.value == 0]
-    resting = [c for c in plain if c.field == "cpu.idle" and c.value != 0]
-    return [*waking, *(c for c in plain if c.field != "cpu.idle"), *resting]

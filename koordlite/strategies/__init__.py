@@ -182,7 +182,11 @@ def _judged(
         if not bad:
             raise
         found = answers(_without(snapshot, bad))
-    skipped = tuple(_skipped(strategy, subject, why) for subject, why in bad)
+    names = [f"pod/{s.key}" if isinstance(s, Pod) else f"host/{s.name}" for s, _ in bad]
+    skipped = (
+        Decision(name, "skip", "SubjectFailed", {"error": why}, strategy=strategy.name)
+        for name, (_, why) in zip(names, bad, strict=True)
+    )
     return (*found, *skipped), tuple(subject for subject, _ in bad)
 
 
@@ -201,11 +205,6 @@ def of_subjects(snapshot: Snapshot, subjects: Sequence[Subject]) -> Snapshot:
     apps = tuple(subject for subject in subjects if isinstance(subject, HostApplication))
     slo = msgspec.structs.replace(snapshot.slo, host_applications=apps)
     return Snapshot(**{**parts, "pods": pods, "slo": slo})
-
-
-def _skipped(strategy: Strategy, subject: Subject, why: str) -> Decision:
-    name = f"pod/{subject.key}" if isinstance(subject, Pod) else f"host/{subject.name}"
-    return Decision(name, "skip", "SubjectFailed", {"error": why}, strategy=strategy.name)
 
 
 def _bounded(decision: Decision) -> Evidence:

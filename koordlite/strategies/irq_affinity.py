@@ -120,7 +120,8 @@ def _irq(
     if before is not None and before.strategy == NAME and isinstance(before.value, CPUSet):
         found, is_ours = before.value, True
     target = found
-    if config.default_mask if number == DEFAULT else not _matches(config.keep, irq.device):
+    stays = any(fnmatch.fnmatchcase(irq.device, pattern) for pattern in config.keep.split())
+    if config.default_mask if number == DEFAULT else not stays:
         near = cpuset.union(node.cpus for node in snapshot.topology.nodes if node.cpus & found)
         target = formula.target(found, exclusive=exclusive, near=near, online=snapshot.topology.cpuset)
     subject = f"irq/{number}"
@@ -136,7 +137,3 @@ def _irq(
         # What the kernel has placed elsewhere anyhow is left alone.
         changes = () if irq.cpus == target else (IRQChange(number, irq.device, target),)
         yield Decision(subject, "set" if changes else "hold", "IRQMoved", numbers, changes)
-
-
-def _matches(patterns: str, device: str) -> bool:
-    return any(fnmatch.fnmatchcase(device, pattern) for pattern in patterns.split())

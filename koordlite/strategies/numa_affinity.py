@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas.topology import affinity as rules
-from koordlite.formulas.topology.affinity import Outcome, Tie
+from koordlite.formulas.topology.affinity import Tie
 from koordlite.model import cpuset, keys
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
@@ -20,9 +20,8 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import affinity, affinity_placing
-from koordlite.strategies.shared import affinity_files as files
 from koordlite.strategies.shared.affinity import AffinityMemory, Config
-from koordlite.strategies.shared.affinity_placing import ENDED, RENAMED, Placing
+from koordlite.strategies.shared.affinity_placing import CPUS, ENDED, MEMS, RENAMED, Placing
 
 NAME = affinity.NAME
 SUBJECT = "affinity"
@@ -31,7 +30,7 @@ Numbers = dict[str, int | float | str]
 
 def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
     """Files that say where pods that could be placed take memory from."""
-    return {pod.uid: (files.MEMS,) for pod in pods if pod.active and not pod.is_best_effort}
+    return {pod.uid: (MEMS,) for pod in pods if pod.active and not pod.is_best_effort}
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
@@ -73,7 +72,7 @@ class _Answer:
         self.snapshot, self.config = snapshot, config
         self.placing = Placing(snapshot, config)
         self.pods = self.placing.pods
-        self.memory = files.memory_stays(snapshot, self.pods, self.placing.after, config)
+        self.memory = affinity_placing.memory_stays(snapshot, self.pods, self.placing.after, config)
         """Why the memory of a placed pod does not follow it, by uid; empty for those whose memory does."""
 
     def decisions(self) -> Iterator[Decision]:
@@ -83,7 +82,7 @@ class _Answer:
         for uid in sorted(after, key=lambda uid: self.pods[uid].key):
             yield self._placed(uid)
         yield from self._not_placed()
-        staying = {uid: (files.CPUS,) if self.memory.get(uid) else (files.CPUS, files.MEMS) for uid in after}
+        staying = {uid: (CPUS,) if self.memory.get(uid) else (CPUS, MEMS) for uid in after}
         yield from _released(self.snapshot, staying, {self.pods[uid].key: why for uid, why in leaving.items()})
 
     def _node(self) -> Decision:
@@ -110,14 +109,23 @@ class _Answer:
         reason, numbers = self._because(uid, node)
         evidence: Numbers = {"numa_node": node, "cpuset": str(own), **numbers}
         evidence |= {"memory_stays": self.memory[uid]} if self.memory[uid] else {"mems": str(node)}
-        changes: tuple[CgroupChange, ...] = ()
+        changes, cgroups = list[CgroupChange](), self.snapshot.cgroups
         known = self.placing.before.get(uid) == node
         # `cpusetPools` writes these sets until it has seen that the pod is placed.
         if known or not self.snapshot.affinity.enforced:
-            changes = tuple(files.sets(self.snapshot, sets))
-            if not self.memory[uid]:
-                changes += tuple(files.mems(self.snapshot, uid, node))
-        return Decision(f"pod/{pod.key}", "set" if changes or not known else "hold", reason, evidence, changes)
+            present = {group: cgroups[group].cpuset for group, cpus in sets.items() if cpus and group in cgroups}
+            changes += [
+                CgroupChange(group, CPUS, sets[group])
+                for group, cpus in present.items()
+                if cpus not in (None, sets[group])
+            ]
+            changes += [
+                CgroupChange(group, MEMS, 1 << node)
+                for group in place.containers.values()
+                if not self.memory[uid] and group in cgroups
+                if cgroups[group].values.get(MEMS) not in (None, 1 << node)
+            ]
+        return Decision(f"pod/{pod.key}", "set" if changes or not known else "hold", reason, evidence, tuple(changes))
 
     def _because(self, uid: str, node: int) -> tuple[str, Numbers]:
         """The strongest tie to this NUMA node."""
@@ -166,8 +174,11 @@ class _Answer:
 
     def _reasons(self) -> Iterator[tuple[Tie, str, Numbers]]:
         ties, outcomes = self.placing.ties, self.placing.outcomes.values()
-        refused = ((outcome.tie, outcome) for outcome in outcomes if outcome.node is None)
-        yield from ((tie, *_refusal(outcome)) for tie, outcome in refused if tie)
+        for outcome in outcomes:
+            if outcome.node is None and outcome.tie:
+                room: Numbers = {"needs_milli": outcome.needs_milli, "free_milli": outcome.free_milli}
+                at: Numbers = {"numa_node": outcome.toward or 0, **room}
+                yield outcome.tie, outcome.reason, at if outcome.reason == rules.NO_ROOM else {}
         yield from ((tie, rules.APART, {}) for tie in ties.lasting)
         for tie, rounds in ties.pending:
             yield tie, _PENDING, {"rounds": rounds, "needed": self.config.rounds}
@@ -187,13 +198,6 @@ class _Answer:
         return None
 
 
-def _refusal(outcome: Outcome) -> tuple[str, Numbers]:
-    if outcome.reason != rules.NO_ROOM:
-        return outcome.reason, {}
-    numbers: Numbers = {"needs_milli": outcome.needs_milli, "free_milli": outcome.free_milli}
-    return outcome.reason, {"numa_node": outcome.toward or 0, **numbers}
-
-
 _PENDING, _FOREIGN, _FIXED, _RESTING, _SPREAD = "pending", "foreign", "fixed", "resting", "spread"
 _NOT_PLACED = {
     rules.NO_ROOM: "NoRoomOnNUMANode",
@@ -211,7 +215,7 @@ def _released(
     snapshot: Snapshot, staying: Mapping[str, tuple[CgroupField, ...]], leaving: Mapping[str, str]
 ) -> Iterator[Decision]:
     """Pods get back what was found, or `cpusetPools` takes them over in the next tick. `leaving`: why, by name."""
-    back = files.given_back(snapshot, staying)
+    back = affinity_placing.given_back(snapshot, staying)
     names = {pod.uid: pod.key for pod in snapshot.pods}
     known = {names[uid]: changes for uid, changes in back.items() if uid in names}
     partly = {names[uid] for uid in staying if uid in names}

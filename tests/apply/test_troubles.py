@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from koordlite import changes
+from koordlite.apply.foreign import MAX_LISTED, MAX_REFUSED, ForeignWriters, Troubles
 from koordlite.apply.foreign import MAX_PLACES as MAX_FIGHTS
-from koordlite.apply.foreign import ForeignWriters
-from koordlite.apply.troubles import MAX_LISTED, MAX_PLACES, Troubles
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
@@ -62,8 +61,8 @@ def test_a_fight_is_told_with_how_long_we_keep_off(
 
 
 def test_the_worst_come_first_and_memory_is_bounded(troubles: Troubles) -> None:
-    first, last = changes.parse("p0/cpu.quota"), changes.parse(f"p{2 * MAX_PLACES - 1}/cpu.quota")
-    for number in range(2 * MAX_PLACES):
+    first, last = changes.parse("p0/cpu.quota"), changes.parse(f"p{2 * MAX_REFUSED - 1}/cpu.quota")
+    for number in range(2 * MAX_REFUSED):
         troubles.note([refused(changes.parse(f"p{number}/cpu.quota"))])
     troubles.note([refused(last)] * 3)
     found = troubles.worst(0.0)

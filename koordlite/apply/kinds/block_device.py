@@ -7,7 +7,6 @@ from typing import cast
 
 import msgspec
 
-from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Work
 from koordlite.changes.block_device import BlockChange
 from koordlite.formulas.blkio import UNSET
@@ -25,6 +24,7 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
 
     change = BlockChange
     undo_rank = 20
+    needs_entry = True
 
     def found(self, change: BlockChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The line of the disk."""
@@ -45,9 +45,6 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
     def write(self, change: BlockChange, work: Work) -> AppliedStep:
         """With the value that was found, where the change asks for that."""
         entry = work.journal.by_place.get(change.place)
-        if entry is None:
-            # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
-            return AppliedStep(change.place, writer.GONE)
         if change.value is None and isinstance(entry, FileEntry):
             change = msgspec.structs.replace(change, value=entry.text)
         return super().write(change, work)

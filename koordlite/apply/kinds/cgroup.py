@@ -42,6 +42,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
 
     change = CgroupChange
     undo_rank = 10
+    needs_entry = True
 
     def stands(self, change: CgroupChange, work: Work) -> bool:
         """Compare with the picture."""
@@ -67,12 +68,8 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         moved = {change.group for change in changes if change.field == inherited.FIELD}
         return inherited.left_behind(work.host, moved, work.snapshot, work.journal.by_place, work.lately)
 
-    def write(self, change: CgroupChange, work: Work) -> AppliedStep:
-        """Write, and take what the kernel makes of the value as ours from then on."""
-        if change.place not in work.journal.places:
-            # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
-            return AppliedStep(change.place, writer.GONE)
-        step = self.put(work.host, change)
+    def note(self, change: CgroupChange, step: AppliedStep, work: Work) -> None:
+        """Take what the kernel makes of the value as ours from then on."""
         if step.value == writer.GONE:
             work.foreign.forget(change.place)
         elif step.ok:
@@ -82,7 +79,6 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
             if change.field == "cpu.idle":
                 # The kernel itself changes the shares of a group that becomes idle or stops being idle.
                 work.foreign.unsure(PLACE.place(change.group, "cpu.shares"))
-        return step
 
     def set(self, host: Host, change: CgroupChange) -> str | None:
         """An empty set means the parent's CPUs (or memory nodes) on v2, but no kernel takes it while the group has

@@ -46,8 +46,21 @@ def refusals(new: Pod, old: Pod | None = None, *, priority_label_may_change: boo
 
     Source: Koordinator's pod validating webhook, `clusterColocationProfileValidatingPod`.
     """
-    changed = tuple(_changed(old, new, priority_label_may_change)) if old else ()
-    return (*changed, *_extended_resources(new), *_combination(new), *_cpus(new))
+    found = list(_changed(old, new, priority_label_may_change)) if old else []
+    asked = [name for name in (keys.BATCH_CPU, keys.BATCH_MEMORY) if name in new.requests and new.requests[name].nano]
+    if asked and new.raw_qos is not QoSClass.BE:
+        why = f"a pod that requests {' and '.join(asked)} has to be labelled BE"
+        found.append(Refusal(_QOS_LABEL, "Required value", why))
+    band, cpus = new.raw_priority_class, new.requests.get("cpu")
+    if band in _NOT_TOGETHER.get(new.raw_qos, ()):
+        why = f"{keys.QOS_CLASS} {new.raw_qos} does not go with priority class {band or 'none'}"
+        found.append(Refusal("Pod", "Forbidden", why))
+    if new.raw_qos in _WHOLE_CPUS and (cpus is None or not cpus.nano):
+        found.append(Refusal(_REQUESTS, "Required value", f"a pod of class {new.raw_qos} has to request CPUs"))
+    elif new.raw_qos in _WHOLE_CPUS and cpus is not None and cpus.value * 1000 != cpus.milli:
+        why = f"a pod of class {new.raw_qos} has to request whole CPUs"
+        found.append(Refusal(_REQUESTS, "Invalid value", why, str(cpus)))
+    return tuple(found)
 
 
 def message(found: tuple[Refusal, ...]) -> str:
@@ -67,26 +80,3 @@ def _changed(old: Pod, new: Pod, priority_label_may_change: bool) -> Iterator[Re
     for field, before, after in pairs:
         if before != after:
             yield Refusal(field, "Invalid value", f"cannot be changed; it was {before or 'not set'}", after)
-
-
-def _extended_resources(pod: Pod) -> Iterator[Refusal]:
-    asked = [name for name in (keys.BATCH_CPU, keys.BATCH_MEMORY) if name in pod.requests and pod.requests[name].nano]
-    if asked and pod.raw_qos is not QoSClass.BE:
-        yield Refusal(_QOS_LABEL, "Required value", f"a pod that requests {' and '.join(asked)} has to be labelled BE")
-
-
-def _combination(pod: Pod) -> Iterator[Refusal]:
-    band = pod.raw_priority_class
-    if band in _NOT_TOGETHER.get(pod.raw_qos, ()):
-        why = f"{keys.QOS_CLASS} {pod.raw_qos} does not go with priority class {band or 'none'}"
-        yield Refusal("Pod", "Forbidden", why)
-
-
-def _cpus(pod: Pod) -> Iterator[Refusal]:
-    if pod.raw_qos not in _WHOLE_CPUS:
-        return
-    asked = pod.requests.get("cpu")
-    if asked is None or not asked.nano:
-        yield Refusal(_REQUESTS, "Required value", f"a pod of class {pod.raw_qos} has to request CPUs")
-    elif asked.value * 1000 != asked.milli:
-        yield Refusal(_REQUESTS, "Invalid value", f"a pod of class {pod.raw_qos} has to request whole CPUs", str(asked))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -72,17 +72,13 @@ def matching(
     found, notes = [], []
     for profile in sorted(profiles, key=lambda each: each.name.encode()):
         wanted = profile.namespace_selector
-        if wanted is not None and _asks(wanted) and namespace is None:
+        if wanted is not None and (wanted.match_labels or wanted.match_expressions) and namespace is None:
             notes.append(f"profile {profile.name} asks for labels of the namespace, which are not known: no match")
         elif (wanted is None or label_selectors.labels_match(wanted, namespace or {})) and (
             profile.selector is None or label_selectors.labels_match(profile.selector, labels)
         ):
             found.append(profile)
     return tuple(found), tuple(notes)
-
-
-def _asks(selector: objects.LabelSelector) -> bool:
-    return bool(selector.match_labels or selector.match_expressions)
 
 
 def admitted(
@@ -156,8 +152,11 @@ def _decoded(text: str) -> Any:
 
 
 def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityClassValue]) -> PodObject:
-    """One profile, in Koordinator's order: labels, annotations, mappings, suffixes, scheduler, QoS, priority, patch."""
-    made = copy.deepcopy(pod)
+    """One profile, in Koordinator's order: labels, annotations, mappings, suffixes, scheduler, QoS, priority, patch.
+
+    InputError when there is no such priority class, the patch cannot be applied, or what it makes is no pod.
+    """
+    made, owner = copy.deepcopy(pod), f"clustercolocationprofile/{profile.name}"
     metadata, spec = made.setdefault("metadata", {}), made.setdefault("spec", {})
     labels = {**(metadata.get("labels") or {}), **profile.labels}
     notes = {**(metadata.get("annotations") or {}), **profile.annotations}
@@ -169,41 +168,30 @@ def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityCla
     if profile.qos_class:
         labels[keys.QOS_CLASS] = profile.qos_class
     if profile.priority_class_name:
-        spec |= _priority(profile, classes)
-        if spec["preemptionPolicy"] is None:
-            del spec["preemptionPolicy"]
+        name = profile.priority_class_name
+        if name not in classes:
+            known = ", ".join(sorted(classes)) or "none"
+            why = f"there is no PriorityClass of this name (there are: {known})"
+            do = "create it, or correct the profile; until then no pod that the profile matches is created"
+            raise InputError(Problem(owner, "spec.priorityClassName", name, why, do))
+        spec |= {"priorityClassName": name, "priority": classes[name].value}
+        spec.pop("preemptionPolicy", None)
+        if classes[name].preemption_policy is not None:
+            spec["preemptionPolicy"] = classes[name].preemption_policy
     if profile.koordinator_priority is not None:
         labels[keys.PRIORITY] = str(profile.koordinator_priority)
     for field, values in (("labels", labels), ("annotations", notes)):
         if values:
             metadata[field] = values
-    return _patched(profile, made) if profile.patch else made
-
-
-def _patched(profile: Profile, pod: PodObject) -> PodObject:
-    """InputError when the patch cannot be applied, or what it makes is no pod."""
+    if not profile.patch:
+        return made
     try:
-        made = strategic_merge.merged(pod, profile.patch)
+        made = strategic_merge.merged(made, profile.patch)
         msgspec.convert(made, objects.PodObject)
     except (ValueError, msgspec.ValidationError) as error:
         do = "correct the patch; until then no pod that the profile matches is created"
-        raise InputError(Problem(_owner(profile), "spec.patch", "", str(error), do)) from error
+        raise InputError(Problem(owner, "spec.patch", "", str(error), do)) from error
     return made
-
-
-def _priority(profile: Profile, classes: Mapping[str, PriorityClassValue]) -> dict[str, Any]:
-    name = profile.priority_class_name
-    if name not in classes:
-        known = ", ".join(sorted(classes)) or "none"
-        why = f"there is no PriorityClass of this name (there are: {known})"
-        do = "create it, or correct the profile; until then no pod that the profile matches is created"
-        raise InputError(Problem(_owner(profile), "spec.priorityClassName", name, why, do))
-    given = classes[name]
-    return {"priorityClassName": name, "priority": given.value, "preemptionPolicy": given.preemption_policy}
-
-
-def _owner(profile: Profile) -> str:
-    return f"clustercolocationprofile/{profile.name}"
 
 
 def _class(pod: PodObject) -> qos.PriorityClass:
@@ -260,18 +248,15 @@ def _differences(path: str, before: Any, after: Any, why: str) -> Iterator[Field
     if isinstance(before, Mapping | None) and isinstance(after, Mapping | None) and (before or after):
         old, new = before or {}, after or {}
         for key in [*old, *(key for key in new if key not in old)]:
-            yield from _differences(_below(path, key), old.get(key), new.get(key), why)
-    elif isinstance(before, list) and isinstance(after, list) and _are_named([*before, *after]):
+            below = f"{path}[{key}]" if "." in key or "/" in key else f"{path}.{key}" if path else key
+            yield from _differences(below, old.get(key), new.get(key), why)
+    elif (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*before, *after))
+    ):
         olds, news = ({item["name"]: item for item in each} for each in (before, after))
         for name in [*olds, *(name for name in news if name not in olds)]:
             yield from _differences(f"{path}[{name}]", olds.get(name), news.get(name), why)
     else:
         yield FieldChange(path, before, after, why)
-
-
-def _are_named(items: Sequence[Any]) -> bool:
-    return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
-
-
-def _below(path: str, key: str) -> str:
-    return f"{path}[{key}]" if "." in key or "/" in key else f"{path}.{key}" if path else key

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from koordlite.model.cpuset import CPUSet
@@ -37,16 +37,12 @@ def least_change(buckets: Sequence[Bucket], picked: CPUSet, held: CPUSet) -> CPU
         return picked
     alike: dict[tuple[int, ...], list[Bucket]] = collections.defaultdict(list)
     for bucket in buckets:
-        alike[_profile(bucket)].append(bucket)
+        alike[tuple(sorted(len(core) for core in _cores(bucket)))].append(bucket)
     kept = held & CPUSet(cpu.id for bucket in buckets for cpu in bucket)
     if all(_shapes(same, kept) == _shapes(same, picked) for same in alike.values()):
         return kept  # The usual case by far, and cheap: nothing has to move.
     best = CPUSet(cpu for same in alike.values() for cpu in _among_alike(same, picked, held))
     return best if len(best & held) > len(picked & held) else picked
-
-
-def _profile(bucket: Bucket) -> tuple[int, ...]:
-    return tuple(sorted(len(core) for core in _cores(bucket)))
 
 
 def _cores(bucket: Bucket) -> list[list[CPU]]:
@@ -107,7 +103,10 @@ def _within(bucket: Bucket, shape: Shape, held: CPUSet) -> CPUSet:
     tables = _tables(cores, shape, held)
     answer: list[int] = []
     for core, later in zip(cores, tables[1:], strict=True):
-        taken, shape = _best_step(core, shape, later, held)
+        # How many CPUs of this core to take, and the shape that is left for the later ones.
+        rests = ((n, Shape(shape.pairs - n // 2, shape.singles - n % 2)) for n in range(len(core) + 1))
+        steps = ((later[rest] + sum(c.id in held for c in core[:n]), n, rest) for n, rest in rests if rest in later)
+        _, taken, shape = max(steps)
         answer += [cpu.id for cpu in core[:taken]]
     return CPUSet(answer)
 
@@ -129,16 +128,3 @@ def _tables(cores: Sequence[Sequence[CPU]], shape: Shape, held: CPUSet) -> list[
                     table[wider] = max(table.get(wider, 0), gain + more)
         tables.append(table)
     return tables[::-1]
-
-
-def _best_step(core: Sequence[CPU], shape: Shape, later: Table, held: CPUSet) -> tuple[int, Shape]:
-    """Number of CPUs of this core to take, and the shape that is left for the later ones."""
-
-    def steps() -> Iterable[tuple[int, int, Shape]]:
-        for taken in range(len(core) + 1):
-            rest = Shape(shape.pairs - taken // 2, shape.singles - taken % 2)
-            if rest in later:
-                yield later[rest] + sum(cpu.id in held for cpu in core[:taken]), taken, rest
-
-    _, taken, rest = max(steps())
-    return taken, rest

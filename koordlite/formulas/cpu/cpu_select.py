@@ -10,9 +10,6 @@ from koordlite.formulas.cpu import cpu_keep
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
 
-Picked = dict[int, None]
-"""CPU ids in the order they were picked."""
-
 
 def spread(count: int, pool: Sequence[CPU]) -> tuple[int, ...]:
     """`count` CPUs of `pool` in the order they are picked: a core's pair from each NUMA node in turn, then singles.
@@ -23,9 +20,21 @@ def spread(count: int, pool: Sequence[CPU]) -> tuple[int, ...]:
     if count <= 0 or len(pool) < count:
         return ()
     buckets = _buckets(pool)
-    picked: Picked = {}
-    position = _take_pairs(buckets, count, picked)
-    _take_singles(buckets, count, position, picked)
+    picked: dict[int, None] = {}
+    position, before_round = 0, -1
+    while count - len(picked) > 1:
+        if position == 0:
+            if before_round == len(picked):
+                break  # No pair is left.
+            before_round = len(picked)
+        pairs = ((a.id, b.id) for a, b in itertools.pairwise(buckets[position]) if a.core == b.core)
+        picked |= dict.fromkeys(next((pair for pair in pairs if pair[0] not in picked), ()))
+        position = (position + 1) % len(buckets)
+    while len(picked) < count:
+        free = next((cpu.id for cpu in buckets[position] if cpu.id not in picked), None)
+        if free is not None:
+            picked[free] = None
+        position = (position + 1) % len(buckets)
     return tuple(picked)
 
 
@@ -68,31 +77,3 @@ def _buckets(pool: Sequence[CPU]) -> list[list[CPU]]:
         # Two places may share a key on odd machines; the key is Koordinator's, and with it the order of picks.
         by_place[(cpu.node + len(pool)) * (cpu.socket + 1)].append(cpu)
     return sorted(by_place.values(), key=lambda bucket: (-len(bucket), bucket[0].id))
-
-
-def _take_pairs(buckets: list[list[CPU]], count: int, picked: Picked) -> int:
-    """Pick pairs round by round while at least two are missing; the bucket to go on from."""
-    position, before_round = 0, -1
-    while count - len(picked) > 1:
-        if position == 0:
-            if before_round == len(picked):
-                break
-            before_round = len(picked)
-        picked |= dict.fromkeys(_free_pair(buckets[position], picked))
-        position = (position + 1) % len(buckets)
-    return position
-
-
-def _free_pair(bucket: list[CPU], picked: Picked) -> tuple[int, ...]:
-    for first, second in itertools.pairwise(bucket):
-        if first.core == second.core and first.id not in picked:
-            return first.id, second.id
-    return ()
-
-
-def _take_singles(buckets: list[list[CPU]], count: int, position: int, picked: Picked) -> None:
-    while len(picked) < count:
-        free = next((cpu.id for cpu in buckets[position] if cpu.id not in picked), None)
-        if free is not None:
-            picked[free] = None
-        position = (position + 1) % len(buckets)

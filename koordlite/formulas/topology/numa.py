@@ -95,7 +95,9 @@ def container_violations(
     allowed = allowed_nodes(container, topology)
     if allowed:
         yield from _memory_violations(container, allowed, memory)
-        yield from _device_violations(container, allowed)
+        remote = [device.id for device in container.devices if device.numa >= 0 and device.numa not in allowed]
+        if remote:
+            yield Violation(container.container, "DeviceRemote", "hard", {"devices": ",".join(remote)})
 
 
 def allowed_nodes(container: ContainerPlacement, topology: Topology) -> frozenset[int]:
@@ -153,12 +155,6 @@ def _memory_violations(
 def remote_memory(bytes_by_node: Mapping[int, int], allowed: frozenset[int]) -> tuple[int, int]:
     """(bytes on nodes that are not allowed, all bytes)."""
     return sum(used for node, used in bytes_by_node.items() if node not in allowed), sum(bytes_by_node.values())
-
-
-def _device_violations(container: ContainerPlacement, allowed: frozenset[int]) -> Iterator[Violation]:
-    remote = [device.id for device in container.devices if device.numa >= 0 and device.numa not in allowed]
-    if remote:
-        yield Violation(container.container, "DeviceRemote", "hard", {"devices": ",".join(remote)})
 
 
 def pod_spans(containers: Iterable[ContainerPlacement], topology: Topology) -> Violation | None:

@@ -15,7 +15,7 @@ from koordlite.formulas.topology import zones
 from koordlite.model import keys
 from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
-from koordlite.model.wire.objects import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone
 
 ANNOTATIONS = (
     keys.CPU_BASIC_INFO,
@@ -99,30 +99,29 @@ def _zone_difference(published: Sequence[Zone], wanted: Sequence[Zone], report: 
             return f"zone {index} type"
         if any(_attribute(old, name) != _attribute(new, name) for name in report.zone_attributes):
             return f"zone {index} attributes"
-    return "" if all(_same_resources(old, new, report) for old, new in pairs) else "resources"
-
-
-def _same_resources(published: Zone, wanted: Zone, report: Report) -> bool:
-    columns = ("capacity", "allocatable", "available")[: 3 if report.tells_available else 2]
-    old, new = _amounts(published, columns), _amounts(wanted, columns)
-    return all(old.get(name) == new.get(name) for name in (*RESOURCES, *new)) and not report.gone & old.keys()
+    for old, new in pairs:
+        was, now = _amounts(old, report), _amounts(new, report)
+        if report.gone & was.keys() or any(was.get(name) != now.get(name) for name in (*RESOURCES, *now)):
+            return "resources"
+    return ""
 
 
 def _attribute(zone: Zone, name: str) -> str | None:
     return next((each.get("value") for each in zone.attributes or () if each.get("name") == name), None)
 
 
-def _amounts(zone: Zone, columns: Sequence[str]) -> dict[str, tuple[Quantity | str, ...]]:
-    return {r.name: tuple(_amount(r, column) for column in columns) for r in zone.resources or ()}
-
-
-def _amount(resource: ZoneResource, which: str) -> Quantity | str:
-    """An amount that cannot be read differs from every one that can."""
-    text: str | int = getattr(resource, which)
-    try:
-        return Quantity.parse(text)
-    except ValueError:
-        return str(text)
+def _amounts(zone: Zone, report: Report) -> dict[str, list[Quantity | str]]:
+    """Amounts by resource; one that cannot be read differs from every one that can."""
+    found: dict[str, list[Quantity | str]] = {}
+    for each in zone.resources or ():
+        texts = [each.capacity, each.allocatable, *([each.available] if report.tells_available else [])]
+        for text in texts:
+            try:
+                amount: Quantity | str = Quantity.parse(text)
+            except ValueError:
+                amount = str(text)
+            found.setdefault(each.name, []).append(amount)
+    return found
 
 
 def _meaning(text: str) -> str | None:

@@ -1,20 +1,24 @@
-"""Placement on NUMA nodes: the pods of a picture, the ties between them, and what is remembered of both."""
+"""Placement on NUMA nodes: the pods of a picture, the ties between them, what is remembered of both, and whether the
+memory of a pod follows it."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from koordlite.changes import cgroup
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas.topology import affinity as rules
 from koordlite.formulas.topology.affinity import Member, Outcome, Room, Tie
 from koordlite.model import cpuset, keys
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot, recalled
-from koordlite.strategies.shared import affinity, affinity_files, group_files
+from koordlite.strategies.shared import affinity, group_files
 from koordlite.strategies.shared.affinity import AffinityMemory, Config
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
@@ -162,8 +166,7 @@ class Placing:
             smallest = min((sets[group] for group in place.containers.values()), key=len, default=cpuset.EMPTY)
             if smallest:
                 cpus[node] = smallest
-        limit = affinity_files.limit(pod, "cpu")
-        return Member(key=pod.key, cpus=cpus, demand_milli=self._demand(pod), limit_milli=limit)
+        return Member(key=pod.key, cpus=cpus, demand_milli=self._demand(pod), limit_milli=limit(pod, "cpu"))
 
     def _room(self) -> Room:
         """Pods with CPUs of their own, and best-effort ones, take nothing of the shared pool."""
@@ -241,3 +244,94 @@ def _measured(snapshot: Snapshot, pods: Mapping[str, Pod]) -> Iterable[Tie]:
             totals = (counted.totals.get(uid, 0) if counted else 0 for uid in (talk.first, talk.second))
             percent = max((100 * talk.connections // total for total in totals if total), default=0)
             yield Tie(first=talk.first, second=talk.second, connections=talk.connections, percent=percent)
+
+
+# The files of the groups, and what they get back.
+
+CPUS: CgroupField = "cpuset.cpus"
+MEMS: CgroupField = "cpuset.mems"
+
+
+def given_back(
+    snapshot: Snapshot, staying: Mapping[str, Collection[CgroupField]]
+) -> Mapping[str, tuple[CgroupChange, ...]]:
+    """By uid: what was found comes back where this strategy wrote, but for the fields in `staying` of a pod. Under
+    kubelet's static policy without the CPUs that it has given to other pods since."""
+    back: dict[str, tuple[CgroupChange, ...]] = {}
+    for uid, place in snapshot.places.items():
+        fields = tuple(field for field in (CPUS, MEMS) if field not in staying.get(uid, ()))
+        if changes := tuple(group_files.given_back(snapshot, affinity.NAME, fields, uid=uid, groups=place.all)):
+            back[uid] = changes
+    return back
+
+
+def memory_stays(
+    snapshot: Snapshot, pods: Mapping[str, Pod], placed: Mapping[str, int], config: Config
+) -> dict[str, str]:
+    """Reason why the memory of a placed pod does not follow it, by uid; empty for those whose memory does.
+
+    It follows where every container has a limit, and as much is free on the NUMA node: when a group may use one node
+    only and that is full, the kernel ends its processes although others have memory.
+    """
+    stays: dict[str, str] = {}
+    used = snapshot.numa_memory.get("", {})
+    for node in snapshot.topology.nodes:
+        limits: dict[str, int] = {}
+        for uid in (uid for uid, at in placed.items() if at == node.id):
+            allowance = limit(pods[uid], "memory")
+            stays[uid] = _why(
+                snapshot, pods[uid], node.id, config, limited=allowance is not None, known=node.id in used
+            )
+            if not stays[uid] and allowance is not None:
+                limits[uid] = allowance
+        free, reserve = node.memory - used.get(node.id, 0), int(node.memory * config.memory_reserve_percent / 100)
+        # What they have is part of what they may have: while all of it would fit once more, nobody has to look.
+        if sum(limits.values()) > free - reserve:
+            fits = rules.memory_fits(_growth(snapshot, limits), free=free, reserve=reserve)
+            stays |= {uid: "less than its limit is free there" for uid in limits if uid not in fits}
+    return stays
+
+
+def _growth(snapshot: Snapshot, limits: Mapping[str, int]) -> list[tuple[str, int, bool]]:
+    """By uid what it may still take there, and whether its memory follows already."""
+    found = []
+    for uid, allowance in limits.items():
+        use, groups = snapshot.usage.pods.get(uid), snapshot.places[uid].containers.values()
+        already = any(cgroup.PLACE.place(group, MEMS) in snapshot.found for group in groups)
+        found.append((uid, max(0, allowance - use.memory) if already and use else allowance, already))
+    return found
+
+
+def limit(pod: Pod, resource: str) -> int | None:
+    """Amount that all containers together may use (millicores of cpu, bytes of memory); None when one of them has no
+    limit."""
+    found: Sequence[int | None] = [
+        (each.limits[resource].milli if resource == "cpu" else each.limits[resource].value)
+        if resource in each.limits
+        else None
+        for each in pod.containers
+        if not each.one_shot
+    ]
+    return None if None in found or not found else sum(each for each in found if each is not None)
+
+
+def _why(snapshot: Snapshot, pod: Pod, node: int, config: Config, *, limited: bool, known: bool) -> str:
+    if not config.memory_nodes:
+        return "memoryNodes is false"
+    if not limited:
+        return "a container has no memory limit"
+    if any((pod.uid, container.name) in snapshot.kubelet.memory_nodes for container in pod.containers):
+        return "kubelet's memory manager chose its memory"
+    if not known:
+        return "the use of memory by NUMA node is not known"
+    if any(not _may_take(snapshot, group, node) for group in snapshot.places[pod.uid].containers.values()):
+        return "a container may not take memory there"
+    return ""
+
+
+def _may_take(snapshot: Snapshot, group: str, node: int) -> bool:
+    """Tell whether the group might take memory there before this strategy wrote; 0 is all that the group above has."""
+    found = snapshot.found.get(cgroup.PLACE.place(group, MEMS))
+    present = snapshot.cgroups.get(group)
+    mask = found.value if found is not None else present.values.get(MEMS) if present else None
+    return isinstance(mask, int) and (mask == 0 or bool(mask >> node & 1))

@@ -39,24 +39,14 @@ def containers(snapshot: Snapshot, *, only_enforced: bool = False) -> Iterator[n
 
 
 def _misplaced(snapshot: Snapshot) -> Callable[[CPUSet], bool]:
-    """Does who stands there stand on CPUs that nobody may use? Asked once for each set: most containers share one."""
-    forbidden = _forbidden(snapshot)
-    machine = CPUSet(cpu.id for cpu in snapshot.topology.cpus)
-
-    @functools.cache
-    def asked(stands: CPUSet) -> bool:
-        # One that may run everywhere was never placed.
-        return bool(stands & forbidden) and not machine <= stands
-
-    return asked
-
-
-def _forbidden(snapshot: Snapshot) -> CPUSet:
-    """CPUs of nobody, or of one container alone: reserved ones, those of LSE pods, and those given away by kubelet or
-    by Crane's annotations."""
+    """Does who stands there stand on CPUs of nobody, or of one container alone? These are reserved ones, those of LSE
+    pods, and those given away by kubelet or by Crane's annotations."""
     owned = [pod.resource_status.cpuset for pod in snapshot.pods if pod.active and pod.raw_qos is QoSClass.LSE]
     given = [held.cpus for held in snapshot.kubelet.pod_cpus]
-    return cpuset.union([snapshot.reserved.cpus, snapshot.crane.owned, *owned, *given])
+    forbidden = cpuset.union([snapshot.reserved.cpus, snapshot.crane.owned, *owned, *given])
+    machine = CPUSet(cpu.id for cpu in snapshot.topology.cpus)
+    # Asked once for each set: most containers share one. One that may run everywhere was never placed.
+    return functools.cache(lambda stands: bool(stands & forbidden) and not machine <= stands)
 
 
 def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_crane: bool) -> nrt.ContainerPlacement:
@@ -65,6 +55,9 @@ def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_
     by_kubelet = held is not None or key in snapshot.kubelet.memory_nodes
     promised = held.containers.get(name, cpuset.EMPTY) if held else status.cpuset
     memory = snapshot.memory_places.get(group, _UNKNOWN)
+    aligned = pod.numa_policy == "SingleNUMANode"
+    if by_kubelet:
+        aligned = snapshot.kubelet.topology_manager_policy == "single-numa-node"
     found = nrt.ContainerPlacement(
         namespace=pod.namespace,
         pod=pod.name,
@@ -73,7 +66,7 @@ def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_
         source="kubelet" if by_kubelet else "koordinator" if status.cpuset or status.numa_nodes else "none",
         exclusive=bool(held or status.cpuset),
         # kubelet's topology manager aligns no CPUs of a ResourceClaim.
-        single_numa=_single_numa(snapshot, pod, by_kubelet=by_kubelet) and not (held and held.claimed),
+        single_numa=aligned and not (held and held.claimed),
         scope=snapshot.kubelet.topology_manager_scope or "container",
         promised_cpus=promised,
         promised_nodes=snapshot.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,
@@ -121,12 +114,6 @@ def _fix_failed(snapshot: Snapshot, group: str, effective: CPUSet, promised: CPU
     return bool(promised) and not effective <= promised and refused
 
 
-def _single_numa(snapshot: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
-    if by_kubelet:
-        return snapshot.kubelet.topology_manager_policy == "single-numa-node"
-    return pod.numa_policy == "SingleNUMANode"
-
-
 def violations(snapshot: Snapshot) -> Iterator[tuple[Pod, Violation]]:
     """Violations of the node's pods, by the rules by which the descheduler judges them.
 
@@ -143,7 +130,9 @@ def violations(snapshot: Snapshot) -> Iterator[tuple[Pod, Violation]]:
 
 def of_pod(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Violation]:
     """Violations of one pod, of which `placed` are the containers."""
-    owners = [("kubelet", snapshot.kubelet.reserved_cpus, _is_strict(snapshot))]
+    # Whether kubelet keeps its reserved CPUs out of the shared pool as well.
+    is_strict = is_on(snapshot.kubelet.cpu_manager_options, STRICT_RESERVATION)
+    owners = [("kubelet", snapshot.kubelet.reserved_cpus, is_strict)]
     if pod.qos_class is not QoSClass.SYSTEM:
         owners.append(("koordinator", snapshot.reserved.cpus, True))
     if pod.crane.excludes_reserved:
@@ -154,8 +143,3 @@ def of_pod(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -
         cpu_manager_policy=snapshot.kubelet.cpu_manager_policy,
     )
     return rules.of_pod(placed, asked_policy=pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""), kept=owners)
-
-
-def _is_strict(snapshot: Snapshot) -> bool:
-    """Tell whether kubelet keeps its reserved CPUs out of the shared pool as well."""
-    return is_on(snapshot.kubelet.cpu_manager_options, STRICT_RESERVATION)
