@@ -180,10 +180,10 @@ def settings_of(read: Any) -> Settings:
 def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = None) -> Settings:
     """The same settings with `mode` for the named strategies, or for all but those that are off unless they are
     named."""
-    chosen = {
-        name: dataclasses.replace(section, mode=mode) if _is_meant(name, section, names) else section
-        for name, section in settings.strategies.items()
-    }
+    chosen = {}
+    for name, section in settings.strategies.items():
+        is_meant = section.mode != "off" or type(section)().mode != "off" if names is None else name in names
+        chosen[name] = dataclasses.replace(section, mode=mode) if is_meant else section
     return msgspec.structs.replace(settings, strategies=chosen)
 
 
@@ -209,13 +209,6 @@ def published(settings: Settings) -> tuple[str, ...]:
     """Fields of the Node that these settings write, and that Koordinator's manager writes where it runs."""
     enforced = (rule for rule in strategies.discover() if settings.strategies[rule.name].mode == "enforce")
     return tuple(name for rule in enforced for name in rule.publishes)
-
-
-def _is_meant(name: str, section: StrategySettings, names: frozenset[str] | None) -> bool:
-    """Tell whether a mode for these strategies, or for all, is one for this strategy."""
-    if names is not None:
-        return name in names
-    return section.mode != "off" or type(section)().mode != "off"
 
 
 def shape() -> type[Any]:

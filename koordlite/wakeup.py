@@ -155,15 +155,7 @@ class Waker:
             self._why = str(error)
             return self._pass_time(until)
         finally:
-            cost, samples = time.thread_time() - cpu, self._samples - samples
-            self._cost, self._watched = self._cost + cost, self._watched + self._clock.monotonic() - began
-            if samples:
-                self._sample_cost = reaction.smoothed_cost_seconds(
-                    before=self._sample_cost or cost / samples, sample=cost / samples
-                )
-                self._period = reaction.period_seconds(
-                    sample_cost_seconds=self._sample_cost, share=self._share, shortest_seconds=self._shortest
-                )
+            self._account(time.thread_time() - cpu, self._samples - samples, self._clock.monotonic() - began)
 
     def close(self) -> None:
         """Give all descriptors back, and only pass the time from here on."""
@@ -268,6 +260,16 @@ class Waker:
         if self._trigger:
             self._trigger.close()
             self._trigger, self._why = None, why
+
+    def _account(self, cost: float, samples: int, seconds: float) -> None:
+        self._cost, self._watched = self._cost + cost, self._watched + seconds
+        if samples:
+            self._sample_cost = reaction.smoothed_cost_seconds(
+                before=self._sample_cost or cost / samples, sample=cost / samples
+            )
+            self._period = reaction.period_seconds(
+                sample_cost_seconds=self._sample_cost, share=self._share, shortest_seconds=self._shortest
+            )
 
 
 def open_waker(host: Host, setting: ReactionSetting, *, hertz: float, cpu_percent: float) -> Waker:

@@ -77,7 +77,12 @@ class Evictions:
                 error = self._refused(pod, time)
             except OSError as failed:
                 error = silent = writer.words(failed)
-                self._unanswered(pod, failed, time)
+                # What is still being asked (EINPROGRESS) is left to the next round, which fetches the answer.
+                if failed.errno != errno.EINPROGRESS:
+                    count = self._silence.count + 1
+                    wait = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_SILENCE_SECONDS)
+                    self._silence = _Silence(silent, time + wait, count)
+                    self._back_off(pod.uid, silent, time, None)
             seconds = self._clock.monotonic() - started
             steps.append(_failed(pod, error, seconds) if error else AppliedStep(pod.place, ACCEPTED, seconds=seconds))
         return steps
@@ -100,15 +105,6 @@ class Evictions:
             self._refusals.pop(pod.uid, None)
         self._silence = _Silence()
         return error
-
-    def _unanswered(self, pod: EvictPod, failed: OSError, time: float) -> None:
-        """Leave what is still being asked (EINPROGRESS) to the next round, which fetches the answer."""
-        if failed.errno == errno.EINPROGRESS:
-            return
-        why, count = writer.words(failed), self._silence.count + 1
-        seconds = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_SILENCE_SECONDS)
-        self._silence = _Silence(why, time + seconds, count)
-        self._back_off(pod.uid, why, time, None)
 
     def _back_off(self, uid: str, why: str, time: float, asked_seconds: float | None) -> None:
         """Twice as long after each refusal, and never shorter than the cluster asks for."""

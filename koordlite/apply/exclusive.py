@@ -32,21 +32,14 @@ class ExclusiveCPUs:
         Pods and QoS groups get what was found: kubelet leaves them whole too, and on cgroup v1 a new container starts
         only within them. So do groups outside kubelet's tree. An empty set of v2 stands for all online CPUs.
         """
-        pod = self._pod_above(group)
-        if pod is None or not self._all:
+        tops = (self._layout.besteffort, self._layout.burstable, self._layout.kubepods)
+        top = next((each for each in tops if group.startswith(f"{each}/")), None)
+        pod, _, container = group.removeprefix(f"{top}/").partition("/") if top else ("", "", "")
+        if not container or not self._all:
             return found
-        own = self._own.get(pod)
+        own = self._own.get(f"{top}/{pod}")
         if own and found and found <= own:
             return found
         if own and present and present <= own:
             return present  # Kubelet gave it to this container after we had found something else.
         return (found or self._online) - self._all or self._online - self._all or found
-
-    def _pod_above(self, group: str) -> str | None:
-        """The pod's group above a container's; None for anything else."""
-        layout = self._layout
-        for top in (layout.besteffort, layout.burstable, layout.kubepods):
-            if group.startswith(f"{top}/"):
-                pod, _, container = group.removeprefix(f"{top}/").partition("/")
-                return f"{top}/{pod}" if container else None
-        return None

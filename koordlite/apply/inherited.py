@@ -75,18 +75,14 @@ def left_behind(
     for group in snapshot.cgroups:
         above = any(group.startswith(f"{each}/") for each in moved)
         if above and group not in moved and cgroup.PLACE.place(group, FIELD) not in entries:
-            yield from _if_copy(host, group, entries, lately)
-
-
-def _if_copy(host: Host, group: str, entries: Mapping[Place, Entry], lately: Lately) -> Iterator[FileEntry]:
-    try:
-        raw = host.cgroups.read_present(group, FIELD)
-        before = raw if raw is None else found_before_us(host, group, raw, entries, lately)
-    except (OSError, ValueError):
-        return  # We write nothing there yet; before we do it is read again, and a failure then is reported.
-    if before is not None and before != raw:
-        path = host.cgroups.path(group, FIELD)
-        yield FileEntry.of(path=path, group=group, field=FIELD, raw=before, found_at=host.clock.wall())
+            try:
+                raw = host.cgroups.read_present(group, FIELD)
+                before = raw if raw is None else found_before_us(host, group, raw, entries, lately)
+            except (OSError, ValueError):
+                continue  # We write nothing there yet; before we do it is read again, and a failure then is reported.
+            if before is not None and before != raw:
+                path = host.cgroups.path(group, FIELD)
+                yield FileEntry.of(path=path, group=group, field=FIELD, raw=before, found_at=host.clock.wall())
 
 
 def copies(
@@ -118,19 +114,12 @@ def _unnoted(host: Host, group: str, noted: Mapping[str, FileEntry]) -> Iterator
                 continue
             raise
         for child in children:
-            state = None if child in noted else _state(host, child)
+            try:
+                state = None if child in noted else host.cgroups.state(child)
+            except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and not vanished(error):
+                    raise
+                continue  # Gone, or not understood: then it is no copy of ours as far as anybody can tell.
             if state is not None and state.cpuset:
                 yield child, state
                 waiting.append(child)
-
-
-def _state(host: Host, group: str) -> Cgroup | None:
-    """None when the group is gone or cannot be understood: then it is no copy of ours as far as anybody can tell."""
-    try:
-        return host.cgroups.state(group)
-    except ValueError:
-        return None
-    except OSError as error:
-        if vanished(error):
-            return None
-        raise

@@ -56,17 +56,19 @@ def _undone(kind: AnyKind, entries: Sequence[Entry], back: Undoing) -> Iterable[
     done: list[AppliedStep] = []
     left = list(entries)
     while left:
-        tried = [*isolation.each(left, lambda entry: tuple(kind.undo((entry,), back)), _not_undone)]
+        tried = [
+            *isolation.each(
+                left,
+                lambda entry: tuple(kind.undo((entry,), back)),
+                lambda entry, why: (AppliedStep(entry.place, entry.describe(), ok=False, error=why),),
+            )
+        ]
         good = [all(step.ok for step in steps) for steps in tried]
         if not any(good):
             return (*done, *(step for steps in tried for step in steps))
         done += [step for steps, fine in zip(tried, good, strict=True) if fine for step in steps]
         left = [entry for entry, fine in zip(left, good, strict=True) if not fine]
     return done
-
-
-def _not_undone(entry: Entry, why: str) -> tuple[AppliedStep, ...]:
-    return (AppliedStep(entry.place, entry.describe(), ok=False, error=why),)
 
 
 def log(occasion: str, steps: Sequence[AppliedStep]) -> None:

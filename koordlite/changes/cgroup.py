@@ -142,7 +142,7 @@ def _within_quotas_above(files: Sequence[CgroupChange], cgroups: Mapping[str, Cg
         if least is not None:
             names = change.group.split("/")
             above = ("/".join(names[:depth]) for depth in range(1, len(names)))
-            least = min(least, *(quotas.get(group, least) for group in above))
+            least = min([least, *(quotas.get(group, least) for group in above)])
         unchanged = least in (None, change.value)
         yield change if unchanged else msgspec.structs.replace(change, value=least, gives_back=False)
 

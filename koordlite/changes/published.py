@@ -226,14 +226,13 @@ class ZoneResourceChange(TopologyPart, msgspec.Struct, frozen=True):
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the amount in its zone; the order of names stays."""
-        return structs.replace(topology, zones=tuple(map(self._onto_zone, topology.zones or ())))
-
-    def _onto_zone(self, zone: Zone) -> Zone:
-        if zone.name != self.zone:
-            return zone
-        kept = [resource for resource in zone.resources or () if resource.name != self.resource]
-        resources = sorted([*kept, *filter(None, [self.value])], key=lambda resource: resource.name)
-        return structs.replace(zone, resources=tuple(resources))
+        zones = list(topology.zones or ())
+        for index, zone in enumerate(zones):
+            if zone.name == self.zone:
+                kept = [resource for resource in zone.resources or () if resource.name != self.resource]
+                resources = sorted([*kept, *filter(None, [self.value])], key=lambda resource: resource.name)
+                zones[index] = structs.replace(zone, resources=tuple(resources))
+        return structs.replace(topology, zones=tuple(zones))
 
 
 class _PublishedEntry(Entry, frozen=True, kw_only=True):

@@ -148,8 +148,8 @@ class _Search(Generic[Item]):
             if self._found:
                 break
         found = sorted(self._found.values(), key=lambda room: (room.cost, room.node))
-        why = {} if found else self._why_not(needs, most_moves)
-        return Rooms(tuple(found), why, self._exact, self._steps)
+        why = {} if found else Counter(self._objections(needs, most_moves))
+        return Rooms(tuple(found), dict(why), self._exact, self._steps)
 
     def _enough(self, need: _Need) -> bool:
         """Nothing better can come of this node, and some others are known as well; or the steps are used up."""
@@ -270,9 +270,6 @@ class _Search(Generic[Item]):
         for item in items:
             total = total.plus(self._board.cost(item))
         return total
-
-    def _why_not(self, needs: Sequence[_Need], most_moves: int) -> dict[str, int]:
-        return dict(Counter(self._objections(needs, most_moves)))
 
     def _objections(self, needs: Sequence[_Need], most_moves: int) -> Iterator[str]:
         by_node = {need.node: need for need in needs}

@@ -101,7 +101,12 @@ def page_cache(qos: MemoryQOS, *, limit: int) -> Values:
     536870912
     """
     found: Values = {}
-    size = _cache_size(qos, limit)
+    size, percent = None, qos.page_cache_limit_percent
+    if qos.page_cache_limit_size is not None:
+        asked = qos.page_cache_limit_size.value
+        size = max(min(asked, limit) if limit > 0 else asked, 0)
+    elif percent is not None:
+        size = max(limit, 0) * percent // 100
     if size is not None:
         found = {"memory.pagecache_limit.enable": int(size > 0), "memory.pagecache_limit.size": size}
         if size > 0:
@@ -109,15 +114,6 @@ def page_cache(qos: MemoryQOS, *, limit: int) -> Values:
     if qos.page_cache_enable is not None:
         found["memory.pagecache_limit.enable"] = int(qos.page_cache_enable)
     return found
-
-
-def _cache_size(qos: MemoryQOS, limit: int) -> int | None:
-    if qos.page_cache_limit_size is not None:
-        size = qos.page_cache_limit_size.value
-        return max(min(size, limit) if limit > 0 else size, 0)
-    if qos.page_cache_limit_percent is not None:
-        return max(limit, 0) * qos.page_cache_limit_percent // 100
-    return None
 
 
 def sums(pods: Iterable[Mapping[CgroupField, int]]) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from koordlite.model.slo.settings import System
 
@@ -71,7 +71,7 @@ def features(text: str) -> dict[str, bool]:
     >>> features("START_DEBIT NO_NEXT_BUDDY")
     {'START_DEBIT': True, 'NEXT_BUDDY': False}
     """
-    return dict(_features(text))
+    return {word.removeprefix("NO_"): not word.startswith("NO_") for word in text.split()}
 
 
 def feature_word(name: str, on: bool) -> str:
@@ -81,8 +81,3 @@ def feature_word(name: str, on: bool) -> str:
     'NO_NEXT_BUDDY'
     """
     return name if on else f"NO_{name}"
-
-
-def _features(text: str) -> Iterator[tuple[str, bool]]:
-    for word in text.split():
-        yield word.removeprefix("NO_"), not word.startswith("NO_")

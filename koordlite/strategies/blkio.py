@@ -8,7 +8,7 @@ given back. Source: Koordinator strategy BlkioReconcile.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -55,7 +55,11 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     every = list(askers(snapshot.slo.resource_qos, snapshot.pods, groups, snapshot.layout.besteffort))
     found = [_within(asker, config) for asker in every]
     yield from _unusable(snapshot)
-    weighed = _weighed(snapshot, found)
+    # Disks whose use the kernel weighs: those with a latency target or a cost model, or about to get one. It refuses a
+    # weight for any other (`blkg_conf_prep`, EOPNOTSUPP).
+    of_root = snapshot.blocks.values.get(ROOT, {})
+    weighed = {device for field in _MACHINE for device in of_root.get(field, {})}
+    weighed |= {device for asker in found if asker.group == ROOT for (device, _), _ in _lines(snapshot, asker)}
     for before, asker in zip(every, found, strict=True):
         asked = dict(_lines(snapshot, asker))
         lines = {key: value for key, value in asked.items() if key[1] != "io.weight" or key[0] in weighed}
@@ -65,8 +69,26 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         wanted |= {BlockChange(asker.group, *key, None).place for key in lines}
         yield from _mistakes(snapshot, asker)
         yield _decided(snapshot, asker, lines, _clipped(before, asker))
-    yield from _missing(snapshot, found)
-    yield _released(snapshot, wanted, len(found))
+    # Files that are asked for and that this kernel has not; a group that is gone has none, and asks for none.
+    missing = {
+        field
+        for asker in found
+        for (_, field), _ in _lines(snapshot, asker)
+        if asker.group in snapshot.cgroups or asker.group == ROOT
+        if field not in snapshot.blocks.values.get(asker.group, {})
+    }
+    if missing:
+        yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
+    # What nobody asks for any more goes back.
+    places = (place for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in wanted)
+    changes = tuple(
+        BlockChange(group, device, _FIELDS[field], None, gives_back=True)
+        for group, device, field in (place.parts for place in places)
+    )
+    if changes:
+        yield Decision("node", "release", "BlockQOSReleased", {"files": len(changes)}, changes)
+    else:
+        yield Decision("node", "hold", "BlockQOSOn" if found else "BlockQOSOff", {"groups": len(found)})
 
 
 def _unusable(snapshot: Snapshot) -> Iterator[Decision]:
@@ -120,16 +142,6 @@ def _lines(snapshot: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockF
             yield from (((device, field), value) for field, value in wanted.items())
 
 
-def _weighed(snapshot: Snapshot, found: Sequence[Asker]) -> set[str]:
-    """Disks whose use the kernel weighs: those with a latency target or a cost model, or about to get one.
-
-    It refuses a weight for any other (`blkg_conf_prep`, EOPNOTSUPP).
-    """
-    present = snapshot.blocks.values.get(ROOT, {})
-    weighed = {device for field in _MACHINE for device in present.get(field, {})}
-    return weighed | {device for asker in found if asker.group == ROOT for device, _ in dict(_lines(snapshot, asker))}
-
-
 def _mistakes(snapshot: Snapshot, asker: Asker) -> Iterator[Decision]:
     """Disks that are not there, and settings that cannot be used: one decision each, whatever their number."""
     absent: list[str] = []
@@ -162,31 +174,6 @@ def _decided(snapshot: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField
     evidence: dict[str, int | str] = {"disks": disks, "settings": len(lines), "files": len(changes)}
     evidence |= {"clipped": clipped} if clipped else {}
     return Decision(asker.subject, "set" if changes else "hold", "BlockQOS", evidence, changes)
-
-
-def _missing(snapshot: Snapshot, found: list[Asker]) -> Iterator[Decision]:
-    """Files that are asked for and that this kernel has not; a group that is gone has none, and asks for none."""
-    missing = {
-        field
-        for asker in found
-        for (_, field), _ in _lines(snapshot, asker)
-        if asker.group in snapshot.cgroups or asker.group == ROOT
-        if field not in snapshot.blocks.values.get(asker.group, {})
-    }
-    if missing:
-        yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
-
-
-def _released(snapshot: Snapshot, wanted: Set[Place], asking: int) -> Decision:
-    """Give back what nobody asks for any more."""
-    places = (place for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in wanted)
-    changes = tuple(
-        BlockChange(group, device, _FIELDS[field], None, gives_back=True)
-        for group, device, field in (place.parts for place in places)
-    )
-    if changes:
-        return Decision("node", "release", "BlockQOSReleased", {"files": len(changes)}, changes)
-    return Decision("node", "hold", "BlockQOSOn" if asking else "BlockQOSOff", {"groups": asking})
 
 
 _FIELDS: dict[str, BlockField] = {str(field): field for field in blkio.UNSET}

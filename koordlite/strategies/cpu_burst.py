@@ -229,8 +229,20 @@ def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Term
     owned = terms.scales or terms.ratio <= 1 or is_ours
     # Without a limit, or where kubelet sets no quotas, there is nothing to grow.
     if owned and container.running and limited:
-        step = _move(snapshot, group, base_us, terms, ledger)
-        quota_us = _target(snapshot, group, step, base_us, terms)
+        used_milli, percent = snapshot.usage.containers.get(group), terms.settings.cfs_quota_burst_percent
+        allowed = ledger.allows(
+            group,
+            period_seconds=terms.settings.cfs_quota_burst_period_seconds,
+            percent=percent,
+            # Unknown use counts as all of the limit.
+            usage_percent=100 if used_milli is None else used_milli * cgroup.period_us // (base_us * 10),
+        )
+        throttled = snapshot.usage.throttled.get(group)
+        step = burst.move(scaling=terms.scales, allowed=allowed, throttled=throttled, state=terms.state)
+        if step == "reset":
+            quota_us = max(_found(snapshot, group, "cpu.quota", base_us), base_us)
+        else:
+            quota_us = burst.quota_target(step, current_us=quota_us, base_us=base_us, percent=percent)
     wanted = burst.kernel_burst(
         limit_milli=limit_milli,
         percent=terms.settings.cpu_burst_percent,
@@ -240,28 +252,6 @@ def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Term
         ratio=terms.ratio,
     )
     return _Judged(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=wanted)
-
-
-def _move(snapshot: Snapshot, group: str, base_us: int, terms: _Terms, ledger: Ledger) -> Move:
-    used_milli, period_us = snapshot.usage.containers.get(group), snapshot.cgroups[group].period_us
-    # Unknown use counts as all of the limit.
-    percent = 100 if used_milli is None else used_milli * period_us // (base_us * 10)
-    allowed = ledger.allows(
-        group,
-        period_seconds=terms.settings.cfs_quota_burst_period_seconds,
-        percent=terms.settings.cfs_quota_burst_percent,
-        usage_percent=percent,
-    )
-    throttled = snapshot.usage.throttled.get(group)
-    return burst.move(scaling=terms.scales, allowed=allowed, throttled=throttled, state=terms.state)
-
-
-def _target(snapshot: Snapshot, group: str, step: Move, base_us: int, terms: _Terms) -> int:
-    present, percent = snapshot.cgroups[group].quota_us, terms.settings.cfs_quota_burst_percent
-    assert present is not None
-    if step == "reset":
-        return max(_found(snapshot, group, "cpu.quota", base_us), base_us)
-    return burst.quota_target(step, current_us=present, base_us=base_us, percent=percent)
 
 
 def _quotas(snapshot: Snapshot, pod: Pod, judged: Sequence[_Judged]) -> Iterator[CgroupChange]:

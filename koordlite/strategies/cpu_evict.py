@@ -109,7 +109,10 @@ def _satisfaction(snapshot: NodeSnapshot, _past: Past) -> Rule:
 
 def _starved(snapshot: NodeSnapshot, usage: Usage) -> int | None:
     """batch-cpu to release by this mean or sample; None when it does not say enough."""
-    threshold, limit = snapshot.slo.threshold, _limit(snapshot, usage)
+    threshold, limit = snapshot.slo.threshold, usage.best_effort_limit
+    if threshold.cpu_evict_policy == "evictByAllocatable":
+        promised = snapshot.node.allocatable.get(keys.BATCH_CPU)
+        limit = evict_release.promised_limit(promised.value if promised else None)
     if usage.best_effort_cpu is None or usage.best_effort_request is None or limit is None:
         return None
     needs_it = evict_release.uses_its_limit(
@@ -125,13 +128,6 @@ def _starved(snapshot: NodeSnapshot, usage: Usage) -> int | None:
         lower_percent=threshold.cpu_evict_be_satisfaction_lower_percent or 0,
         upper_percent=threshold.cpu_evict_be_satisfaction_upper_percent or 0,
     )
-
-
-def _limit(snapshot: NodeSnapshot, usage: Usage) -> int | None:
-    if snapshot.slo.threshold.cpu_evict_policy != "evictByAllocatable":
-        return usage.best_effort_limit
-    promised = snapshot.node.allocatable.get(keys.BATCH_CPU)
-    return evict_release.promised_limit(promised.value if promised else None)
 
 
 def _terms(which: str, usage: Usage) -> Evidence:

@@ -12,7 +12,7 @@ from emulated import BOOT
 from hooked_files import HookedFiles, refusing
 from resctrlnode import ROOT, EmulatedMounts, Node
 
-from koordlite.apply import resctrl_undo
+from koordlite.apply.kinds import resctrl as resctrl_kinds
 from koordlite.changes.resctrl import TasksMoved
 from koordlite.host import bundle, procfs
 from koordlite.host.journal.journal import Journal
@@ -198,7 +198,7 @@ def test_a_thread_id_that_is_anothers_by_now_is_left_alone(make: Callable[..., N
         TasksMoved(tid=each, start_time=began, group="theirs", into="BE")
         for each, began in ((tid, started), (other, started + 7))
     ]
-    resctrl_undo.undo(node.host, noted)
+    resctrl_kinds.undo_all(node.host, noted)
     assert (node.tasks("theirs") & {tid, other}, node.tasks("BE") & {tid, other}) == ({tid}, {other})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.formulas.topology import given_zones, zones
+from koordlite.formulas.topology import zones
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock
 from koordlite.model.topology import NUMANode
@@ -21,7 +21,7 @@ MAY = Given(
 
 def found(*held: Given, may: Given = MAY) -> list[dict[str, tuple[str, str, str]]]:
     has = [zones.capacity(node) for node in NODES]
-    amounts = given_zones.amounts(NODES, has, unmanaged=has, allocatable=may, held=held)
+    amounts = zones.amounts(NODES, has, unmanaged=has, allocatable=may, held=held)
     return [
         {name: (str(part.capacity), str(part.allocatable), str(part.available)) for name, part in zone.items()}
         for zone in amounts
@@ -95,6 +95,6 @@ GIVEN = some.builds(
 @given(GIVEN, some.lists(GIVEN, max_size=4))
 def test_available_is_never_more_than_allocatable_than_capacity(may: Given, held: list[Given]) -> None:
     has = [zones.capacity(node) for node in NODES]
-    for zone in given_zones.amounts(NODES, has, unmanaged=has, allocatable=may, held=held):
+    for zone in zones.amounts(NODES, has, unmanaged=has, allocatable=may, held=held):
         for part in zone.values():
             assert 0 <= part.available.nano <= part.allocatable.nano <= part.capacity.nano

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -86,7 +86,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         try:
             host.cgroups.write(change.group, change.field, change.value)
         except OSError as error:
-            if change.field == _QUOTA and error.errno == errno.EINVAL and _is_within(host, change):
+            if change.field == _QUOTA and error.errno == errno.EINVAL:
                 _write_once_released(host, change)
             elif change.field in _LISTS and not change.value and error.errno == errno.ENOSPC:
                 return _write_everything(host, change.group, change.field)
@@ -191,7 +191,12 @@ def _undo(host: Host, entries: Sequence[FileEntry], held: ExclusiveCPUs) -> list
         for c in steps
         if isinstance(c, CgroupChange)
     ]
-    return [*done, *(_untouched(e, present, unread) for place, e in found.items() if place not in final)]
+    for place, entry in found.items():
+        if place not in final and entry.group in unread:
+            done.append(AppliedStep(place, entry.describe(), False, unread[entry.group]))
+        elif place not in final:
+            done.append(AppliedStep(place, "already so" if entry.group in present else writer.GONE))
+    return done
 
 
 def _less_than_found(
@@ -210,13 +215,6 @@ def _less_than_found(
             yield CgroupChange(entry.group, inherited.FIELD, value)
 
 
-def _untouched(entry: FileEntry, present: Container[str], unread: Mapping[str, str]) -> AppliedStep:
-    """The step of an entry that asked for no write."""
-    if entry.group in unread:
-        return AppliedStep(entry.place, entry.describe(), False, unread[entry.group])
-    return AppliedStep(entry.place, "already so" if entry.group in present else writer.GONE)
-
-
 def _change(host: Host, entry: FileEntry) -> CgroupChange:
     if entry.field not in FIELDS:
         raise ValueError(f"this version knows no file {entry.field} of a cgroup")
@@ -231,38 +229,32 @@ def _final(host: Host, entry: FileEntry) -> AppliedStep:
         host.cgroups.write_raw(entry.group, entry.field, entry.raw.rstrip(b"\n") or b"\n")
     except OSError as error:
         if error.errno == errno.ENOSPC and not entry.raw.strip():
-            return _inherit(host, entry)
+            # No kernel takes an empty set back while there are tasks in a group; all possible CPUs give it the same
+            # CPUs, those of its parent, also when some go offline or come back.
+            change = _change(host, entry)
+            write = functools.partial(_write_everything, host, entry.group, entry.field)
+            step = writer.attempt(host, change, write, functools.partial(KIND.is_gone, host, change))
+            return msgspec.structs.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
         if vanished(error):
             return AppliedStep(entry.place, writer.GONE)
         return AppliedStep(entry.place, entry.describe(), False, writer.words(error))
     return AppliedStep(entry.place, entry.describe())
 
 
-def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
-    """No kernel takes an empty set back while there are tasks in a group; all possible CPUs give it the same CPUs,
-    those of its parent, also when some go offline or come back."""
-    change = _change(host, entry)
-    write = functools.partial(_write_everything, host, entry.group, entry.field)
-    step = writer.attempt(host, change, write, functools.partial(KIND.is_gone, host, change))
-    return msgspec.structs.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
-
-
-def _is_within(host: Host, change: CgroupChange) -> bool:
-    """Tell whether the groups that are there allow the quota: none above has less, none directly below has more."""
+def _write_once_released(host: Host, change: CgroupChange) -> None:
+    """cgroup v1 takes no quota below that of a group further down, and a removed group counts until the kernel has
+    released it, some milliseconds later: tried again where the groups that are there allow the quota, as none above has
+    less and none directly below has more. OSError as the kernel gives it the last time."""
     wanted = cast(int, change.value)
     above = host.cgroups.state(change.group.rpartition("/")[0]).quota_us
     below = (host.cgroups.state(f"{change.group}/{name}").quota_us for name in host.cgroups.children(change.group))
-    return (above in (None, UNLIMITED) or above >= wanted) and all(quota is None or quota <= wanted for quota in below)
-
-
-def _write_once_released(host: Host, change: CgroupChange) -> None:
-    """cgroup v1 takes no quota below that of a group further down, and a removed group counts until the kernel has
-    released it, some milliseconds later. OSError as the kernel gives it the last time."""
-    for pause in _RELEASE_SECONDS:
-        host.clock.wait(pause)
-        with contextlib.suppress(OSError):
-            host.cgroups.write(change.group, change.field, change.value)
-            return
+    allowed = above in (None, UNLIMITED) or above >= wanted
+    if allowed and all(quota is None or quota <= wanted for quota in below):
+        for pause in _RELEASE_SECONDS:
+            host.clock.wait(pause)
+            with contextlib.suppress(OSError):
+                host.cgroups.write(change.group, change.field, change.value)
+                return
     host.cgroups.write(change.group, change.field, change.value)
 
 

@@ -3,10 +3,12 @@ resctrl is undone together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import errno
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Never
 
-from koordlite.apply import resctrl_undo
+from koordlite.apply import writer
 from koordlite.apply.kind import C, E, Kind, Undoing, Work
 from koordlite.changes import resctrl
 from koordlite.changes.resctrl import (
@@ -24,13 +26,16 @@ from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.change import Entry
-from koordlite.model.errors import JournalError
+from koordlite.model.errors import JournalError, KoordliteError
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 from koordlite.resctrl.values import MON_GROUPS, ROOT
 
 THERE = "was there already"
+PREFIX = "resctrl/"
+_MOST_ANCESTORS = 8
+_NOT_MOUNTED = (errno.EINVAL, errno.ENOENT)
 
 
 class ResctrlKind(Kind[C, E]):
@@ -41,7 +46,7 @@ class ResctrlKind(Kind[C, E]):
 
     def undo(self, entries: Sequence[Entry], back: Undoing) -> Iterable[AppliedStep]:
         """All of resctrl in one go: threads first, the mount last."""
-        return resctrl_undo.undo(back.host, entries)
+        return undo_all(back.host, entries)
 
 
 class MadeKind(ResctrlKind[C, E]):
@@ -114,7 +119,7 @@ class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
             filesystem = work.host.resctrl
             yield FileEntry.of(
                 path=f"{filesystem.root}/{change.group}/schemata",
-                group=f"{resctrl_undo.PREFIX}{change.group}",
+                group=f"{PREFIX}{change.group}",
                 field=change.resource,
                 raw=filesystem.schemata_raw(change.group, change.resource),
                 found_at=work.host.clock.wall(),
@@ -127,7 +132,7 @@ class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
 
     def present(self, entry: FileEntry, host: Host) -> str | None:
         """The line."""
-        group = entry.group.removeprefix(resctrl_undo.PREFIX)
+        group = entry.group.removeprefix(PREFIX)
         return host.resctrl.schemata_raw(group, entry.field).decode().strip()
 
 
@@ -174,14 +179,14 @@ def _origins(host: Host, present: Mapping[int, str], moved: Sequence[TasksMoved]
     """Groups in which threads, or those that made them, were before we first moved them."""
     noted, into = {entry.tid: entry for entry in moved}, {entry.into for entry in moved}
     held = {group for group in set(present.values()) if into & _names(group)}
-    homes = resctrl_undo.homes(host, moved) if held else {}
+    at_home = homes(host, moved) if held else {}
     for tid, group in present.items():
         entry = noted.get(tid)
         if entry is not None and procfs.start_time(host.files, tid) == entry.start_time:
             yield tid, entry.group
         else:
-            home = resctrl_undo.home(host, tid, homes) if group in held else None
-            yield tid, group if home is None else home
+            before = home(host, tid, at_home) if group in held else None
+            yield tid, group if before is None else before
 
 
 def _names(group: str) -> set[str]:
@@ -208,7 +213,10 @@ class GroupReturn(ResctrlKind[ResctrlReturn, Never]):
 
     def write(self, change: ResctrlReturn, work: Work) -> AppliedStep:
         """Take what is undone out of the journal: from then on the group is not ours."""
-        steps = resctrl_undo.undo(work.host, resctrl_undo.of_group(change, work.journal.entries))
+        # With its monitoring groups.
+        ours = [entry for entry in work.journal.entries if entry.place.kind.is_resctrl]
+        below = f"{change.group}{MON_GROUPS}"
+        steps = undo_all(work.host, [e for e in ours if _group(e) == change.group or _group(e).startswith(below)])
         refused = [step for step in steps if not step.ok]
         error = refused[0].error if refused else ""
         try:
@@ -216,6 +224,166 @@ class GroupReturn(ResctrlKind[ResctrlReturn, Never]):
         except JournalError as unwritten:
             error = error or str(unwritten)
         return AppliedStep(change.place, change.describe(), not error, error)
+
+
+# Back as it was found: threads first, then values, then the groups we made, then the mount. Threads that began in a
+# group of ours go where their process came from: their parent was found in a foreign group, and so they would be there
+# without us. A thread begins in the group of the one that made it.
+
+
+def undo_all(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
+    """One step for each entry about resctrl, and one for the kin of threads that go back."""
+    moved = [entry for entry in entries if isinstance(entry, TasksMoved)]
+    files = [entry for entry in entries if isinstance(entry, FileEntry) and entry.place.kind.is_resctrl]
+    made = sorted((e for e in entries if isinstance(e, GroupMade)), key=lambda e: -e.group.count("/"))
+    try:
+        # Who belongs to whom is to be read while the threads are still together.
+        unnoted = dict(_kin(host, moved, {entry.group for entry in made}))
+    except OSError as error:
+        return [
+            AppliedStep(e.place, "as found", False, writer.words(error)) for e in entries if e.place.kind.is_resctrl
+        ]
+    ours = {entry.into for entry in moved} | {entry.group for entry in made}
+    return [
+        *(_try(e.place, e.group or "root group", partial(_thread_back, host, e, ours)) for e in moved),
+        *_kin_back(host, unnoted),
+        *(_try(e.place, e.text.strip(), partial(_values_back, host, e)) for e in files),
+        *(_try(e.place, "removed", partial(host.resctrl.remove_group, e.group)) for e in made),
+        *(_unmounted(host, e, made) for e in entries if isinstance(e, MountMade)),
+    ]
+
+
+def _group(entry: Entry) -> str:
+    match entry:
+        case GroupMade(group=group):
+            return group
+        case TasksMoved(into=into):
+            return into
+        case FileEntry(group=group):
+            return group.removeprefix(PREFIX)
+        case _:
+            return PREFIX  # No group is called like that.
+
+
+def _thread_back(host: Host, entry: TasksMoved, ours: Collection[str]) -> bool:
+    """False when there is nothing left to do: the thread ended, its id is another's, or it was moved on."""
+    if procfs.start_time(host.files, entry.tid) != entry.start_time:
+        return False
+    present = host.resctrl.group_of(entry.tid)
+    expected = {group.partition(MON_GROUPS)[0] for group in ours}
+    if entry.into and entry.into not in host.resctrl.group_names():
+        expected.add(ROOT)  # It fell back when its group went.
+    if MON_GROUPS in entry.group:
+        expected.add(entry.group.partition(MON_GROUPS)[0])  # An earlier try may have ended half way.
+    if entry.into and present is not None and present not in expected:
+        return False
+    return _move(host, entry.group, (entry.tid,))
+
+
+def _values_back(host: Host, entry: FileEntry) -> None:
+    host.resctrl.write_back(_group(entry), entry.raw)
+
+
+def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade]) -> AppliedStep:
+    """An unmount takes every group with it. Where others have made some, it is theirs from here on."""
+    try:
+        present = {*host.resctrl.group_names(), *host.resctrl.mon_group_names(ROOT)}
+    except OSError as error:
+        return AppliedStep(entry.place, "unmounted", False, writer.words(error))
+    others = sorted(present - {group.group for group in made})
+    if others:
+        return AppliedStep(entry.place, f"stays, groups of others are in it: {', '.join(others)}")
+    return _try(entry.place, "unmounted", partial(_umount, host))
+
+
+def _umount(host: Host) -> None:
+    try:
+        host.resctrl.umount()
+    except OSError as error:
+        if error.errno not in _NOT_MOUNTED:
+            raise
+
+
+def homes(host: Host, moved: Iterable[TasksMoved]) -> dict[int, str]:
+    """Group in which each process was found, by its id."""
+    found: dict[int, str] = {}
+    for entry in moved:
+        if procfs.start_time(host.files, entry.tid) == entry.start_time:
+            ids = _ids(host, entry.tid)
+            if ids:
+                found.setdefault(ids[0], entry.group)
+    return found
+
+
+def home(host: Host, tid: int, known: Mapping[int, str]) -> str | None:
+    """The group in which the process of a thread, or the nearest of its ancestors, was found; None without kin."""
+    at = tid
+    for _ in range(_MOST_ANCESTORS):
+        ids = _ids(host, at)
+        if ids is None:
+            return None
+        process, at = ids
+        if process in known:
+            return known[process]
+    return None
+
+
+def _ids(host: Host, tid: int) -> tuple[int, int] | None:
+    """The process of a thread and the parent of that process; None when it is gone."""
+    try:
+        lines = host.files.read(f"/proc/{tid}/status").decode(errors="replace").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    try:
+        return int(fields["Tgid"]), int(fields["PPid"])
+    except (KeyError, ValueError) as error:
+        raise KoordliteError(f"/proc/{tid}/status has no numbers Tgid and PPid") from error
+
+
+def _kin(host: Host, moved: Sequence[TasksMoved], made: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Threads in the groups we moved others into that nobody noted: with the group their process was found in.
+
+    Those that belong to the root fall back to it by themselves when their group, one of `made`, is removed.
+    """
+    known = homes(host, moved)
+    noted = {entry.tid for entry in moved}
+    for into in sorted({entry.into for entry in moved if entry.into}):
+        if into in made and not any(known.values()):
+            continue
+        for tid in sorted(host.resctrl.tasks(into) - noted):
+            group = home(host, tid, known)
+            if group or (group == ROOT and into not in made):
+                yield tid, group
+
+
+def _kin_back(host: Host, homes: Mapping[int, str]) -> Iterator[AppliedStep]:
+    for group in sorted(set(homes.values())):
+        tids = [tid for tid, home in homes.items() if home == group]
+        place = resctrl.TASKS.place(group)
+        yield _try(place, f"{len(tids)} threads", partial(_move, host, group, tids))
+
+
+def _move(host: Host, group: str, tids: Sequence[int]) -> bool:
+    """Into the group, or where its threads fell when it was removed. A monitor takes threads of its control group."""
+    control, monitors, _ = group.partition(MON_GROUPS)
+    if control not in (ROOT, *host.resctrl.group_names()):
+        control = ROOT
+    moved = host.resctrl.move(control, tids).moved
+    if monitors and group in host.resctrl.mon_group_names(control):
+        host.resctrl.move(group, tids)
+    return moved > 0
+
+
+def _try(place: Place, value: str, act: Callable[[], bool | None]) -> AppliedStep:
+    """The step of `act`, which answers False where there was nothing left to do."""
+    try:
+        is_gone = act() is False
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and vanished(error):
+            return AppliedStep(place, writer.GONE)
+        return AppliedStep(place, value, False, writer.words(error))
+    return AppliedStep(place, writer.GONE if is_gone else value)
 
 
 MOUNT, GROUP, SCHEMATA, TASKS, RETURN = (

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from koordlite.formulas.admission import strategic_merge
 from koordlite.model import keys, label_selectors
 from koordlite.model.colocation_profile import Profile
 from koordlite.model.errors import InputError, Problem
@@ -29,6 +28,18 @@ TRANSLATED: Mapping[qos.PriorityClass, Mapping[str, str]] = {
     qos.PriorityClass.MID: {"cpu": keys.MID_CPU, "memory": keys.MID_MEMORY},
 }
 """Native resource to the extended one, by priority class; other classes keep theirs."""
+_MERGE_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "volumes"), "name"),
+    **dict.fromkeys(("imagePullSecrets", "resourceClaims", "schedulingGates"), "name"),
+    "hostAliases": "ip",
+    "ownerReferences": "uid",
+    "ports": "containerPort",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+}
+"""By which the items of a pod's lists are merged; lists without a key are replaced. Source: `patchMergeKey` of the
+pod's fields in the Kubernetes API."""
 _MIRRORED = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 
 
@@ -186,12 +197,45 @@ def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityCla
     if not profile.patch:
         return made
     try:
-        made = strategic_merge.merged(made, profile.patch)
+        made = merged(made, profile.patch)
         msgspec.convert(made, objects.PodObject)
     except (ValueError, msgspec.ValidationError) as error:
         do = "correct the patch; until then no pod that the profile matches is created"
         raise InputError(Problem(owner, "spec.patch", "", str(error), do)) from error
     return made
+
+
+def merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """`target` after a strategic merge patch, both untouched: objects are merged, null removes, lists of named things
+    are merged by name. ValueError where the patch has a directive (`$patch`, …) or a list item lacks the key that it
+    is found by."""
+    found = dict(target)
+    for key, value in patch.items():
+        if key.startswith("$"):
+            raise ValueError(f"the directive {key} is not supported; write the fields themselves, null to remove one")
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping):
+            held = found.get(key)
+            made = merged(held if isinstance(held, Mapping) else {}, value)
+            # What only removes from an object that is not there makes none.
+            if made or not value or key in found:
+                found[key] = made
+        elif isinstance(value, list) and key in _MERGE_KEYS:
+            name, items = _MERGE_KEYS[key], list(found.get(key) or [])
+            for item in value:
+                if not isinstance(item, Mapping) or name not in item:
+                    raise ValueError(f"an item of {key} has to say its {name}")
+                same = (n for n, held in enumerate(items) if isinstance(held, Mapping) and held.get(name) == item[name])
+                at = next(same, None)
+                if at is None:
+                    items.append(merged({}, item))
+                else:
+                    items[at] = merged(items[at], item)
+            found[key] = items
+        else:
+            found[key] = copy.deepcopy(value)
+    return found
 
 
 def _class(pod: PodObject) -> qos.PriorityClass:

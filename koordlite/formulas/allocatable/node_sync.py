@@ -48,16 +48,13 @@ def must_sync(
         return "not written yet in this run"
     if since_last_seconds > update_seconds:
         return f"last written {since_last_seconds:.0f} s ago, more than {update_seconds:g} s"
-    reasons = (_difference(name, old.get(name), new[name], threshold) for name in new)
-    return next(filter(None, reasons), "")
-
-
-def _difference(name: str, old: int | None, new: int | None, threshold: float) -> str:
-    if not differs(old=old, new=new, threshold=threshold):
-        return ""
-    if old is None or new is None:
-        return f"{name} {'appears' if old is None else 'goes away'}"
-    return f"{name} {new} differs from {old} by more than {threshold:g} of it"
+    for name, amount in new.items():
+        before = old.get(name)
+        if differs(old=before, new=amount, threshold=threshold):
+            if before is None or amount is None:
+                return f"{name} {'appears' if before is None else 'goes away'}"
+            return f"{name} {amount} differs from {before} by more than {threshold:g} of it"
+    return ""
 
 
 def multiplied(*, thousandths: int, ratio: float) -> int:
@@ -120,23 +117,15 @@ def zone_changes(
         parts = wanted.get(zone.name, {})
         for name in ZONE_RESOURCES:
             part, present = parts.get(name), held.get(name)
-            new = None if part is None else _renewed(present, name, part, -1.0 if is_time else threshold)
+            new = None
+            if part is not None:
+                # Each of the three amounts by itself: what is close enough stays.
+                three = (present.capacity, present.allocatable, present.available) if present else ("", "", "")
+                most, promised, free = (_kept(each, part, -1.0 if is_time else threshold) for each in three)
+                new = ZoneResource(name=name, capacity=most, allocatable=promised, available=free)
             if new != present:
                 changes[zone.name, name] = new
     return changes
-
-
-def _renewed(present: ZoneResource | None, name: str, wanted: Quantity, threshold: float) -> ZoneResource:
-    """Each of the three amounts by itself: what is close enough stays."""
-    text = str(wanted)
-    if present is None:
-        return ZoneResource(name=name, capacity=text, allocatable=text, available=text)
-    return ZoneResource(
-        name=name,
-        capacity=_kept(present.capacity, wanted, threshold),
-        allocatable=_kept(present.allocatable, wanted, threshold),
-        available=_kept(present.available, wanted, threshold),
-    )
 
 
 def _kept(present: str | int, wanted: Quantity, threshold: float) -> str | int:

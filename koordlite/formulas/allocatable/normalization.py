@@ -11,7 +11,7 @@ import msgspec
 
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.reading.go_words import parse_bool
-from koordlite.model.slo.settings import CPUNormalization, RatioModel, ResourceAmplification
+from koordlite.model.slo.settings import CPUNormalization, ResourceAmplification
 
 SMALLEST, LARGEST = 1.0, 5.0
 """A ratio outside is taken for a mistake."""
@@ -38,11 +38,15 @@ def cpu_ratio(config: CPUNormalization, machine: CPUBasicInfo) -> float:
 
     ValueError when neither is configured, or when it is not within 1 to 5.
     """
-    model = config.ratio_model.get(machine.model)
-    ratio = _of_model(model, machine) if model else None
+    model, ratio = config.ratio_model.get(machine.model), None
+    if model and machine.hyper_threads:
+        ratio = model.hyper_thread_turbo_enabled_ratio if machine.turbo else model.hyper_thread_enabled_ratio
+    elif model:
+        ratio = model.turbo_enabled_ratio if machine.turbo else model.base_ratio
     ratio = config.default_ratio if ratio is None else ratio
     if ratio is None:
-        state = f"hyperthreads {_word(machine.hyper_threads)}, turbo {_word(machine.turbo)}"
+        threads, turbo = ("on" if each else "off" for each in (machine.hyper_threads, machine.turbo))
+        state = f"hyperthreads {threads}, turbo {turbo}"
         raise ValueError(f"no ratio for CPU model {machine.model!r} ({state}), and no defaultRatio")
     if not SMALLEST <= ratio <= LARGEST:
         raise ValueError(f"the ratio {ratio:g} is not within {SMALLEST:g} to {LARGEST:g}")
@@ -87,13 +91,3 @@ def encode_ratios(ratios: Mapping[str, float]) -> str:
     """`{"cpu":1.22}`, resources in alphabetical order."""
     members = (f"{msgspec.json.encode(name).decode()}:{encode_ratio(ratio)}" for name, ratio in sorted(ratios.items()))
     return "{" + ",".join(members) + "}"
-
-
-def _of_model(model: RatioModel, machine: CPUBasicInfo) -> float | None:
-    if machine.hyper_threads:
-        return model.hyper_thread_turbo_enabled_ratio if machine.turbo else model.hyper_thread_enabled_ratio
-    return model.turbo_enabled_ratio if machine.turbo else model.base_ratio
-
-
-def _word(on: bool) -> str:
-    return "on" if on else "off"

@@ -53,10 +53,13 @@ def reclaimable(*, prediction: Prediction | None, pods: Iterable[Pod], offered: 
     if prediction is None or prediction.prod is None or prediction.system is None:
         return None
     ratio = (100 + prediction.margin_percent) / 100
-    together = _with_margin(allocatable.plus(prediction.prod, prediction.system), ratio)
+    both = allocatable.plus(prediction.prod, prediction.system)
+    together = Use(int(both.cpu * ratio), int(both.memory * ratio))
     prod = [pod for pod in pods if pod.priority_class in PROD and not pod.deleting and not pod.finished]
     asked = [(prediction.pods.get(pod.uid), pod.request_milli(), pod.request_value("memory")) for pod in prod]
-    return Reclaimable(by_pod=_by_pod(asked, offered, ratio), by_priority=_by_priority(asked, together, offered))
+    requested = Use(sum(cpu for _, cpu, _ in asked), sum(memory for _, _, memory in asked))
+    spare = _within(_less(requested, together), _less(offered, together))
+    return Reclaimable(by_pod=_by_pod(asked, offered, ratio), by_priority=Predicted(reclaimable=spare, peak=together))
 
 
 _Asked = Sequence[tuple[Use | None, int, int]]
@@ -82,16 +85,6 @@ def _by_pod(asked: _Asked, offered: Use, ratio: float) -> Predicted:
         reclaimable=_within(Use(spare_cpu, spare_memory), _less(offered, peaks)),
         peak=allocatable.plus(peaks, Use(unknown_cpu, unknown_memory)),
     )
-
-
-def _by_priority(asked: _Asked, peak: Use, offered: Use) -> Predicted:
-    requested = Use(sum(cpu for _, cpu, _ in asked), sum(memory for _, _, memory in asked))
-    return Predicted(reclaimable=_within(_less(requested, peak), _less(offered, peak)), peak=peak)
-
-
-def _with_margin(use: Use, ratio: float) -> Use:
-    """Truncated, as a double."""
-    return Use(int(use.cpu * ratio), int(use.memory * ratio))
 
 
 def _less(of: Use, taken: Use) -> Use:

@@ -28,7 +28,9 @@ def resolve(*, written: Reservation | None, cpus: Sequence[CPU], pinned: CPUSet 
     """
     if written is None:
         return ResolvedReservation()
-    amounts, negative = _without_negatives(written.resources)
+    resources = written.resources
+    negative = [f"{name} {amount} is negative; 0 is reserved" for name, amount in resources.items() if amount.nano < 0]
+    amounts = {name: max(amount, _ZERO) for name, amount in resources.items()}
     if written.reserved_cpus is not None:
         held, fallback = _listed(written.reserved_cpus, CPUSet(cpu.id for cpu in cpus))
         amounts["cpu"], source = Quantity.of(len(held)), "list"
@@ -38,7 +40,8 @@ def resolve(*, written: Reservation | None, cpus: Sequence[CPU], pinned: CPUSet 
         source = "quantity" if count else "none"
         if len(held) < count:
             amounts["cpu"] = Quantity.of(len(held))
-    return ResolvedReservation(held, amounts, written, source, _sentence(fallback, [*negative, *written.ignored]))
+    words = [*([fallback] if fallback else []), *negative, *written.ignored]
+    return ResolvedReservation(held, amounts, written, source, "; ".join(words))
 
 
 def written_resources(written: Reservation | None) -> dict[str, Quantity]:
@@ -124,16 +127,6 @@ def _counted(count: int, cpus: Sequence[CPU], pinned: CPUSet) -> tuple[CPUSet, s
 
 def _reserved(held: CPUSet) -> str:
     return f"CPUs {held} are reserved" if held else "no CPU is reserved"
-
-
-def _without_negatives(resources: Resources) -> tuple[dict[str, Quantity], list[str]]:
-    """The amounts with negative ones as 0, and the words for those."""
-    negative = [f"{name} {amount} is negative; 0 is reserved" for name, amount in resources.items() if amount.nano < 0]
-    return {name: max(amount, _ZERO) for name, amount in resources.items()}, negative
-
-
-def _sentence(fallback: str, others: list[str]) -> str:
-    return "; ".join([fallback, *others] if fallback else others)
 
 
 def _clamped_difference(a: Quantity, b: Quantity) -> Quantity:

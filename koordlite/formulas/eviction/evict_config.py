@@ -12,6 +12,7 @@ BE_CPU, ALLOCATABLE_CPU, USED_CPU = "BECPUEvict", "CPUAllocatableEvict", "CPUEvi
 BE_MEMORY, ALLOCATABLE_MEMORY, USED_MEMORY = "BEMemoryEvict", "MemoryAllocatableEvict", "MemoryEvict"
 NUMA_MEMORY = "NUMAMemoryEvict"
 """Ours; the task of one NUMA node has its id behind it: `NUMAMemoryEvict-1`."""
+_BY_USE, _BY_REQUESTS = (USED_CPU, BE_MEMORY, USED_MEMORY), (ALLOCATABLE_CPU, ALLOCATABLE_MEMORY)
 HIGHEST_PRIORITY = 7999
 """Priority up to which rules about requests may evict: prod begins above."""
 DEFAULT_GAP_PERCENT = 2
@@ -20,17 +21,12 @@ DEFAULT_GAP_PERCENT = 2
 
 def mistake(feature: str, threshold: Threshold | None) -> str:
     """Mistake in what `feature` needs of `threshold`; None stands for a strategy that was never given."""
-    if threshold is not None and feature.startswith(NUMA_MEMORY):
-        return _numa_memory(threshold)
-    if feature not in (BE_CPU, USED_CPU, ALLOCATABLE_CPU, BE_MEMORY, USED_MEMORY, ALLOCATABLE_MEMORY):
+    kind = NUMA_MEMORY if threshold is not None and feature.startswith(NUMA_MEMORY) else feature
+    if kind not in (*_BY_USE, *_BY_REQUESTS, BE_CPU, *([NUMA_MEMORY] if threshold else [])):
         return f"unknown feature: {feature}"
     if threshold is None:
         return f"{'r' if feature in (BE_MEMORY, USED_MEMORY) else 'R'}esourceThresholdStrategy not config"
-    if feature in (ALLOCATABLE_CPU, ALLOCATABLE_MEMORY):
-        return _allocatable("CPU" if feature == ALLOCATABLE_CPU else "Memory", threshold)
-    if feature in (BE_MEMORY, USED_MEMORY):
-        return _used_memory(feature, threshold)
-    return _satisfaction(threshold) if feature == BE_CPU else _used_cpu(threshold)
+    return _satisfaction(threshold) if kind == BE_CPU else _ends(kind, threshold) or _priority(kind, threshold)
 
 
 def lower_end(threshold_percent: int, lower_percent: int | None) -> int:
@@ -51,57 +47,38 @@ def _satisfaction(given: Threshold) -> str:
     return ""
 
 
-def _used_cpu(given: Threshold) -> str:
-    upper = given.cpu_evict_threshold_percent
+def _ends(kind: str, given: Threshold) -> str:
+    of_memory = given.memory_evict_threshold_percent, given.memory_evict_lower_percent
+    upper, lower = {
+        USED_CPU: (given.cpu_evict_threshold_percent, given.cpu_evict_lower_percent),
+        BE_MEMORY: of_memory,
+        USED_MEMORY: of_memory,
+        NUMA_MEMORY: (given.numa_memory_evict_threshold_percent, given.numa_memory_evict_lower_percent),
+        ALLOCATABLE_CPU: (given.cpu_allocatable_evict_threshold_percent, given.cpu_allocatable_evict_lower_percent),
+        ALLOCATABLE_MEMORY: (
+            given.memory_allocatable_evict_threshold_percent,
+            given.memory_allocatable_evict_lower_percent,
+        ),
+    }[kind]
     if upper is None:
-        return "CPUEvictThresholdPercent not config"
-    if upper < 0:
-        return f"threshold percent({upper}) should greater than 0"
-    return _order(lower_end(upper, given.cpu_evict_lower_percent), upper) or _priority(given)
-
-
-def _used_memory(feature: str, given: Threshold) -> str:
-    upper = given.memory_evict_threshold_percent
-    if upper < 0:
-        return f"threshold percent({upper}) should equal or greater than 0"
-    wrong = _order(lower_end(upper, given.memory_evict_lower_percent), upper)
-    return wrong or (_priority(given) if feature == USED_MEMORY else "")
-
-
-def _numa_memory(given: Threshold) -> str:
-    upper = given.numa_memory_evict_threshold_percent
-    if upper is None:
-        return "numaMemoryEvictThresholdPercent is not set"
-    return _order(lower_end(upper, given.numa_memory_evict_lower_percent), upper)
-
-
-def _allocatable(kind: str, given: Threshold) -> str:
-    cpu = kind == "CPU"
-    upper = given.cpu_allocatable_evict_threshold_percent if cpu else given.memory_allocatable_evict_threshold_percent
-    lower = given.cpu_allocatable_evict_lower_percent if cpu else given.memory_allocatable_evict_lower_percent
-    if upper is None:
-        return f"{kind}AllocatableEvictThresholdPercent not config"
-    if upper < 0:
-        return f"threshold percent({upper}) should {'equal or ' if cpu else ''}greater than 0"
-    if lower is None:
-        return f"{kind}AllocatableEvictLowerPercent not config"
-    return _order(lower, upper) or _allocatable_priority(given.allocatable_evict_priority_threshold)
-
-
-def _allocatable_priority(threshold: int | None) -> str:
-    if threshold is None:
-        return "AllocatableEvictPriorityThreshold not config"
-    if threshold > HIGHEST_PRIORITY:
-        return (
-            f"priorityThresholdPercent({threshold}) should less than {HIGHEST_PRIORITY}, "
-            "koor-prod pods should not be killed"
-        )
-    return ""
-
-
-def _priority(given: Threshold) -> str:
-    return "EvictEnabledPriorityThreshold not config" if given.evict_enabled_priority_threshold is None else ""
-
-
-def _order(lower: int, upper: int) -> str:
+        is_ours = kind == NUMA_MEMORY
+        return "numaMemoryEvictThresholdPercent is not set" if is_ours else f"{kind}ThresholdPercent not config"
+    if upper < 0 and kind != NUMA_MEMORY:
+        least = "greater" if kind in (USED_CPU, ALLOCATABLE_MEMORY) else "equal or greater"
+        return f"threshold percent({upper}) should {least} than 0"
+    if lower is None and kind in _BY_REQUESTS:
+        return f"{kind}LowerPercent not config"
+    lower = lower_end(upper, lower)
     return "" if lower < upper else f"lower percent({lower}) should less than threshold percent({upper})"
+
+
+def _priority(kind: str, given: Threshold) -> str:
+    most = given.allocatable_evict_priority_threshold
+    if kind in (USED_CPU, USED_MEMORY) and given.evict_enabled_priority_threshold is None:
+        return "EvictEnabledPriorityThreshold not config"
+    if kind in _BY_REQUESTS and most is None:
+        return "AllocatableEvictPriorityThreshold not config"
+    if kind in _BY_REQUESTS and most is not None and most > HIGHEST_PRIORITY:
+        only = "koor-prod pods should not be killed"
+        return f"priorityThresholdPercent({most}) should less than {HIGHEST_PRIORITY}, {only}"
+    return ""

@@ -115,7 +115,8 @@ def best_effort_by_cpu(pods: Iterable[Pod], *, feature: str, excess: Excess) -> 
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:
-        return pod.priority or 0, -_share(excess.used.get(pod.uid, 0), eviction.batch_cpu(pod)), pod.key, pod.uid
+        used, requested = excess.used.get(pod.uid, 0), eviction.batch_cpu(pod)
+        return pod.priority or 0, -(used / requested if requested > 0 else 0.0), pod.key, pod.uid
 
     return _best_effort(pods, feature, excess, rank)
 
@@ -167,7 +168,8 @@ def _candidates(
     unprotected: dict[str, str] = {}
     for pod in pods:
         forbids = not eviction.allows(pod.annotations, feature)
-        why = _gone(pod) or ("policy" if forbids and not excess.of(pod) else bar(pod))
+        why: Bar | None = "finished" if not pod.active else "leaving" if pod.deleting else None
+        why = why or ("policy" if forbids and not excess.of(pod) else bar(pod))
         if why is not None:
             barred[pod.uid] = why
             continue
@@ -179,13 +181,3 @@ def _candidates(
     first.sort(key=lambda pod: (-excess.of(pod), rank(pod)))
     cause_stays = any(excess.is_cause(pod) for pod in pods if barred.get(pod.uid) not in (None, "finished", "leaving"))
     return Candidates((*first, *sorted(free, key=rank)), barred, unprotected, cause_stays)
-
-
-def _gone(pod: Pod) -> Bar | None:
-    if not pod.active:
-        return "finished"
-    return "leaving" if pod.deleting else None
-
-
-def _share(used: int, requested: int) -> float:
-    return used / requested if requested > 0 else 0.0

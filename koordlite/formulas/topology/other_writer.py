@@ -28,8 +28,5 @@ def last(entries: Iterable[ManagedFields]) -> OtherWriter | None:
 def at_work(found: OtherWriter | None, at_start: OtherWriter | None) -> OtherWriter | None:
     """`found` unless it is what stood there when this run first saw the object: that program may be long gone. One that
     is at work writes again."""
-    return None if found is None or (found.manager, found.time) == _when(at_start) else found
-
-
-def _when(writer: OtherWriter | None) -> tuple[str, str] | None:
-    return None if writer is None else (writer.manager, writer.time)
+    stays = found and at_start and (found.manager, found.time) == (at_start.manager, at_start.time)
+    return None if stays else found

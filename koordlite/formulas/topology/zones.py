@@ -1,10 +1,20 @@
-"""The NUMA zones of a node: what each has, and what of it may be handed out."""
+"""The NUMA zones of a node: what each has, what kubelet may give out of it, and what it has given: what a scheduler has
+to know to predict kubelet.
+
+Sources: resource-topology-exporter and NFD's topology-updater (capacity, allocatable, available of each NUMA node).
+They disagree about memory of several NUMA nodes; here it is split, the lowest node first, as kubelet's memory manager
+takes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from koordlite.model.quantity import Quantity
+import msgspec
+
+from koordlite.model.cpuset import union
+from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock
+from koordlite.model.quantity import Format, Quantity
 from koordlite.model.topology import NUMANode
 
 Resources = Mapping[str, Quantity]
@@ -48,3 +58,88 @@ def without(zone: Resources, shares: Resources) -> dict[str, Quantity]:
         name: Quantity(max(0, amount.nano - max(0, shares[name].nano)), amount.format) if name in shares else amount
         for name, amount in zone.items()
     }
+
+
+class Amounts(msgspec.Struct, frozen=True):
+    """One resource of one zone."""
+
+    capacity: Quantity
+    allocatable: Quantity
+    available: Quantity
+
+
+def amounts(
+    nodes: Sequence[NUMANode],
+    capacities: Sequence[Resources],
+    *,
+    unmanaged: Sequence[Resources],
+    allocatable: Given,
+    held: Collection[Given],
+) -> list[dict[str, Amounts]]:
+    """Each zone's resources, in the order of `nodes`.
+
+    `allocatable` is what kubelet may give out, `held` what containers that have not ended have of it. A resource that
+    kubelet does not manage is available as the machine has it, or as `unmanaged` says.
+    """
+    zones = [
+        {name: Amounts(whole, unmanaged[place][name], unmanaged[place][name]) for name, whole in capacity.items()}
+        for place, capacity in enumerate(capacities)
+    ]
+    given, claimed = union(each.cpus for each in held), union(each.claimed for each in held)
+    left = _memory_left(allocatable.memory, [block for each in held for block in each.memory])
+    devices = _device_ids(allocatable.devices)
+    used = _device_ids(device for each in held for device in each.devices)
+    for node, zone, capacity in zip(nodes, zones, capacities, strict=True):
+        if allocatable.cpus:
+            mine = allocatable.cpus & node.cpus
+            zone["cpu"] = _amounts(len(mine), len(mine - given - claimed), "DecimalSI", capacity.get("cpu"))
+        elif (taken_here := claimed & node.cpus) and "cpu" in zone:
+            # A DRA driver gives CPUs where kubelet does not.
+            free = max(zone["cpu"].available.milli - 1000 * len(taken_here), 0)
+            zone["cpu"] = msgspec.structs.replace(zone["cpu"], available=Quantity.of_milli(free))
+        for kind, by_node in left.items():
+            most, free = by_node.get(node.id, (0, 0))
+            zone[kind] = _amounts(most, free, "BinarySI", capacity.get(kind))
+        for resource, ids in devices.items():
+            here = ids.get(node.id, frozenset())
+            taken = used.get(resource, {}).get(node.id, frozenset())
+            zone[resource] = _amounts(len(here), len(here - taken), "DecimalSI", None)
+    return zones
+
+
+def _amounts(allocatable: int, available: int, form: Format, capacity: Quantity | None) -> Amounts:
+    """A zone that may give out more than it seems to have has as much as it gives out."""
+    most = Quantity.of(allocatable, form)
+    return Amounts(max(capacity or most, most), most, Quantity.of(available, form))
+
+
+def _memory_left(
+    allocatable: Iterable[MemoryBlock], held: Iterable[MemoryBlock]
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """By kind and NUMA node: the bytes that may be given out, and those of them that are left."""
+    most: dict[str, dict[int, int]] = {}
+    for block in allocatable:
+        for node in block.nodes[:1]:
+            kind = most.setdefault(block.kind, {})
+            kind[node] = kind.get(node, 0) + block.size
+    free = {kind: dict(nodes) for kind, nodes in most.items()}
+    # Blocks of one node first: those of several take what is left.
+    for block in sorted(held, key=lambda block: len(block.nodes)):
+        size, kind = block.size, free.get(block.kind, {})
+        for node in sorted(block.nodes):
+            part = min(size, kind.get(node, 0))
+            size -= part
+            if node in kind:
+                kind[node] -= part
+    return {kind: {node: (amount, free[kind][node]) for node, amount in nodes.items()} for kind, nodes in most.items()}
+
+
+def _device_ids(devices: Iterable[Devices]) -> dict[str, dict[int, frozenset[str]]]:
+    """Ids by resource and NUMA node. A device at two nodes can be had at either, so it counts at both; one whose node
+    nobody knows is in no zone."""
+    found: dict[str, dict[int, frozenset[str]]] = {}
+    for each in devices:
+        for node in each.nodes:
+            nodes = found.setdefault(each.resource, {})
+            nodes[node] = nodes.get(node, frozenset()) | frozenset(each.ids)
+    return found

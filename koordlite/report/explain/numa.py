@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from koordlite.formulas.topology.given_zones import Amounts
+from koordlite.formulas.topology.zones import Amounts
 from koordlite.model import keys
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import KubeQoS, QoSClass

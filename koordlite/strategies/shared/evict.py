@@ -15,7 +15,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.eviction import evict_config, evict_order, evict_release, evict_walk
 from koordlite.formulas.eviction.evict_order import Candidates, Excess
 from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS, Amounts, Task, Walk
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, Verdict
 from koordlite.model.memory import Memory
 from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod
@@ -185,9 +185,13 @@ def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: S
         yield msgspec.structs.replace(of_rule, verdict="evict" if chosen else of_rule.verdict)
     if tasks:
         yield from (decision for pod in snapshot.pods if (decision := _of_pod(pod, rules, walk, snapshot)))
-    yield Decision(
-        "evict", "evict" if asked else "hold", "EvictionRound", _round(tasks, walk, asked), (), "", past.remember(asked)
-    )
+    # What still lacks once those that go and those that leave are gone.
+    missing: dict[str, int] = {}
+    for task in tasks:
+        missing = evict_walk.larger(missing, evict_walk.remaining(task.to_release, walk.released[task.target]))
+    evidence: Evidence = {"rules": len(tasks), "chosen": len(asked), **amounts("missing", missing)}
+    verdict: Verdict = "evict" if asked else "hold"
+    yield Decision("evict", verdict, "EvictionRound", evidence, remember=past.remember(asked))
 
 
 def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
@@ -218,46 +222,28 @@ def amounts(prefix: str, found: Amounts) -> Evidence:
     }
 
 
-def _round(tasks: Sequence[Task], walk: Walk, asked: set[str]) -> Evidence:
-    """Count how many go, and what still lacks once they and those that leave are gone."""
-    missing: dict[str, int] = {}
-    for task in tasks:
-        missing = evict_walk.larger(missing, evict_walk.remaining(task.to_release, walk.released[task.target]))
-    return {"rules": len(tasks), "chosen": len(asked), **amounts("missing", missing)}
-
-
 def _of_pod(pod: Pod, rules: Sequence[Rule], walk: Walk, snapshot: Snapshot) -> Decision | None:
     """Decision about a pod: the one that says most, by the order of the words."""
-    fates = {rule.task.feature: fate for rule in rules if rule.task and (fate := _fate(pod, rule, walk))}
+    fates = [
+        (fate, rule, rule.task)
+        for rule in rules
+        if rule.task and (fate := walk.fates.get((rule.task.feature, pod.uid)) or rule.candidates.barred.get(pod.uid))
+    ]
     if not fates:
         return None
-    feature = min(fates, key=lambda name: list(_WORDS).index(fates[name]))
-    rule = next(rule for rule in rules if rule.task and rule.task.feature == feature)
-    fate = fates[feature]
-    evidence = _evidence(pod, rule, snapshot)
+    fate, rule, task = min(fates, key=lambda each: list(_WORDS).index(each[0]))
+    evidence: Evidence = {"feature": task.feature}
+    if pod.uid in task.candidates:
+        evidence |= {"rank": list(task.candidates).index(pod.uid) + 1, "candidates": len(task.candidates)}
+    evidence |= {"priority": pod.priority_value, **amounts("releases", task.contributions.get(pod.uid, {}))}
+    evidence |= amounts("over_request", {rule.excess.resource: rule.excess.of(pod)}) if rule.excess else {}
+    own, refusal = rule.candidates.unprotected.get(pod.uid), snapshot.refused_evictions.get(pod.uid)
+    evidence |= {"ignored": own} if own else {}
+    evidence |= {} if refusal is None else {"why": refusal}
     if fate != "chosen":
         return Decision(f"pod/{pod.key}", "hold", _WORDS[fate], evidence)
-    gone = EvictPod(pod.namespace, pod.name, pod.uid, f"{rule.cause}: {feature}")
+    gone = EvictPod(pod.namespace, pod.name, pod.uid, f"{rule.cause}: {task.feature}")
     return Decision(f"pod/{pod.key}", "evict", _WORDS[fate], evidence, (gone,))
-
-
-def _fate(pod: Pod, rule: Rule, walk: Walk) -> str:
-    assert rule.task is not None
-    found: str | None = walk.fates.get((rule.task.feature, pod.uid)) or rule.candidates.barred.get(pod.uid)
-    return found or ""
-
-
-def _evidence(pod: Pod, rule: Rule, snapshot: Snapshot) -> Evidence:
-    assert rule.task is not None
-    order = list(rule.task.candidates)
-    rank: Evidence = {"rank": order.index(pod.uid) + 1, "candidates": len(order)} if pod.uid in order else {}
-    refusal: Evidence = {"why": snapshot.refused_evictions[pod.uid]} if pod.uid in snapshot.refused_evictions else {}
-    releases = amounts("releases", rule.task.contributions.get(pod.uid, {}))
-    own = rule.candidates.unprotected.get(pod.uid)
-    ignored: Evidence = {"ignored": own} if own else {}
-    over = amounts("over_request", {rule.excess.resource: rule.excess.of(pod)}) if rule.excess else {}
-    known = {**rank, "priority": pod.priority_value, **releases, **over, **ignored, **refusal}
-    return {"feature": rule.task.feature, **known}
 
 
 def by_use(

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from koordlite.formulas.allocatable import reservation
-from koordlite.formulas.topology import given_zones, topology_diff, zones
-from koordlite.formulas.topology.given_zones import Amounts
+from koordlite.formulas.topology import topology_diff, zones
+from koordlite.formulas.topology.zones import Amounts
 from koordlite.model import keys
 from koordlite.model.picture.kubelet import Given, KubeletResources, PodGiven
 from koordlite.model.pod.qos import QoSClass
@@ -63,7 +63,7 @@ def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Ite
         ]
     else:
         held = [given for pod in running(snapshot, resources) for given in pod.containers.values()]
-        amounts = given_zones.amounts(nodes, capacities, unmanaged=kept, allocatable=resources.allocatable, held=held)
+        amounts = zones.amounts(nodes, capacities, unmanaged=kept, allocatable=resources.allocatable, held=held)
     vectors = _placement(snapshot).vectors if numa_placement else {}
     for node, parts in zip(nodes, amounts, strict=True):
         vector = vectors.get(node.id)
@@ -100,7 +100,7 @@ def without_pod(snapshot: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
             each for each in running(snapshot, resources) if (each.namespace, each.name) != (pod.namespace, pod.name)
         )
         may, held = resources.allocatable, [given for each in others_of for given in each.containers.values()]
-    found = given_zones.amounts(nodes, has, unmanaged=has, allocatable=may, held=held)
+    found = zones.amounts(nodes, has, unmanaged=has, allocatable=may, held=held)
     return {node.id: zone for node, zone in zip(nodes, found, strict=True)}
 
 
