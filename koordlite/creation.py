@@ -394,7 +394,10 @@ class Creation(nri.Handler):
             elif isinstance(change, TasksChange) and _NEW_TID in change.tids and "/" not in change.group:
                 # Only a group of ours: with it the class ends, and so its threads are back where they would be. It may
                 # have gone since the picture was taken, and the runtime would make it again, or refuse the start.
-                is_there = GROUP.place(change.group) in snapshot.ours and self._has_class(change.group)
+                present_groups = ()
+                with contextlib.suppress(OSError):
+                    present_groups = self._host.files.list(self._host.resctrl.root)
+                is_there = GROUP.place(change.group) in snapshot.ours and f"{change.group}/" in present_groups
                 verdict.rdt = change.group if is_there else ""
         if self._version < nri.OOM_SCORE_SINCE:
             verdict.oom_score = None
@@ -435,12 +438,6 @@ class Creation(nri.Handler):
     def _sets(self, groups: Iterable[str]) -> list[CPUSet]:
         raw = [self._host.cgroups.read_present(each, "cpuset.cpus") for each in groups]
         return [cast(CPUSet, self._host.cgroups.decode("cpuset.cpus", each)) for each in raw if each is not None]
-
-    def _has_class(self, group: str) -> bool:
-        try:
-            return f"{group}/" in self._host.files.list(self._host.resctrl.root)
-        except OSError:
-            return False
 
     def _counts_swap(self, snapshot: Snapshot) -> bool:
         """Tell whether the kernel has a limit of memory and swap together that follows the limit of memory."""

@@ -12,9 +12,8 @@ import msgspec
 from koordlite.apply import writer
 from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
-from koordlite.apply.exclusive import ExclusiveCPUs
 from koordlite.apply.foreign import ForeignWriters
-from koordlite.apply.inherited import Lately
+from koordlite.apply.inherited import ExclusiveCPUs, Lately
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change, Entry

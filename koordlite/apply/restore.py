@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from koordlite.apply import kinds, writer
-from koordlite.apply.exclusive import ExclusiveCPUs
+from koordlite.apply.inherited import ExclusiveCPUs
 from koordlite.apply.kind import Undoing
 from koordlite.apply.kinds import AnyKind
 from koordlite.host.bundle import Host
@@ -94,11 +95,10 @@ def undo_list(host: Host, entries: Sequence[Entry], exclusive: Sequence[PodCPUs]
     wanted: dict[Place, str] = {}
     for kind, alike in kinds.by_entry(entries).items():
         wanted |= kind.to_put_back(alike, back)
-    return [(str(entry.place), _present(host, entry), wanted[entry.place]) for entry in entries]
-
-
-def _present(host: Host, entry: Entry) -> str:
-    try:
-        return kinds.of_entry(entry).present(entry, host) or writer.GONE
-    except OSError:
-        return writer.GONE
+    rows = []
+    for entry in entries:
+        present = None
+        with contextlib.suppress(OSError):
+            present = kinds.of_entry(entry).present(entry, host)
+        rows.append((str(entry.place), present or writer.GONE, wanted[entry.place]))
+    return rows

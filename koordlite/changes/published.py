@@ -65,16 +65,13 @@ class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
 
     def stands(self, node: NodeObject) -> bool:
         """Amounts are compared as amounts, since 5000 comes back as `5k`."""
-        return all(self._same(held) for held in (node.status.capacity or {}, node.status.allocatable or {}))
-
-    def _same(self, held: Mapping[str, str | int | float]) -> bool:
-        text = held.get(self.resource)
-        if text is None or self.value is None:
-            return text is None and self.value is None
+        texts = [(held or {}).get(self.resource) for held in (node.status.capacity, node.status.allocatable)]
         try:
-            return Quantity.parse(text) == Quantity.of(self.value)
+            amounts = [None if text is None else Quantity.parse(text) for text in texts]
         except ValueError:
             return False
+        value = None if self.value is None else Quantity.of(self.value)
+        return amounts == [value, value]
 
 
 class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Settings of the whole kernel, and the oom_score_adj of one process."""
+"""Settings of the whole kernel, the CPUs of interrupts, and the oom_score_adj of one process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import ClassVar
 import msgspec
 
 from koordlite.formulas.system_settings import FEATURES, PATHS
-from koordlite.model.change import Entry, KernelChange
+from koordlite.model.change import Entry, KernelChange, Standing
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.place import Place, PlaceKind
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status import ForeignWrite
 
 SETTING = PlaceKind(
     name="system",
@@ -35,6 +38,16 @@ OOM_SCORE_AT_CREATION = PlaceKind(
     update="default",
 )
 """A container that was created with a number of ours, until its processes are known."""
+
+
+INTERRUPT = PlaceKind(
+    name="interrupt",
+    form="irq/%s",
+    pattern=re.compile(r"irq/(?P<number>\d+|default)"),
+    metrics=frozenset({"smp_affinity"}),
+    update="default",
+)
+"""The CPUs that may take an interrupt of a device, and those of interrupts that are set up later."""
 
 
 class SystemFileChange(KernelChange, msgspec.Struct, frozen=True):
@@ -98,3 +111,45 @@ class OOMScoreAtCreation(Entry, frozen=True, kw_only=True, tag="oomScoreAtCreati
     def describe(self) -> str:
         """The number that comes back."""
         return str(self.value)
+
+
+class IRQChange(KernelChange, msgspec.Struct, frozen=True):
+    """Let these CPUs take the interrupt `number` of `device`."""
+
+    place_kind: ClassVar[PlaceKind] = INTERRUPT
+    rank: ClassVar[int] = 62
+    watched: ClassVar[bool] = True
+
+    number: str
+    device: str
+    """An interrupt that has the number later is another one, and is left alone."""
+    value: CPUSet
+    gives_back: bool = False
+    """As in `CgroupChange`."""
+
+    @classmethod
+    def source(cls, snapshot: Snapshot) -> object:
+        """The interrupts."""
+        return snapshot.irqs
+
+    def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:
+        """An interrupt that ended takes its CPUs along."""
+        if not snapshot.irqs:
+            return Standing.UNSEEN
+        irq = snapshot.irqs.get(self.number)
+        if irq is None or irq.device != self.device:
+            return Standing.GONE
+        return Standing.OURS if irq.cpus == self.value else ForeignWrite(self.place, str(self.value), str(irq.cpus))
+
+
+class IRQFound(Entry, frozen=True, kw_only=True, tag="irqAffinity"):
+    """The CPUs that might take an interrupt before us."""
+
+    number: str
+    device: str
+    cpus: str
+    strategy: str = ""
+
+    def undoing(self) -> IRQChange:
+        """The change that puts them back."""
+        return IRQChange(self.number, self.device, CPUSet.parse(self.cpus), gives_back=True)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from koordlite.formulas import measured
-from koordlite.formulas.cpu import host_place
+from koordlite.formulas.cpu import pools
 from koordlite.formulas.topology import other_writer
 from koordlite.host import kept_file, procfs, sysfs
 from koordlite.host.bundle import Host
@@ -260,8 +260,8 @@ class Observer:
     def _host_groups(self, settings: slo.SLO) -> dict[str, str]:
         """By name of application; one that names kubelet's groups, or a group that holds them, has none."""
         layout = self._cgroups.layout
-        groups = ((app.name, host_place.group(app, layout)) for app in settings.host_applications)
-        return {name: group for name, group in groups if host_place.is_own(group, layout)}
+        groups = ((app.name, pools.host_group(app, layout)) for app in settings.host_applications)
+        return {name: group for name, group in groups if pools.is_host_group(group, layout)}
 
     def _too_deep(self) -> Iterator[Problem]:
         group = self._places.too_deep

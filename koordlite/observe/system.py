@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from koordlite.changes.irq import PLACE
+from koordlite.changes.system import INTERRUPT
 from koordlite.formulas import system_settings
 from koordlite.formulas.blkio import UNSET
 from koordlite.host import block as block_devices
@@ -125,7 +125,7 @@ class IRQReader:
             }
             self._read_at, self._counts = now, counts
             return self._irqs
-        fresh = {place.part("number") for place in ours if place.kind is PLACE} & self._irqs.keys()
+        fresh = {place.part("number") for place in ours if place.kind is INTERRUPT} & self._irqs.keys()
         for number in fresh:
             present = irqs.read(self._files, number)
             known = self._irqs[number]

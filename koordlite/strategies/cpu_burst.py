@@ -311,8 +311,13 @@ def _released(snapshot: Snapshot, pod: Pod, back: Sequence[CgroupChange]) -> Dec
 
     Nor the pod's below that of its containers together. No limit stays none.
     """
-    bases = dict(_bases(snapshot, pod, _ratio(snapshot, pod)))
-    bases[snapshot.places[pod.uid].group] = sum(bases.values())
+    ratio, place, bases = _ratio(snapshot, pod), snapshot.places[pod.uid], dict[str, int]()
+    for container in pod.containers:
+        present, limit = _present(snapshot, pod, container.name), container.limits.get("cpu")
+        if present and limit:
+            base_us = burst.base_quota(limit_milli=limit.milli, period_us=present.period_us, ratio=ratio)
+            bases[place.containers[container.name]] = base_us
+    bases[place.group] = sum(bases.values())
     changes = tuple(
         msgspec.structs.replace(change, value=max(change.value, bases.get(change.group, change.value)))
         if change.field == "cpu.quota" and isinstance(change.value, int) and change.value != burst.UNLIMITED
@@ -320,15 +325,6 @@ def _released(snapshot: Snapshot, pod: Pod, back: Sequence[CgroupChange]) -> Dec
         for change in back
     )
     return Decision(f"pod/{pod.key}", "release", "BurstReset", {"policy": "none"}, changes)
-
-
-def _bases(snapshot: Snapshot, pod: Pod, ratio: float) -> Iterator[tuple[str, int]]:
-    for container in pod.containers:
-        cgroup = _present(snapshot, pod, container.name)
-        limit = container.limits.get("cpu")
-        if cgroup and limit:
-            base = burst.base_quota(limit_milli=limit.milli, period_us=cgroup.period_us, ratio=ratio)
-            yield snapshot.places[pod.uid].containers[container.name], base
 
 
 def _ratio(snapshot: Snapshot, pod: Pod) -> float:

@@ -23,7 +23,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.picture.usage import CPUWait, Objective, Usage, Use
+from koordlite.model.picture.usage import CPUWait, Objective, Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
@@ -540,11 +540,17 @@ def _guided(
     quota_us = UNLIMITED if group.quota_us is None else group.quota_us
     present = measured.be_limit_milli(cpus=len(_usable(group)), quota_us=quota_us, period_us=group.period_us)
     least_milli = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US
+    # Best effort's part of the CPU time of everybody but each pod; 1 where that is not known.
+    usage, parts = snapshot.usage, dict[str, float]()
+    if usage.best_effort_cpu is not None and usage.others_milli is not None:
+        busy = usage.best_effort_cpu + usage.others_milli
+        parts = {
+            uid: usage.best_effort_cpu / max(usage.best_effort_cpu, busy - use.cpu, 1)
+            for uid, use in usage.pods.items()
+        }
     guided = contention.guided(
         [
-            Service(
-                uid, wait.share, wait.since, _tolerated_percent(services[uid], config) / 100, _part(snapshot.usage, uid)
-            )
+            Service(uid, wait.share, wait.since, _tolerated_percent(services[uid], config) / 100, parts.get(uid, 1.0))
             for uid, wait in waits.items()
             if wait.until - wait.since >= MIN_WINDOW_SECONDS
             and wait.ran_us + wait.waited_us >= MIN_ACTIVITY * 1e6 * (wait.until - wait.since)
@@ -590,14 +596,6 @@ def _tolerated_percent(pod: Pod, config: Config) -> float:
     """By how much best effort may lengthen the pod's work."""
     own, _ = pod_overrides.wait_percent(pod)
     return config.wait_percent if own is None else max(own, config.least_wait_percent)
-
-
-def _part(usage: Usage, uid: str) -> float:
-    """Best effort's part of the CPU time of everybody but this pod; 1 where that is not known."""
-    best_effort, others, own = usage.best_effort_cpu, usage.others_milli, usage.pods.get(uid)
-    if best_effort is None or others is None or own is None:
-        return 1.0
-    return best_effort / max(best_effort, best_effort + others - own.cpu, 1)
 
 
 def _levels(snapshot: Snapshot, services: Mapping[str, Pod]) -> list[Level]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import TopologyChange
-from koordlite.formulas.cpu import host_place, pools
+from koordlite.formulas.cpu import pools
 from koordlite.formulas.topology import topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cgroup_fields import CgroupField
@@ -73,7 +73,12 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
             evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
             yield Decision(f"pod/{pod.key}", "refuse", "AssignmentRefused", evidence)
     yield from (_host(snapshot, app, ls_pools) for app in snapshot.slo.host_applications)
-    yield from _left_by_hosts(snapshot)
+    # Groups of applications that are not in the pool any more get back what was found.
+    ours = {place.part("cgroup") for place, found in snapshot.found.items() if found.strategy == NAME}
+    of_hosts = {snapshot.host_groups.get(app.name) for app in snapshot.slo.host_applications if app.qos is QoSClass.LS}
+    of_pods = {group for place in snapshot.places.values() for group in place.all}
+    for change in group_files.given_back(snapshot, NAME, ("cpuset.cpus",), groups=sorted(ours - of_hosts - of_pods)):
+        yield Decision(f"host/{change.group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))
 
 
 def _text(entries: Iterable[pools.Pool]) -> str:
@@ -171,7 +176,7 @@ def _host(snapshot: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> De
     subject, group = f"host/{app.name}", snapshot.host_groups.get(app.name, "")
     if app.qos is not QoSClass.LS:
         return Decision(subject, "hold", "HostClassHasNoPool", {"qos": str(app.qos)})
-    wanted = host_place.cpuset(app.qos, ls_pools)
+    wanted = pools.host_cpuset(app.qos, ls_pools)
     cgroup = snapshot.cgroups.get(group)
     if cgroup is None or cgroup.cpuset is None:
         return Decision(subject, "skip", "NoHostGroup", {"group": group})
@@ -180,14 +185,3 @@ def _host(snapshot: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> De
         return Decision(subject, "hold", "EmptyPool", {"qos": str(app.qos), "reserved": str(snapshot.reserved.cpus)})
     changes = tuple(group_files.set_changes(snapshot, {group: wanted}))
     return Decision(subject, "set" if changes else "hold", "SharedPool", evidence, changes)
-
-
-def _left_by_hosts(snapshot: Snapshot) -> Iterator[Decision]:
-    """Groups of applications that are not in the pool any more get back what was found."""
-    ours = {place.part("cgroup") for place, found in snapshot.found.items() if found.strategy == NAME}
-    of_hosts = {snapshot.host_groups.get(app.name) for app in snapshot.slo.host_applications if app.qos is QoSClass.LS}
-    of_pods = {group for place in snapshot.places.values() for group in place.all}
-    for group in sorted(ours - of_hosts - of_pods):
-        change = _given_back(snapshot, group, "cpuset.cpus")
-        if change:
-            yield Decision(f"host/{group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))

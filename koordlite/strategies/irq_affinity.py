@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.changes.irq import PLACE, IRQChange
+from koordlite.changes.system import INTERRUPT, IRQChange
 from koordlite.formulas.cpu import irq as formula
 from koordlite.model import cpuset, keys
 from koordlite.model.cpuset import CPUSet
@@ -91,7 +91,7 @@ def _refused(snapshot: Snapshot) -> Iterator[tuple[str, Refusal]]:
     """Interrupts whose move was refused a moment ago, or not long ago."""
     before = recalled(snapshot, NAME, IRQMemory).refused
     for number, irq in snapshot.irqs.items():
-        known, why = before.get(number), snapshot.refused_writes.get(PLACE.place(number))
+        known, why = before.get(number), snapshot.refused_writes.get(INTERRUPT.place(number))
         if known and known.device == irq.device and snapshot.time - known.at < RETRY_SECONDS:
             yield number, known
         elif why:
@@ -115,7 +115,7 @@ def _irq(
     snapshot: Snapshot, config: Config, number: str, *, exclusive: CPUSet, refusal: Refusal | None
 ) -> Iterator[Decision]:
     irq = snapshot.irqs[number]
-    before = snapshot.found.get(PLACE.place(number))
+    before = snapshot.found.get(INTERRUPT.place(number))
     found, is_ours = irq.cpus, False
     if before is not None and before.strategy == NAME and isinstance(before.value, CPUSet):
         found, is_ours = before.value, True

@@ -13,7 +13,6 @@ from koordlite.changes.system import SystemFileChange
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import Found
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO, System
@@ -48,8 +47,13 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     yield from (_feature(snapshot, name, on) for name, on in sorted(switched.items()))
     asked = {*wanted, *(f"{FEATURES}/{name}" for name in switched)}
     ours = {place.part("name"): found for place, found in snapshot.found.items() if found.strategy == NAME}
-    gone = [_given_back(name, found) for name, found in ours.items() if name not in asked]
-    yield from gone
+    gone = {name: found for name, found in ours.items() if name not in asked}
+    for name, found in gone.items():
+        # A feature's found value is 1 for on, 0 for off.
+        feature = name.removeprefix(f"{FEATURES}/")
+        value = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)
+        change = SystemFileChange(name, value, gives_back=True)
+        yield Decision(f"{_PLACE}{name}", "release", "SettingGivenBack", {"name": name, "value": value}, (change,))
     if not asked and not gone:
         yield Decision("node", "hold", "NoSystemSettings")
 
@@ -75,11 +79,3 @@ def _feature(snapshot: Snapshot, name: str, on: bool) -> Decision:
     changes = () if present[name] == on else (SystemFileChange(f"{FEATURES}/{name}", word),)
     evidence = {"name": FEATURES, "value": word}
     return Decision(subject, "set" if changes else "hold", "SystemSetting", evidence, changes)
-
-
-def _given_back(name: str, found: Found) -> Decision:
-    """A feature's found value is 1 for on, 0 for off."""
-    feature = name.removeprefix(f"{FEATURES}/")
-    value = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)
-    change = SystemFileChange(name, value, gives_back=True)
-    return Decision(f"{_PLACE}{name}", "release", "SettingGivenBack", {"name": name, "value": value}, (change,))

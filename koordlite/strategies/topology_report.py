@@ -18,7 +18,6 @@ from koordlite.model import keys, nrt
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError
-from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.picture.published import Published
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
@@ -99,11 +98,22 @@ def _report(snapshot: NodeSnapshot, config: Config, *, with_zones: bool) -> topo
         options=dict(kubelet.cpu_manager_options),
         reserved_cpus=kubelet.reserved_cpus,
     )
+    by_uid = {pod.uid: pod for pod in snapshot.pods}
     annotations: dict[str, str | None] = {
         keys.CPU_BASIC_INFO: nrt.encode_cpu_basic_info(snapshot.cpu_info),
         keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(snapshot.topology),
         keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(policy),
-        keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(_alloc(snapshot, held) for held in kubelet.pod_cpus),
+        keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(
+            nrt.PodCPUAlloc(
+                namespace=pod.namespace if pod else "",
+                name=pod.name if pod else "",
+                uid=held.uid,
+                cpuset=held.cpus,
+                managed_by_kubelet=True,
+            )
+            for held in kubelet.pod_cpus
+            for pod in (by_uid.get(held.uid),)
+        ),
         keys.SYSTEM_QOS: nrt.encode_system_qos(snapshot.system_qos),
     }
     other = snapshot.published.other_writer if config.other_writer == "yield" else None
@@ -160,17 +170,6 @@ def _changes(published: Published, report: topology_diff.Report) -> Iterator[Cha
             report.gone,
             report.zone_attributes,
         )
-
-
-def _alloc(snapshot: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
-    pod = next((p for p in snapshot.pods if p.uid == held.uid), None)
-    return nrt.PodCPUAlloc(
-        namespace=pod.namespace if pod else "",
-        name=pod.name if pod else "",
-        uid=held.uid,
-        cpuset=held.cpus,
-        managed_by_kubelet=True,
-    )
 
 
 def _placement(snapshot: Snapshot, config: Config) -> Decision:

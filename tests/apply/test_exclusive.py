@@ -9,7 +9,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite import apply
-from koordlite.apply.exclusive import ExclusiveCPUs
+from koordlite.apply.inherited import ExclusiveCPUs
 from koordlite.host.cgroups import names
 from koordlite.host.journal.journal import Journal
 from koordlite.model.cpuset import EMPTY, CPUSet

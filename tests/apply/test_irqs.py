@@ -12,7 +12,7 @@ from emulated import Emulated
 from koordlite import config, plan
 from koordlite.agent import Agent
 from koordlite.apply import Applier, restore
-from koordlite.changes.irq import IRQChange
+from koordlite.changes.system import IRQChange
 from koordlite.host import irqs
 from koordlite.lab.machine.tree import constant, refusal
 from koordlite.model.change import Standing

@@ -14,7 +14,6 @@ from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.changes.eviction import EvictPod, KillContainer
-from koordlite.changes.irq import IRQChange
 from koordlite.changes.published import (
     NodeAnnotationChange,
     NodeConditionChange,
@@ -32,7 +31,7 @@ from koordlite.changes.resctrl import (
     SchemataChange,
     TasksChange,
 )
-from koordlite.changes.system import OOM_SCORE_AT_CREATION, OOMScoreChange, SystemFileChange
+from koordlite.changes.system import OOM_SCORE_AT_CREATION, IRQChange, OOMScoreChange, SystemFileChange
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet

@@ -10,7 +10,7 @@ from emulated import Emulated
 from msgspec import structs
 
 from koordlite import changes
-from koordlite.formulas.cpu import host_place
+from koordlite.formulas.cpu import pools
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found, RunState
@@ -270,7 +270,7 @@ def test_a_placement_of_an_earlier_run_has_no_age(node: Emulated) -> None:
     ],
 )
 def test_group_of_a_host_application(observer: Observer, app: HostApplication, group: str) -> None:
-    assert host_place.group(app, observer.observe().layout) == group
+    assert pools.host_group(app, observer.observe().layout) == group
 
 
 def test_the_time_for_people_is_utc(observer: Observer) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.changes.irq import PLACE
+from koordlite.changes.system import INTERRUPT
 from koordlite.formulas.cpu import irq as formula
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -40,7 +40,7 @@ def decide(seen: Snapshot, **config: Any) -> dict[str, Decision]:
 
 
 def ours(number: str, cpus: CPUSet = ALL) -> dict[str, Any]:
-    place = PLACE.place(number)
+    place = INTERRUPT.place(number)
     return {"found": {place: Found(cpus, NAME)}, "ours": frozenset({place})}
 
 
@@ -68,7 +68,7 @@ def test_what_was_moved_goes_by_what_was_found_and_comes_back(build: Any) -> Non
 
 
 def test_what_the_kernel_refuses_to_move_is_named_and_tried_again_after_ten_minutes(build: Any) -> None:
-    refused = {"refused_writes": {PLACE.place("40"): "EIO: Input/output error"}}
+    refused = {"refused_writes": {INTERRUPT.place("40"): "EIO: Input/output error"}}
     first = decide(picture(build, time=1000.0, **refused))
     assert (first["irq/40"].reason, first["irq/40"].changes) == ("IRQNotMovable", ())
     assert "cannot be moved: EIO" in sentence(first["irq/40"])

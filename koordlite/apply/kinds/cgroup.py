@@ -12,7 +12,7 @@ import msgspec
 
 from koordlite import plan
 from koordlite.apply import inherited, writer
-from koordlite.apply.exclusive import ExclusiveCPUs
+from koordlite.apply.inherited import ExclusiveCPUs
 from koordlite.apply.kind import Kind, Undoing, Work
 from koordlite.changes.cgroup import FIELDS, PLACE, UNLIMITED, CgroupChange
 from koordlite.host import sysfs

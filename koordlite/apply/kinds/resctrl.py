@@ -246,7 +246,11 @@ def undo_all(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
     ours = {entry.into for entry in moved} | {entry.group for entry in made}
     return [
         *(_try(e.place, e.group or "root group", partial(_thread_back, host, e, ours)) for e in moved),
-        *_kin_back(host, unnoted),
+        *(
+            _try(resctrl.TASKS.place(group), f"{len(tids)} threads", partial(_move, host, group, tids))
+            for group in sorted(set(unnoted.values()))
+            for tids in ([tid for tid, home in unnoted.items() if home == group],)
+        ),
         *(_try(e.place, e.text.strip(), partial(_values_back, host, e)) for e in files),
         *(_try(e.place, "removed", partial(host.resctrl.remove_group, e.group)) for e in made),
         *(_unmounted(host, e, made) for e in entries if isinstance(e, MountMade)),
@@ -293,15 +297,12 @@ def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade]) -> Appli
     others = sorted(present - {group.group for group in made})
     if others:
         return AppliedStep(entry.place, f"stays, groups of others are in it: {', '.join(others)}")
-    return _try(entry.place, "unmounted", partial(_umount, host))
-
-
-def _umount(host: Host) -> None:
     try:
         host.resctrl.umount()
     except OSError as error:
         if error.errno not in _NOT_MOUNTED:
-            raise
+            return AppliedStep(entry.place, "unmounted", False, writer.words(error))
+    return AppliedStep(entry.place, "unmounted")
 
 
 def homes(host: Host, moved: Iterable[TasksMoved]) -> dict[int, str]:
@@ -355,13 +356,6 @@ def _kin(host: Host, moved: Sequence[TasksMoved], made: Collection[str]) -> Iter
             group = home(host, tid, known)
             if group or (group == ROOT and into not in made):
                 yield tid, group
-
-
-def _kin_back(host: Host, homes: Mapping[int, str]) -> Iterator[AppliedStep]:
-    for group in sorted(set(homes.values())):
-        tids = [tid for tid, home in homes.items() if home == group]
-        place = resctrl.TASKS.place(group)
-        yield _try(place, f"{len(tids)} threads", partial(_move, host, group, tids))
 
 
 def _move(host: Host, group: str, tids: Sequence[int]) -> bool:

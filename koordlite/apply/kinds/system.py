@@ -1,4 +1,5 @@
-"""Settings of the whole kernel, and the oom_score_adj of one process."""
+"""Settings of the whole kernel, the CPUs of interrupts, and the oom_score_adj of one process: what has an old one's
+number is not what was judged."""
 
 from __future__ import annotations
 
@@ -8,15 +9,19 @@ from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Undoing, Work
 from koordlite.changes.system import (
     OOM_SCORE_AT_CREATION,
+    IRQChange,
+    IRQFound,
     OOMScoreAtCreation,
     OOMScoreChange,
     OOMScoreFound,
     SystemFileChange,
 )
 from koordlite.formulas.system_settings import FEATURES
-from koordlite.host import procfs, system_files
+from koordlite.host import irqs, procfs, system_files
 from koordlite.host.bundle import Host
+from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
@@ -140,4 +145,49 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
         return None if score is None else str(score)
 
 
-SYSTEM_FILE, PROCESS = SystemFile(), OOMScore()
+class IRQAffinity(Kind[IRQChange, IRQFound]):
+    """One interrupt, or the default of new ones."""
+
+    change = IRQChange
+
+    def stands(self, change: IRQChange, work: Work) -> bool:
+        """Read it again: the picture may be some seconds old."""
+        present = irqs.read(work.host.files, change.number)
+        return present is not None and (present.device, present.cpus) == (change.device, change.value)
+
+    def found(self, change: IRQChange, strategy: str, work: Work) -> Iterator[IRQFound]:
+        """The CPUs, while it is the interrupt that was judged."""
+        present = None if change.place in work.noted else irqs.read(work.host.files, change.number)
+        if present is not None and present.device == change.device:
+            yield IRQFound(number=change.number, device=present.device, cpus=str(present.cpus), strategy=strategy)
+
+    def is_gone(self, host: Host, change: IRQChange, error: OSError) -> bool:
+        """With its device."""
+        return vanished(error)
+
+    def set(self, host: Host, change: IRQChange) -> str | None:
+        """The CPUs."""
+        present = irqs.read(host.files, change.number)
+        if present is None or present.device != change.device:
+            return writer.GONE
+        # Putting back what was never moved is no write: the kernel would refuse it as it refused the move.
+        if present.cpus != change.value:
+            irqs.write(host.files, change.number, change.value)
+        return None
+
+    def value_before(self, entry: IRQFound, host: Host) -> Found | None:
+        """The CPUs."""
+        return Found(CPUSet.parse(entry.cpus), entry.strategy)
+
+    def has_ended(self, entry: IRQFound, host: Host, snapshot: Snapshot) -> bool:
+        """With its device."""
+        present = irqs.read(host.files, entry.number)
+        return present is None or present.device != entry.device
+
+    def present(self, entry: IRQFound, host: Host) -> str | None:
+        """The CPUs."""
+        found = irqs.read(host.files, entry.number)
+        return None if found is None or found.device != entry.device else str(found.cpus)
+
+
+SYSTEM_FILE, PROCESS, INTERRUPT = SystemFile(), OOMScore(), IRQAffinity()

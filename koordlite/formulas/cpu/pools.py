@@ -1,4 +1,5 @@
-"""CPU pools: the CPUs latency-sensitive and best-effort pods share, and the set of one container."""
+"""CPU pools: the CPUs latency-sensitive and best-effort pods share, the set of one container, and the group and the set
+of a host application."""
 
 from __future__ import annotations
 
@@ -9,10 +10,19 @@ import msgspec
 
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.node import SystemQoS
+from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import KubeletResources, PodCPUs
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
+from koordlite.model.slo.settings import HostApplication
 from koordlite.model.topology import CPU
+
+_FOLDERS = {
+    QoSClass.LSE: "host-latency-sensitive",
+    QoSClass.LSR: "host-latency-sensitive",
+    QoSClass.LS: "host-latency-sensitive",
+    QoSClass.BE: "host-best-effort",
+}
 
 
 class Pool(msgspec.Struct, frozen=True):
@@ -144,3 +154,36 @@ def container_cpuset(
     if qos is not QoSClass.LS and (best_effort_cgroup or kubelet_policy == "static"):
         return None
     return joined(ls_pools) or None
+
+
+def host_group(app: HostApplication, layout: Layout) -> str:
+    """base/parentDir/relativePath below the cgroup root, or the folder of its class and its name without a cgroupPath.
+
+    Source: Koordinator `GetHostAppCgroupRelativePath`.
+    """
+    if not (app.base or app.parent_dir or app.relative_path):
+        return "/".join(part for part in (_FOLDERS.get(app.qos, ""), app.name) if part)
+    bases = {
+        "Kubepods": layout.kubepods,
+        "KubepodsBurstable": layout.burstable,
+        "KubepodsBesteffort": layout.besteffort,
+    }
+    parts = [bases.get(app.base, ""), *app.parent_dir.split("/"), *app.relative_path.split("/")]
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def is_host_group(group: str, layout: Layout) -> bool:
+    """Tell whether the group may be an application's: it is not the root, and kubelet's groups are neither it nor in
+    it."""
+    kubelets = (layout.kubepods, layout.burstable, layout.besteffort)
+    return bool(group) and not any(f"{each}/".startswith(f"{group}/") for each in kubelets)
+
+
+def host_cpuset(qos: QoSClass, ls_pools: Pools) -> CPUSet:
+    """All CPUs of the LS pools for an application of class LS; ValueError for the other classes, which have no rule.
+
+    Source: Koordinator `SetHostAppCPUSet`.
+    """
+    if qos is not QoSClass.LS:
+        raise ValueError(f"host applications of class {qos or 'none'} have no CPUs by rule; only LS ones have")
+    return joined(ls_pools)

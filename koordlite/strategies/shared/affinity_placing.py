@@ -287,19 +287,15 @@ def memory_stays(
         free, reserve = node.memory - used.get(node.id, 0), int(node.memory * config.memory_reserve_percent / 100)
         # What they have is part of what they may have: while all of it would fit once more, nobody has to look.
         if sum(limits.values()) > free - reserve:
-            fits = rules.memory_fits(_growth(snapshot, limits), free=free, reserve=reserve)
+            growth = []
+            for uid, allowance in limits.items():
+                # What it may still take there, and whether its memory follows already.
+                use, groups = snapshot.usage.pods.get(uid), snapshot.places[uid].containers.values()
+                already = any(cgroup.PLACE.place(group, MEMS) in snapshot.found for group in groups)
+                growth.append((uid, max(0, allowance - use.memory) if already and use else allowance, already))
+            fits = rules.memory_fits(growth, free=free, reserve=reserve)
             stays |= {uid: "less than its limit is free there" for uid in limits if uid not in fits}
     return stays
-
-
-def _growth(snapshot: Snapshot, limits: Mapping[str, int]) -> list[tuple[str, int, bool]]:
-    """By uid what it may still take there, and whether its memory follows already."""
-    found = []
-    for uid, allowance in limits.items():
-        use, groups = snapshot.usage.pods.get(uid), snapshot.places[uid].containers.values()
-        already = any(cgroup.PLACE.place(group, MEMS) in snapshot.found for group in groups)
-        found.append((uid, max(0, allowance - use.memory) if already and use else allowance, already))
-    return found
 
 
 def limit(pod: Pod, resource: str) -> int | None:

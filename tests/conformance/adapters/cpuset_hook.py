@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas.cpu import host_place, pools
+from koordlite.formulas.cpu import pools
 from koordlite.host.cgroups import names
 from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
@@ -51,7 +51,7 @@ def quota(given: Any, expect: Any) -> tuple[Any, Any]:
 def host_application(given: Any, expect: Any) -> tuple[Any, Any]:
     rule, request = given.get("rule") or {}, given.get("request") or {}
     try:
-        found = host_place.cpuset(_class(request.get("QOSClass")), shapes.pools(rule.get("sharePools")))
+        found = pools.host_cpuset(_class(request.get("QOSClass")), shapes.pools(rule.get("sharePools")))
     except ValueError:
         return {"error": True}, expect
     return found or None, _set(expect)
@@ -61,7 +61,7 @@ def host_application(given: Any, expect: Any) -> tuple[Any, Any]:
 def host_group(given: Any, expect: Any) -> tuple[Any, Any]:
     app, driver = given.get("hostApp"), given.get("cgroupDriver", "systemd")
     layout = names.layout(1, "kubepods.slice" if driver == "systemd" else "kubepods")
-    return host_place.group(_application(app), layout) if app else "", expect
+    return pools.host_group(_application(app), layout) if app else "", expect
 
 
 def _application(app: Any) -> HostApplication:

@@ -11,7 +11,7 @@ import msgspec
 from memory_files import MemoryFiles
 
 from koordlite.formulas import measured
-from koordlite.formulas.cpu import host_place
+from koordlite.formulas.cpu import pools
 from koordlite.host import procfs
 from koordlite.host.cgroups import fields
 from koordlite.host.cgroups import names as cgroup_names
@@ -291,4 +291,4 @@ def host_dir(given: Any, expect: Any) -> tuple[Any, Any]:
     data = {"host-application-config": json.dumps(document)}
     held = config.effective(data, labels={}, annotations={}, previous=None, node_owner="node")
     names = layout(1, given["driver"])
-    return {"dir": "".join(host_place.group(one, names) for one in held.host_applications)}, expect
+    return {"dir": "".join(pools.host_group(one, names) for one in held.host_applications)}, expect
