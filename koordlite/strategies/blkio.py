@@ -68,7 +68,16 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
             yield Decision(asker.subject, "skip", "DiskNotWeighed", {"disks": disks})
         wanted |= {BlockChange(asker.group, *key, None).place for key in lines}
         yield from _mistakes(snapshot, asker)
-        yield _decided(snapshot, asker, lines, _clipped(before, asker))
+        present, clipped = snapshot.blocks.values.get(asker.group, {}), _clipped(before, asker)
+        changes = tuple(
+            BlockChange(asker.group, device, field, value)
+            for (device, field), value in lines.items()
+            if field in present and not blkio.holds(present[field].get(device, blkio.UNSET[field]), value)
+        )
+        disks = ", ".join(sorted({device for device, _ in lines}))
+        evidence: dict[str, int | str] = {"disks": disks, "settings": len(lines), "files": len(changes)}
+        evidence |= {"clipped": clipped} if clipped else {}
+        yield Decision(asker.subject, "set" if changes else "hold", "BlockQOS", evidence, changes)
     # Files that are asked for and that this kernel has not; a group that is gone has none, and asks for none.
     missing = {
         field
@@ -161,19 +170,6 @@ def _mistakes(snapshot: Snapshot, asker: Asker) -> Iterator[Decision]:
         )
     if absent:
         yield Decision(asker.subject, "skip", "NoSuchDisk", {"disk": ", ".join(absent)})
-
-
-def _decided(snapshot: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], str], clipped: str) -> Decision:
-    present = snapshot.blocks.values.get(asker.group, {})
-    changes = tuple(
-        BlockChange(asker.group, device, field, value)
-        for (device, field), value in lines.items()
-        if field in present and not blkio.holds(present[field].get(device, blkio.UNSET[field]), value)
-    )
-    disks = ", ".join(sorted({device for device, _ in lines}))
-    evidence: dict[str, int | str] = {"disks": disks, "settings": len(lines), "files": len(changes)}
-    evidence |= {"clipped": clipped} if clipped else {}
-    return Decision(asker.subject, "set" if changes else "hold", "BlockQOS", evidence, changes)
 
 
 _FIELDS: dict[str, BlockField] = {str(field): field for field in blkio.UNSET}

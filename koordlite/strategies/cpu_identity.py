@@ -84,25 +84,23 @@ def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
         yield layout.burstable, layout.burstable, qos.ls_class.cpu_qos, {}
         yield layout.besteffort, layout.besteffort, qos.be_class.cpu_qos, {}
     for pod in snapshot.pods:
-        if pod.active and pod.uid in snapshot.places:
-            yield f"pod/{pod.key}", snapshot.places[pod.uid].group, *_of_pod(snapshot, pod)
+        if not pod.active or pod.uid not in snapshot.places:
+            continue
+        settings, said = class_cpu_qos.of_pod(snapshot.slo, pod), _Said()
+        if keys.CPU_QOS in pod.annotations:
+            asked, bad = pod_overrides.cpu_qos(pod, settings)
+            if bad:
+                said = {"annotation": bad.key, "why": bad.why}
+            elif pod.raw_qos is not QoSClass.LS:
+                said = {"annotation": keys.CPU_QOS, "why": "only pods labelled LS may change their identity"}
+            else:
+                settings = asked
+        yield f"pod/{pod.key}", snapshot.places[pod.uid].group, settings, said
     by_class = class_cpu_qos.by_label(snapshot.slo)
     for app in snapshot.slo.host_applications:
         group = snapshot.host_groups.get(app.name, "")
         if group in snapshot.cgroups and app.qos in by_class:
             yield f"host/{app.name}", group, by_class[app.qos], {}
-
-
-def _of_pod(snapshot: Snapshot, pod: Pod) -> tuple[CPUQOS, _Said]:
-    of_class = class_cpu_qos.of_pod(snapshot.slo, pod)
-    if keys.CPU_QOS not in pod.annotations:
-        return of_class, {}
-    settings, bad = pod_overrides.cpu_qos(pod, of_class)
-    if bad:
-        return of_class, {"annotation": bad.key, "why": bad.why}
-    if pod.raw_qos is not QoSClass.LS:
-        return of_class, {"annotation": keys.CPU_QOS, "why": "only pods labelled LS may change their identity"}
-    return settings, {}
 
 
 def _switched_on(snapshot: Snapshot) -> Iterator[Decision]:

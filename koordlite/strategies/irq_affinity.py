@@ -72,7 +72,14 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "skip", "NoIRQFiles")
         return
     exclusive = _exclusive(snapshot) & snapshot.topology.cpuset
-    refused = dict(_refused(snapshot))
+    before, refused = recalled(snapshot, NAME, IRQMemory).refused, dict[str, Refusal]()
+    for number, irq in snapshot.irqs.items():
+        # The move was refused not long ago, or a moment ago.
+        known, why = before.get(number), snapshot.refused_writes.get(INTERRUPT.place(number))
+        if known and known.device == irq.device and snapshot.time - known.at < RETRY_SECONDS:
+            refused[number] = known
+        elif why:
+            refused[number] = Refusal(irq.device, why, snapshot.time)
     decisions = [
         decision
         for number in snapshot.irqs
@@ -85,17 +92,6 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     reason = "IRQsKeptOff" if exclusive else "NoExclusiveCPUs"
     yield Decision("node", "hold", reason, evidence, remember=IRQMemory(refused))
     yield from decisions
-
-
-def _refused(snapshot: Snapshot) -> Iterator[tuple[str, Refusal]]:
-    """Interrupts whose move was refused a moment ago, or not long ago."""
-    before = recalled(snapshot, NAME, IRQMemory).refused
-    for number, irq in snapshot.irqs.items():
-        known, why = before.get(number), snapshot.refused_writes.get(INTERRUPT.place(number))
-        if known and known.device == irq.device and snapshot.time - known.at < RETRY_SECONDS:
-            yield number, known
-        elif why:
-            yield number, Refusal(irq.device, why, snapshot.time)
 
 
 def _exclusive(snapshot: Snapshot) -> CPUSet:

@@ -136,9 +136,13 @@ def _numa_use(numa: NUMANode, snapshot: NodeSnapshot, _past: Past) -> Rule:
         and node.id in use
         and evict_release.use_percent(used=use[node.id], capacity=node.memory) >= (percents[0] or 0)
     }
-    bound = [
-        pod.key for pod in snapshot.pods if not gives_way(snapshot, pod) and _bound_to(snapshot, pod, numa.id, full)
-    ]
+    # Pods of which a container may take memory of this NUMA node, and else only of full ones. One that may take it of
+    # every NUMA node is short on the whole node: that is for the other rules.
+    every, bound = {node.id for node in snapshot.topology.nodes if node.memory}, []
+    for pod in snapshot.pods:
+        places = [{*place.mems} & every for place in _memory_places(snapshot, pod.uid)]
+        if any(numa.id in mems < every and mems <= full for mems in places) and not gives_way(snapshot, pod):
+            bound.append(pod.key)
     local = {
         # Page cache that is easily given back counts neither in the node's use nor in the pod's.
         uid: min(used, sum(each.used.get(numa.id, 0) for each in _memory_places(snapshot, uid)))
@@ -163,14 +167,6 @@ def _numa_use(numa: NUMANode, snapshot: NodeSnapshot, _past: Past) -> Rule:
 def _memory_places(snapshot: Snapshot, uid: str) -> Iterator[MemoryPlace]:
     groups = snapshot.places[uid].containers.values() if uid in snapshot.places else ()
     return (snapshot.memory_places[group] for group in groups if group in snapshot.memory_places)
-
-
-def _bound_to(snapshot: Snapshot, pod: Pod, numa: int, full: Collection[int]) -> bool:
-    """Tell whether a container of the pod may take memory of this NUMA node, and else only of `full` ones. One that
-    may take it of every NUMA node is short on the whole node: that is for the other rules."""
-    every = {node.id for node in snapshot.topology.nodes if node.memory}
-    places = [{*place.mems} & every for place in _memory_places(snapshot, pod.uid)]
-    return any(numa in mems < every and mems <= {*full} for mems in places)
 
 
 # Last resort when memory runs out and nobody answers an eviction: containers of best-effort pods are killed. The

@@ -58,7 +58,16 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         quotas = _quotas(snapshot, pod, ratio)
         if quotas and not _bursts(snapshot, pod):
             kept |= {quota.group for quota in quotas}
-            yield _decided(snapshot, pod, quotas, ratio)
+            # A quota that is neither kubelet's nor ours was set for a reason, and stays.
+            changes = tuple(
+                CgroupChange(each.group, "cpu.quota", each.wanted_us)
+                for each in quotas
+                if each.present_us != each.wanted_us
+                and (each.present_us == each.limit_us or group_files.found(snapshot, NAME, each.group, "cpu.quota"))
+            )
+            shown = "; ".join(f"{each.name} {each.limit_us} → {each.wanted_us}" for each in quotas)
+            divided: dict[str, int | float | str] = {"ratio": ratio, "quotas": shown}
+            yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "QuotaDivided", divided, changes)
     # What is not divided any more gets the quota that its limit stands for today, which may not be what was found.
     limits = {quota.group: quota.limit_us for pod in snapshot.pods for quota in _quotas(snapshot, pod, 1.0)}
     for change in group_files.given_back(snapshot, NAME, ("cpu.quota",)):
@@ -74,29 +83,22 @@ def _quotas(snapshot: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
     place = snapshot.places.get(pod.uid)
     if not shares or not pod.active or place is None:
         return []
-    limits = {c.name: c.limits["cpu"].milli for c in pod.containers if "cpu" in c.limits}
-    found = [
-        _quota(snapshot, name, place.containers[name], limit, ratio)
-        for name, limit in limits.items()
-        if name in place.containers
+    limits = [
+        (c.name, place.containers.get(c.name, ""), c.limits["cpu"].milli) for c in pod.containers if "cpu" in c.limits
     ]
-    whole = assignments.cpu_limit_milli(pod)
-    found += [_quota(snapshot, "pod", place.group, whole, ratio)] if whole else []
-    return [quota for quota in found if quota is not None]
-
-
-def _quota(snapshot: Snapshot, name: str, group: str, limit_milli: int, ratio: float) -> _Quota | None:
-    present = snapshot.cgroups.get(group, Cgroup())
-    if present.quota_us in (None, burst.UNLIMITED):
-        return None
-    assert present.quota_us is not None
-    return _Quota(
-        name=name,
-        group=group,
-        present_us=present.quota_us,
-        limit_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us),
-        wanted_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us, ratio=ratio),
-    )
+    whole, found = assignments.cpu_limit_milli(pod), list[_Quota]()
+    for name, group, limit_milli in (*limits, *([("pod", place.group, whole)] if whole else [])):
+        present = snapshot.cgroups.get(group, Cgroup())
+        if present.quota_us is not None and present.quota_us != burst.UNLIMITED:
+            quota = _Quota(
+                name=name,
+                group=group,
+                present_us=present.quota_us,
+                limit_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us),
+                wanted_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us, ratio=ratio),
+            )
+            found.append(quota)
+    return found
 
 
 def _bursts(snapshot: Snapshot, pod: Pod) -> bool:
@@ -106,19 +108,3 @@ def _bursts(snapshot: Snapshot, pod: Pod) -> bool:
     groups = (place.group, *place.containers.values())
     raised = any(group_files.found(snapshot, _BURST, group, "cpu.quota") is not None for group in groups)
     return raised or ceilings.cpu_burst(asked, snapshot.slo.cpu_burst).policy in _BURSTING
-
-
-def _decided(snapshot: Snapshot, pod: Pod, quotas: list[_Quota], ratio: float) -> Decision:
-    """A quota that is neither kubelet's nor ours was set for a reason, and stays."""
-    changes = tuple(
-        CgroupChange(quota.group, "cpu.quota", quota.wanted_us)
-        for quota in quotas
-        if quota.present_us != quota.wanted_us
-        and (
-            quota.present_us == quota.limit_us
-            or group_files.found(snapshot, NAME, quota.group, "cpu.quota") is not None
-        )
-    )
-    shown = "; ".join(f"{quota.name} {quota.limit_us} → {quota.wanted_us}" for quota in quotas)
-    evidence: dict[str, int | float | str] = {"ratio": ratio, "quotas": shown}
-    return Decision(f"pod/{pod.key}", "set" if changes else "hold", "QuotaDivided", evidence, changes)

@@ -35,34 +35,23 @@ def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, one for each pod that has, had or nearly has a place."""
-    why = _why_not(snapshot)
-    if why == "unknown":
-        # As after a start of the agent, before kubelet has answered: what is placed stays.
-        yield Decision(SUBJECT, "refuse", _WHY_NOT[why])
-        return
-    if why:
-        verdict: Verdict = "hold" if why == "closed" else "refuse"
-        yield Decision(SUBJECT, verdict, _WHY_NOT[why], remember=_same(snapshot, AffinityMemory()))
-        yield from _released(snapshot, {}, {})
-        return
-    yield from _Answer(snapshot, config).decisions()
-
-
-def _why_not(snapshot: Snapshot) -> str:
+    policy, why = snapshot.kubelet.cpu_manager_policy, ""
     if not snapshot.slo.numa_policy.pod_affinity:
-        return "closed"
-    policy = snapshot.kubelet.cpu_manager_policy
-    if policy != "none":
-        return "static" if policy else "unknown"
-    return "" if len(affinity.ls_pools(snapshot)) > 1 else "one"
-
-
-_WHY_NOT = {
-    "closed": "AffinityClosed",
-    "static": "AffinityLeftToKubelet",
-    "unknown": "AffinityPolicyUnknown",
-    "one": "OneNUMANodeOnly",
-}
+        why = "AffinityClosed"
+    elif not policy:
+        # As after a start of the agent, before kubelet has answered: what is placed stays.
+        yield Decision(SUBJECT, "refuse", "AffinityPolicyUnknown")
+        return
+    elif policy != "none":
+        why = "AffinityLeftToKubelet"
+    elif len(affinity.ls_pools(snapshot)) < 2:
+        why = "OneNUMANodeOnly"
+    if not why:
+        yield from _Answer(snapshot, config).decisions()
+        return
+    verdict: Verdict = "hold" if why == "AffinityClosed" else "refuse"
+    yield Decision(SUBJECT, verdict, why, remember=_same(snapshot, AffinityMemory()))
+    yield from _released(snapshot, {}, {})
 
 
 class _Answer:

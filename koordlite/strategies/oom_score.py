@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from koordlite.changes.system import OOM_SCORE_AT_CREATION, OOMScoreChange
 from koordlite.formulas import ceilings
 from koordlite.model import keys
@@ -83,7 +85,15 @@ def _pod(snapshot: Snapshot, pod: Pod, config: Config) -> Decision | None:
             given = ceilings.kubelet_oom_score(pod.kube_qos, container, capacity=capacity)
             wanted[name] = value = max(asked, min(given, config.floor(pod.kube_qos)))
             clipped += [f"{name} asks for {asked}, the floor is {value}"] if value != asked else []
-        changes += _changes(snapshot, group, value)
+        # Without a request, what was found comes back. Processes of a container that was created with our number are
+        # named although they have it, so that what they would have had is noted of each.
+        created = snapshot.found.get(OOM_SCORE_AT_CREATION.place(group))
+        for process in snapshot.oom_scores.get(group, ()):
+            change = OOMScoreChange(process.pid, process.start_time, 0, gives_back=asked is None)
+            found = snapshot.found.get(change.place) or created
+            number = value if value is not None else found.value if found else None
+            if isinstance(number, int) and (number != process.oom_score_adj or created or (asked is None and found)):
+                changes.append(msgspec.structs.replace(change, value=number))
     more = {"clipped": "; ".join(clipped)} if clipped else {}
     if broken:
         return Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {**wanted, **broken, **more}, tuple(changes))
@@ -93,15 +103,3 @@ def _pod(snapshot: Snapshot, pod: Pod, config: Config) -> Decision | None:
     if changes:
         return Decision(f"pod/{pod.key}", "release", "OOMScoreReleased", {"processes": len(changes)}, tuple(changes))
     return None
-
-
-def _changes(snapshot: Snapshot, group: str, wanted: int | None) -> Iterator[OOMScoreChange]:
-    """Changes; without a request, what was found comes back. Processes of a container that was created with our number
-    are named although they have it, so that what they would have had is noted of each."""
-    created = snapshot.found.get(OOM_SCORE_AT_CREATION.place(group))
-    for process in snapshot.oom_scores.get(group, ()):
-        place = OOMScoreChange(process.pid, process.start_time, 0).place
-        found = snapshot.found.get(place) or created
-        value = wanted if wanted is not None else found.value if found else None
-        if isinstance(value, int) and (value != process.oom_score_adj or created or (wanted is None and found)):
-            yield OOMScoreChange(process.pid, process.start_time, value, gives_back=wanted is None)

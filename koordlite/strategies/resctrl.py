@@ -130,7 +130,12 @@ def _class_share(
         return _nothing_to_divide(snapshot, subject, str(qos), allocation)
     if not budget.has(qos):
         return budget.refusal(subject)
-    changes = _changes(snapshot, str(qos), allocation, _class_cgroups(snapshot, config, qos, separate))
+    # The pods of the class, but for those with a group of their own, and its host applications.
+    pods = [pod for pod in snapshot.pods if pod.active and pod.uid not in separate]
+    cgroups = [g for pod in pods if _class_of(snapshot, config, pod) is qos for g in _pod_cgroups(snapshot, pod)]
+    apps = [app.name for app in snapshot.slo.host_applications if protocol.group_class(app.qos) is qos]
+    cgroups += [snapshot.host_groups[name] for name in apps if name in snapshot.host_groups]
+    changes = _changes(snapshot, str(qos), allocation, cgroups)
     return Decision(subject, "set" if changes else "hold", "ClassSchemata", _evidence(allocation), changes)
 
 
@@ -234,16 +239,6 @@ def _pod_groups(snapshot: Snapshot, config: Config) -> dict[str, str]:
     return found
 
 
-def _class_cgroups(snapshot: Snapshot, config: Config, qos: QoSClass, separate: Collection[str]) -> Iterator[str]:
-    """The cgroups of a class: its pods, but for those with a group of their own, and its host applications."""
-    for pod in snapshot.pods:
-        if pod.active and pod.uid not in separate and _class_of(snapshot, config, pod) is qos:
-            yield from _pod_cgroups(snapshot, pod)
-    for app in snapshot.slo.host_applications:
-        if protocol.group_class(app.qos) is qos and app.name in snapshot.host_groups:
-            yield snapshot.host_groups[app.name]
-
-
 def _pod_cgroups(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
     """The cgroups of a pod's containers and sandbox, as far as they have been found."""
     place = snapshot.places.get(pod.uid)
@@ -258,7 +253,14 @@ def _monitoring(snapshot: Snapshot, config: Config, separate: Collection[str]) -
     kept: set[str] = set()
     if config.monitor_pods and snapshot.resctrl.monitor:
         left = snapshot.resctrl.monitor.num_rmids - len(snapshot.resctrl.groups)
-        wanted = _monitor_groups(snapshot, config, separate)
+        of_class = [
+            (protocol.pod_monitor(str(qos), pod.uid), pod)
+            for pod in snapshot.pods
+            if pod.active and pod.uid in snapshot.places and pod.uid not in separate
+            if (qos := _class_of(snapshot, config, pod))
+            if snapshot.slo.resctrl[qos].enable and str(qos) in snapshot.resctrl.groups
+        ]
+        wanted = sorted(of_class, key=lambda pair: pair[1].key)
         for group, pod in wanted[: max(0, left)]:
             kept.add(group)
             control = snapshot.resctrl.groups[group.partition(MON_GROUPS)[0]]
@@ -273,20 +275,6 @@ def _monitoring(snapshot: Snapshot, config: Config, separate: Collection[str]) -
     ours = {place.part("group") for place in snapshot.ours if place.kind is resctrl.GROUP}
     for group in sorted(group for group in ours - kept if MON_GROUPS in group):
         yield Decision(f"{_PLACE}{group}", "release", "PodNotMonitored", {}, (ResctrlReturn(group),))
-
-
-def _monitor_groups(snapshot: Snapshot, config: Config, separate: Collection[str]) -> list[tuple[str, Pod]]:
-    """The monitoring group of each pod whose class has a control group, by the pods' names."""
-    found = [
-        (protocol.pod_monitor(str(qos), pod.uid), pod)
-        for pod in snapshot.pods
-        if pod.active
-        and pod.uid in snapshot.places
-        and pod.uid not in separate
-        and (qos := _class_of(snapshot, config, pod))
-        if snapshot.slo.resctrl[qos].enable and str(qos) in snapshot.resctrl.groups
-    ]
-    return sorted(found, key=lambda pair: pair[1].key)
 
 
 # ── changes, and groups that are ours ──

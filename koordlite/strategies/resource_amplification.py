@@ -9,7 +9,7 @@ Koordinator resourceamplification plugin and node webhook.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from koordlite.changes.published import NodeAnnotationChange
 from koordlite.formulas.allocatable import node_sync, normalization
@@ -43,18 +43,14 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     wanted = {keys.AMPLIFICATION_RATIO: text}
     found = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=wanted)
     changes = tuple(NodeAnnotationChange(key, ratios_text) for key, ratios_text in found.items())
+    # Ratios that the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been at work.
+    # It multiplies when kubelet next writes the Node.
+    raw, allocatable = snapshot.notes.raw_allocatable, snapshot.node.allocatable
+    missing = sorted(name for name in ratios if name in _AMPLIFIED and name in allocatable and name not in raw)
     if text is None:
         yield Decision("node", "release" if changes else "hold", "NothingAmplified", {}, changes)
-    elif not changes and (missing := _not_applied(snapshot, ratios)):
-        yield Decision("node", "hold", "AmplificationNeedsWebhook", {"ratios": text, **missing})
+    elif not changes and missing:
+        shown = ", ".join(f"{name} {allocatable[name]}" for name in missing)
+        yield Decision("node", "hold", "AmplificationNeedsWebhook", {"ratios": text, "allocatable": shown})
     else:
         yield Decision("node", "set" if changes else "hold", "ResourcesAmplified", {"ratios": text}, changes)
-
-
-def _not_applied(snapshot: NodeSnapshot, ratios: Mapping[str, float]) -> dict[str, str]:
-    """Ratios that the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been
-    at work. It multiplies when kubelet next writes the Node."""
-    raw, held = snapshot.notes.raw_allocatable, snapshot.node.allocatable
-    missing = sorted(name for name in ratios if name in _AMPLIFIED and name in held and name not in raw)
-    shown = ", ".join(f"{name} {held[name]}" for name in missing)
-    return {"allocatable": shown} if shown else {}

@@ -42,40 +42,36 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "skip", "NoNode")
         return
     wanted = system_settings.wanted(snapshot.slo.system, capacity_bytes=capacity)
-    yield from (_setting(snapshot, name, value) for name, value in wanted.items())
-    switched = snapshot.slo.system.sched_features
-    yield from (_feature(snapshot, name, on) for name, on in sorted(switched.items()))
+    for name, value in wanted.items():
+        subject, low, high = f"{_PLACE}{name}", *system_settings.RANGES[name]
+        evidence: dict[str, int | str] = {"name": name, "value": value}
+        if (present := snapshot.system.get(name)) is None:
+            yield Decision(subject, "skip", "UnsupportedByKernel", {"file": name})
+        elif not system_settings.in_range(name, value):
+            yield Decision(subject, "refuse", "SettingOutOfRange", {**evidence, "least": low, "greatest": high})
+        else:
+            yield _setting(subject, evidence, SystemFileChange(name, str(value)), stands=present == str(value))
+    switched, features = snapshot.slo.system.sched_features, system_settings.features(snapshot.system.get(FEATURES, ""))
+    for name, on in sorted(switched.items()):
+        subject, word = f"{_PLACE}{FEATURES}/{name}", system_settings.feature_word(name, on)
+        if name in features:
+            change = SystemFileChange(f"{FEATURES}/{name}", word)
+            yield _setting(subject, {"name": FEATURES, "value": word}, change, stands=features[name] == on)
+        else:
+            yield Decision(subject, "skip", "UnsupportedByKernel", {"file": f"{FEATURES} {name}"})
     asked = {*wanted, *(f"{FEATURES}/{name}" for name in switched)}
     ours = {place.part("name"): found for place, found in snapshot.found.items() if found.strategy == NAME}
     gone = {name: found for name, found in ours.items() if name not in asked}
     for name, found in gone.items():
         # A feature's found value is 1 for on, 0 for off.
         feature = name.removeprefix(f"{FEATURES}/")
-        value = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)
-        change = SystemFileChange(name, value, gives_back=True)
-        yield Decision(f"{_PLACE}{name}", "release", "SettingGivenBack", {"name": name, "value": value}, (change,))
+        text = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)
+        change = SystemFileChange(name, text, gives_back=True)
+        yield Decision(f"{_PLACE}{name}", "release", "SettingGivenBack", {"name": name, "value": text}, (change,))
     if not asked and not gone:
         yield Decision("node", "hold", "NoSystemSettings")
 
 
-def _setting(snapshot: Snapshot, name: str, value: int) -> Decision:
-    present = snapshot.system.get(name)
-    evidence: dict[str, int | str] = {"name": name, "value": value}
-    if present is None:
-        return Decision(f"{_PLACE}{name}", "skip", "UnsupportedByKernel", {"file": name})
-    if not system_settings.in_range(name, value):
-        low, high = system_settings.RANGES[name]
-        return Decision(f"{_PLACE}{name}", "refuse", "SettingOutOfRange", {**evidence, "least": low, "greatest": high})
-    changes = () if present == str(value) else (SystemFileChange(name, str(value)),)
-    return Decision(f"{_PLACE}{name}", "set" if changes else "hold", "SystemSetting", evidence, changes)
-
-
-def _feature(snapshot: Snapshot, name: str, on: bool) -> Decision:
-    present = system_settings.features(snapshot.system.get(FEATURES, ""))
-    subject = f"{_PLACE}{FEATURES}/{name}"
-    if name not in present:
-        return Decision(subject, "skip", "UnsupportedByKernel", {"file": f"{FEATURES} {name}"})
-    word = system_settings.feature_word(name, on)
-    changes = () if present[name] == on else (SystemFileChange(f"{FEATURES}/{name}", word),)
-    evidence = {"name": FEATURES, "value": word}
+def _setting(subject: str, evidence: dict[str, int | str], change: SystemFileChange, *, stands: bool) -> Decision:
+    changes = () if stands else (change,)
     return Decision(subject, "set" if changes else "hold", "SystemSetting", evidence, changes)

@@ -189,7 +189,14 @@ def ties_of(snapshot: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory,
     new_round = rounds != memory.round
     lasting, partners = list(_declared(pods)), defaultdict[str, set[str]](set)
     pending, foreign, streaks = [], [], dict[str, int]()
-    for tie in _measured(snapshot, pods):
+    counted = snapshot.affinity.connections
+    totals = counted.totals if counted else {}
+    for talk in counted.talks if counted else ():
+        if talk.first not in pods or talk.second not in pods:
+            continue
+        own = (totals.get(uid, 0) for uid in (talk.first, talk.second))
+        percent = max((100 * talk.connections // total for total in own if total), default=0)
+        tie = Tie(first=talk.first, second=talk.second, connections=talk.connections, percent=percent)
         alike = limits.across_namespaces or pods[tie.first].namespace == pods[tie.second].namespace
         if alike and tie.percent >= limits.stay_percent:
             partners[tie.first].add(tie.second)
@@ -235,15 +242,6 @@ def _declared(pods: Mapping[str, Pod]) -> Iterable[Tie]:
         for first, second in itertools.pairwise(ordered):
             low, high = sorted((first.uid, second.uid))
             yield Tie(first=low, second=high, group=word)
-
-
-def _measured(snapshot: Snapshot, pods: Mapping[str, Pod]) -> Iterable[Tie]:
-    counted = snapshot.affinity.connections
-    for talk in counted.talks if counted else ():
-        if talk.first in pods and talk.second in pods:
-            totals = (counted.totals.get(uid, 0) if counted else 0 for uid in (talk.first, talk.second))
-            percent = max((100 * talk.connections // total for total in totals if total), default=0)
-            yield Tie(first=talk.first, second=talk.second, connections=talk.connections, percent=percent)
 
 
 # The files of the groups, and what they get back.
