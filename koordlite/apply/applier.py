@@ -82,9 +82,16 @@ class Applier:
     @property
     def found(self) -> Mapping[Place, Found]:
         """Values of cgroup files before ours, by place."""
-        before, entries = self._decoded, self._journal.entries
-        if before[0] != entries:
-            self._decoded = entries, self._values_before(before)
+        (before, values), entries = self._decoded, self._journal.entries
+        if before != entries:
+            # Entries that were there before are not decoded again.
+            known, found = {id(entry) for entry in before}, dict[Place, Found]()
+            for place, entry in self._journal.by_place.items():
+                same = id(entry) in known
+                value = values.get(place) if same else kinds.of_entry(entry).value_before(entry, self._host)
+                if value is not None:
+                    found[place] = value
+            self._decoded = entries, found
         return self._decoded[1]
 
     def foreign_writes(self, snapshot: Snapshot) -> tuple[ForeignWrite, ...]:
@@ -209,17 +216,6 @@ class Applier:
         except JournalError as error:
             return [AppliedStep(JOURNAL.place(), "without what was given back", False, str(error))]
         return []
-
-    def _values_before(self, before: tuple[tuple[Entry, ...], dict[Place, Found]]) -> dict[Place, Found]:
-        """Entries that are those of `before` are not decoded again."""
-        known = {id(entry) for entry in before[0]}
-        found: dict[Place, Found] = {}
-        for place, entry in self._journal.by_place.items():
-            same = id(entry) in known
-            value = before[1].get(place) if same else kinds.of_entry(entry).value_before(entry, self._host)
-            if value is not None:
-                found[place] = value
-        return found
 
 
 class Watching:

@@ -74,7 +74,12 @@ class Evictions:
                 continue
             started, error = self._clock.monotonic(), ""
             try:
-                error = self._refused(pod, time)
+                self._cluster.evict(pod)
+                self._accepted[pod.uid], self._silence = time, _Silence()
+                self._refusals.pop(pod.uid, None)
+            except EvictionRefused as refused:
+                error, self._silence = refused.why, _Silence()
+                self._back_off(pod.uid, error, time, refused.retry_after_seconds)
             except OSError as failed:
                 error = silent = writer.words(failed)
                 # What is still being asked (EINPROGRESS) is left to the next round, which fetches the answer.
@@ -91,20 +96,6 @@ class Evictions:
     def accepted(self) -> Mapping[str, float]:
         """By uid, when the cluster agreed."""
         return self._accepted
-
-    def _refused(self, pod: EvictPod, time: float) -> str:
-        """Ask for one pod; why it may not go, empty when it was accepted."""
-        error = ""
-        try:
-            self._cluster.evict(pod)
-        except EvictionRefused as refused:
-            error = refused.why
-            self._back_off(pod.uid, error, time, refused.retry_after_seconds)
-        else:
-            self._accepted[pod.uid] = time
-            self._refusals.pop(pod.uid, None)
-        self._silence = _Silence()
-        return error
 
     def _back_off(self, uid: str, why: str, time: float, asked_seconds: float | None) -> None:
         """Twice as long after each refusal, and never shorter than the cluster asks for."""

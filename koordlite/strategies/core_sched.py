@@ -30,7 +30,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies.shared import class_cpu_qos
+from koordlite.strategies.shared import class_cpu_qos, group_files
 
 NAME = "coreSched"
 NEW_CONTAINERS = "theirs"
@@ -160,14 +160,21 @@ def _decided(snapshot: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterat
     place, subject = snapshot.places[pod.uid], f"pod/{pod.key}"
     changes: list[Change] = [*_idle(snapshot, place.group, asked)]
     cookie, holders = held.cookies.get(asked.group, (0, ()))
+    every = list[TaskCookie]()
     for group, tasks in _tasks(snapshot, place):
+        every += tasks
         if not asked.group and any(task.cookie in held.ours for task in tasks):
             changes.append(CoreCookieChange(group, "", gives_back=True))
         movable = [task for task in tasks if task.cookie is not None and not held.is_foreign(task)]
         if asked.group and any(not cookie or task.cookie != cookie for task in movable):
             # They have no cookie, or that of another core group.
             changes.append(CoreCookieChange(group, asked.group, cookie, holders))
-    evidence = {**asked.wrong, **_evidence(snapshot, place, asked, held)}
+    evidence: dict[str, int | float | str] = {**asked.wrong, **({"idle": 1} if asked.idle else {})}
+    evidence |= {"group": asked.group} if asked.group else {}
+    if asked.group and not snapshot.core_sched.missing:
+        evidence |= {"cookie": f"{cookie:016x}" if cookie else "to be made", "processes": len(every)}
+        counts = {"foreign": sum(map(held.is_foreign, every)), "unseen": sum(task.cookie is None for task in every)}
+        evidence |= {name: count for name, count in counts.items() if count}
     if not asked.enabled:
         if changes:
             yield Decision(subject, "release", "CoreSchedReleased", {"places": len(changes)}, tuple(changes))
@@ -182,28 +189,13 @@ def _decided(snapshot: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterat
         yield Decision(subject, "set" if changes else "hold", reason, evidence, tuple(changes))
 
 
-def _evidence(snapshot: Snapshot, place: PodGroups, asked: _Asked, held: _Held) -> dict[str, int | float | str]:
-    evidence: dict[str, int | float | str] = {"idle": 1} if asked.idle else {}
-    if not asked.group:
-        return evidence
-    evidence["group"] = asked.group
-    if not snapshot.core_sched.missing:
-        tasks = [task for _, found in _tasks(snapshot, place) for task in found]
-        cookie, _ = held.cookies[asked.group]
-        evidence |= {"cookie": f"{cookie:016x}" if cookie else "to be made", "processes": len(tasks)}
-        counts = {"foreign": sum(map(held.is_foreign, tasks)), "unseen": sum(task.cookie is None for task in tasks)}
-        evidence |= {name: count for name, count in counts.items() if count}
-    return evidence
-
-
 def _idle(snapshot: Snapshot, group: str, asked: _Asked) -> Iterator[CgroupChange]:
     """An idle group for the classes with `schedIdle`; groups of others get back what was found. What `cpuIdentity` has
     made idle it gives back first."""
     values = snapshot.cgroups.get(group, Cgroup()).values
-    found = {field: snapshot.found.get(cgroup.PLACE.place(group, field)) for field in _IDLE_FIELDS}
-    owners = {each.strategy for each in found.values() if each}
+    found = (snapshot.found.get(cgroup.PLACE.place(group, field)) for field in _IDLE_FIELDS)
+    owners = {each.strategy for each in found if each}
     if asked.idle and values.get(IDLE) == 0 and owners <= {NAME}:
         yield CgroupChange(group, IDLE, 1)
     elif not asked.idle and owners == {NAME}:
-        given = ((field, each.value) for field, each in found.items() if each)
-        yield from (CgroupChange(group, field, value, gives_back=True) for field, value in given)
+        yield from group_files.given_back(snapshot, NAME, _IDLE_FIELDS, groups=(group,))

@@ -166,9 +166,16 @@ def _by_waits(
     """All but 2 % of the node while every slowdown is within the service's tolerance; the formula's while it is unknown
     what the service waits by itself; half the way to the formula's, once in a window, when best effort is to blame."""
     ceiling = ceiling_milli(capacity_milli=capacity_milli, floor_milli=floor_milli)
-    guidance = _learned(services, guidance, time, thrifty=used_milli <= floor_milli)
-    own = guidance.own
-    cut_at = guidance.cut_at
+    # What services have waited by themselves since best effort keeps to the formula: it has since the last round if
+    # that left it the formula's limit, or if it uses no more anyhow.
+    keeps = used_milli <= floor_milli or (guidance.floor_at is not None and guidance.floor_at == guidance.known_at)
+    since = guidance.kept_since if keeps else None
+    expired = guidance.learned_at is None or not 0 <= time - guidance.learned_at < LEARNED_SECONDS
+    kept = {} if expired else {s.uid: guidance.own[s.uid] for s in services if s.uid in guidance.own}
+    fresh = {s.uid: s.share for s in services if since is not None and s.since >= since}
+    learned_at = time if fresh else guidance.learned_at if kept else None
+    own, cut_at = kept | fresh, guidance.cut_at
+    guidance = msgspec.structs.replace(guidance, own=own, learned_at=learned_at, kept_since=since)
     slowdowns = {
         # What was seen before the last cut is of a time when best effort had another part.
         s.uid: slowdown(share=s.share, own=own.get(s.uid, 0.0)) * (s.part if cut_at is None or s.since >= cut_at else 1)
@@ -200,15 +207,3 @@ def _by_waits(
         known_at=time,
     )
     return Guided(limit, verdict, guidance, worst, slower)
-
-
-def _learned(services: Sequence[Service], guidance: Guidance, time: float, *, thrifty: bool) -> Guidance:
-    """`guidance` with what services have waited by themselves since best effort keeps to the formula: it has since the
-    last round if that left it the formula's limit, or if it uses no more anyhow (`thrifty`)."""
-    kept_to = thrifty or (guidance.floor_at is not None and guidance.floor_at == guidance.known_at)
-    since = guidance.kept_since if kept_to else None
-    expired = guidance.learned_at is None or not 0 <= time - guidance.learned_at < LEARNED_SECONDS
-    kept = {} if expired else {s.uid: guidance.own[s.uid] for s in services if s.uid in guidance.own}
-    fresh = {s.uid: s.share for s in services if since is not None and s.since >= since}
-    learned_at = time if fresh else guidance.learned_at if kept else None
-    return msgspec.structs.replace(guidance, own=kept | fresh, learned_at=learned_at, kept_since=since)

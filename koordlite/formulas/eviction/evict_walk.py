@@ -65,8 +65,15 @@ def walk(
     fates: dict[tuple[str, str], Fate] = {}
     within_reach: dict[str, Amounts] = {}
     for task in due:
-        open_to_it = [uid for uid in task.candidates if not (uid in leaving or uid in refused or uid in chosen)]
-        lacking = {} if partly else _out_of_reach(task, due, released, open_to_it)
+        lacking: dict[str, int] = {}
+        if not partly:
+            # What stays short when all candidates go, and so much of it they release.
+            reach = {task.target: dict(released[task.target])}
+            for uid in task.candidates:
+                if not (uid in leaving or uid in refused or uid in chosen):
+                    _add(reach, {task.target: contribution(uid, due).get(task.target, {})})
+            least, all_of_it = task.to_release if task.least is None else task.least, reach[task.target]
+            lacking = {name: all_of_it.get(name, 0) for name in remaining(least, all_of_it)}
         if lacking:
             within_reach[task.feature] = lacking
         for uid in task.candidates:
@@ -80,17 +87,6 @@ def walk(
                     _add(released, contribution(uid, due))
             fates[task.feature, uid] = fate
     return Walk(fates, released, within_reach)
-
-
-def _out_of_reach(
-    task: Task, due: Sequence[Task], released: Mapping[str, Mapping[str, int]], candidates: Iterable[str]
-) -> dict[str, int]:
-    """Amount released of each resource that stays short when all candidates go; empty where all suffices."""
-    reach = {task.target: dict(released[task.target])}
-    for uid in candidates:
-        _add(reach, {task.target: contribution(uid, due).get(task.target, {})})
-    least = task.to_release if task.least is None else task.least
-    return {name: reach[task.target].get(name, 0) for name in remaining(least, reach[task.target])}
 
 
 def contribution(uid: str, tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
