@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -193,19 +193,17 @@ class Agent:
         )
         self._waker.service_counters = self._observer.service_counters
         self._waker.news = self._cluster.take_news if isinstance(self._cluster, News) else None
+        answering: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self.creation is not None and isinstance(self._host.files, RealFiles):
+            # The runtime of a real machine is answered in a thread of its own.
+            answering = self.creation.serving(agent.nri_socket, agent.nri_index)
         try:
-            with self._answering():
+            with answering:
                 self._loop(on_tick, seconds)
         finally:
             self._waker.close()
             if self._settings.agent.on_stop == "restore":
                 self.put_back()
-
-    def _answering(self) -> contextlib.AbstractContextManager[None]:
-        """Answer the runtime of a real machine, in a thread of its own, while the block runs."""
-        if self.creation is None or not isinstance(self._host.files, RealFiles):
-            return contextlib.nullcontext()
-        return self.creation.serving(self._settings.agent.nri_socket, self._settings.agent.nri_index)
 
     def react(self, use: FreshUse) -> Tick | None:
         """A round before its time on the last picture with the CPU use of `use`: best effort may only shrink.
@@ -219,7 +217,7 @@ class Agent:
         fresh = fast_path.allowed(d for rule in strategies.limiting() for d in self._judge(rule, snapshot))
         self._remember(fresh)
         applied, because = self._apply(plan.make(fresh, snapshot.cgroups), snapshot)
-        self.judged = self._moment(snapshot, fresh, applied, woken=True)
+        self._note_round(snapshot, fresh, applied, woken=True)
         decisions = fast_path.merged(last.decisions, fresh)
         self._last = self._report(snapshot, decisions, applied, began, because, after=last)
         self._attend(snapshot, decisions, applied)
@@ -244,8 +242,7 @@ class Agent:
             return None
         applied, because = self._apply(plan.make(decided, snapshot.cgroups), snapshot, new=fresh)
         self.snapshot = snapshot
-        judged = self._moment(snapshot, decided, applied, woken=True)
-        self.judged = msgspec.structs.replace(judged, new_groups=tuple(sorted(fresh)))
+        self._note_round(snapshot, decided, applied, woken=True, new_groups=tuple(sorted(fresh)))
         decisions = fast_path.added(last.decisions, decided)
         self._last = self._report(snapshot, decisions, applied, began, because, after=last)
         return self._last
@@ -320,8 +317,7 @@ class Agent:
         applied, because = self._apply(made, snapshot)
         applied = (*(self.creation.take() if self.creation else ()), *applied)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
-        judged = self._moment(snapshot, decisions, applied)
-        self.judged = msgspec.structs.replace(judged, still=still, released=released)
+        self._note_round(snapshot, decisions, applied, still=still, released=released)
         self._show(None if still and self.paused is None else snapshot)
         problems = (
             *snapshot.problems,
@@ -422,21 +418,17 @@ class Agent:
             return self.modes
         return {name: "observe" if mode == "enforce" else mode for name, mode in self.modes.items()}
 
-    def _moment(
-        self,
-        snapshot: Snapshot,
-        decisions: tuple[Decision, ...],
-        applied: tuple[AppliedStep, ...],
-        *,
-        woken: bool = False,
-    ) -> RoundRecord:
-        return RoundRecord(
+    def _note_round(
+        self, snapshot: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...], **marks: Any
+    ) -> None:
+        """Keep what was decided on, what was decided and done, and the other fields of the record, `marks`."""
+        self.judged = RoundRecord(
             wall=self._host.clock.wall(),
             snapshot=snapshot,
             settings=self._settings.strategies,
-            woken=woken,
             decisions=decisions,
             applied=applied,
+            **marks,
         )
 
     def _recall(self, time: float, uids: Collection[str]) -> RunState:
