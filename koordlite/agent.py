@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -419,16 +419,26 @@ class Agent:
         return {name: "observe" if mode == "enforce" else mode for name, mode in self.modes.items()}
 
     def _note_round(
-        self, snapshot: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...], **marks: Any
+        self,
+        snapshot: Snapshot,
+        decisions: tuple[Decision, ...],
+        applied: tuple[AppliedStep, ...],
+        *,
+        woken: bool = False,
+        new_groups: tuple[str, ...] = (),
+        still: bool = False,
+        released: bool = False,
     ) -> None:
-        """Keep what was decided on, what was decided and done, and the other fields of the record, `marks`."""
         self.judged = RoundRecord(
             wall=self._host.clock.wall(),
             snapshot=snapshot,
             settings=self._settings.strategies,
+            woken=woken,
+            new_groups=new_groups,
             decisions=decisions,
             applied=applied,
-            **marks,
+            still=still,
+            released=released,
         )
 
     def _recall(self, time: float, uids: Collection[str]) -> RunState:
