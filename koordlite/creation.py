@@ -394,7 +394,7 @@ class Creation(nri.Handler):
             elif isinstance(change, TasksChange) and _NEW_TID in change.tids and "/" not in change.group:
                 # Only a group of ours: with it the class ends, and so its threads are back where they would be. It may
                 # have gone since the picture was taken, and the runtime would make it again, or refuse the start.
-                present_groups = ()
+                present_groups: Sequence[str] = ()
                 with contextlib.suppress(OSError):
                     present_groups = self._host.files.list(self._host.resctrl.root)
                 is_there = GROUP.place(change.group) in snapshot.ours and f"{change.group}/" in present_groups
