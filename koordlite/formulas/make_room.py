@@ -141,7 +141,9 @@ class _Search(Generic[Item]):
         needs = self._needs(self._waiting)
         for count in range(most_moves + 1):
             for need in needs:
-                if need.moves > count or self._enough(need):
+                # Nothing better can come of this node, and some others are known as well; or the steps are used up.
+                enough = len(self._found) >= MOST_ROOMS and need.least >= min(r.cost for r in self._found.values())
+                if need.moves > count or self._spent() or enough:
                     continue
                 self._top = need.node
                 self._free(self._waiting, need.node, (), count, ())
@@ -150,14 +152,6 @@ class _Search(Generic[Item]):
         found = sorted(self._found.values(), key=lambda room: (room.cost, room.node))
         why = {} if found else Counter(self._objections(needs, most_moves))
         return Rooms(tuple(found), dict(why), self._exact, self._steps)
-
-    def _enough(self, need: _Need) -> bool:
-        """Nothing better can come of this node, and some others are known as well; or the steps are used up."""
-        if self._spent():
-            return True
-        if len(self._found) < MOST_ROOMS:
-            return False
-        return need.least >= min(room.cost for room in self._found.values())
 
     def _spent(self) -> bool:
         if self._steps >= self._most_steps:

@@ -440,19 +440,14 @@ def _set_changes(snapshot: Snapshot, config: Config, target: CPUSet) -> tuple[Cg
         above = group_files.pod_cpuset(snapshot) if snapshot.layout.version == 1 else _be_cpus(snapshot)
         wanted = {group: target if _is_container(snapshot, group) else above for group in wanted}
     wanted |= {group: promise & target or target for group, promise in _promises(snapshot, config).items()}
-    return tuple(
-        CgroupChange(group, "cpuset.cpus", value)
-        for group, value in wanted.items()
-        if snapshot.cgroups[group].cpuset not in (value, None) and not _inherits(snapshot, group, wanted)
-    )
-
-
-def _inherits(snapshot: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> bool:
-    """On v2 a group whose set is empty follows its parent: nothing to write, and nothing to put back later."""
-    if snapshot.layout.version != 2 or snapshot.cgroups[group].cpuset != cpuset.EMPTY:
-        return False
-    parent = group.rpartition("/")[0]
-    return wanted.get(parent, snapshot.cgroups[group].effective) == wanted[group]
+    changes = []
+    for group, value in wanted.items():
+        present, parent = snapshot.cgroups[group], group.rpartition("/")[0]
+        # On v2 a group whose set is empty follows its parent: nothing to write, and nothing to put back later.
+        inherits = snapshot.layout.version == 2 and present.cpuset == cpuset.EMPTY
+        if present.cpuset not in (value, None) and not (inherits and wanted.get(parent, present.effective) == value):
+            changes.append(CgroupChange(group, "cpuset.cpus", value))
+    return tuple(changes)
 
 
 def _promises(snapshot: Snapshot, config: Config) -> dict[str, CPUSet]:

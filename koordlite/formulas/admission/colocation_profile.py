@@ -6,6 +6,7 @@ JSON objects, because everything that is not changed has to come out as it went 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -132,17 +133,7 @@ def admitted(
 def with_resource_spec(pod: PodObject) -> tuple[PodObject, tuple[FieldChange, ...]]:
     """The pod with the annotation `node.koordinator.sh/extended-resource-spec`, which repeats the batch resources of
     its containers for runtimes that see no resource names. Unchanged where the annotation says the same already."""
-    wanted = {"containers": found} if (found := dict(_mirrored(pod))) else {}
-    held = ((pod.get("metadata") or {}).get("annotations") or {}).get(keys.EXTENDED_RESOURCE_SPEC)
-    if (not wanted and held is None) or (held is not None and _decoded(held) == wanted):
-        return pod, ()
-    text = json.dumps(wanted, separators=(",", ":"), sort_keys=True)
-    made = copy.deepcopy(pod)
-    made["metadata"]["annotations"] = {**(made["metadata"].get("annotations") or {}), keys.EXTENDED_RESOURCE_SPEC: text}
-    return made, tuple(_differences("", pod, made, "batch resources of the containers, for the container runtime"))
-
-
-def _mirrored(pod: PodObject) -> Iterator[tuple[str, Any]]:
+    found: dict[str, Any] = {}
     for container in (pod.get("spec") or {}).get("containers") or ():
         lists = container.get("resources") or {}
         entry = {
@@ -151,15 +142,18 @@ def _mirrored(pod: PodObject) -> Iterator[tuple[str, Any]]:
             if (amounts := lists.get(which) or {}) and any(name in amounts for name in _MIRRORED)
         }
         if entry:
-            yield container.get("name", ""), entry
-
-
-def _decoded(text: str) -> Any:
-    """Contents of the annotation; None when it is no JSON, and then it is replaced."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+            found[container.get("name", "")] = entry
+    wanted = {"containers": found} if found else {}
+    text = ((pod.get("metadata") or {}).get("annotations") or {}).get(keys.EXTENDED_RESOURCE_SPEC)
+    held = None
+    with contextlib.suppress(ValueError):  # What is no JSON is replaced.
+        held = None if text is None else json.loads(text)
+    if (not wanted and text is None) or (text is not None and held == wanted):
+        return pod, ()
+    text = json.dumps(wanted, separators=(",", ":"), sort_keys=True)
+    made = copy.deepcopy(pod)
+    made["metadata"]["annotations"] = {**(made["metadata"].get("annotations") or {}), keys.EXTENDED_RESOURCE_SPEC: text}
+    return made, tuple(_differences("", pod, made, "batch resources of the containers, for the container runtime"))
 
 
 def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityClassValue]) -> PodObject:

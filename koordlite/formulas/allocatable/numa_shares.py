@@ -48,13 +48,31 @@ def batch(
     the use of the system with its host applications and `reserved` what is reserved, both of the whole node and split
     evenly; pods are split by `shares`.
     """
-    ids = sorted(zones)
-    sums = _sums(ids, pods, usage)
-    system, kept = shares(measured, ids), shares(reserved, ids)
-    return tuple(
-        _zone(node, zones[node], colocation=colocation, sums=sums[node], measured=system[node], reserved=kept[node])
-        for node in ids
-    )
+    ids, known = sorted(zones), set[str]()
+    sums = dict.fromkeys(ids, Sums())
+    for pod in pods:
+        known.add(pod.uid)
+        for node, of_pod in _pod(pod, usage.get(pod.uid), ids).items():
+            sums[node] += of_pod
+    for uid, used in usage.items():
+        if uid not in known:
+            for node, part in shares(used, ids).items():
+                sums[node] += Sums(hp_used=part, hp_max_used_request=part)
+    system, kept, found = shares(measured, ids), shares(reserved, ids), list[ZoneTerms]()
+    for node in ids:
+        margin = allocatable.safety_margin(capacity=zones[node], colocation=colocation)
+        cap_cpu, cap_memory = allocatable.caps(capacity=zones[node], colocation=colocation)
+        cpu, memory = allocatable.terms(
+            capacity=Use(zones[node].cpu, zones[node].memory * MILLI),
+            margin=Use(margin.cpu, margin.memory * MILLI),
+            cap=(cap_cpu, None if cap_memory is None else cap_memory * MILLI),
+            colocation=colocation,
+            sums=sums[node],
+            measured=system[node],
+            reserved=kept[node],
+        )
+        found.append(ZoneTerms(node=node, cpu=cpu, memory=memory))
+    return tuple(found)
 
 
 def sizes(zones: Iterable[Zone]) -> tuple[dict[int, Use], dict[str, str]]:
@@ -90,20 +108,6 @@ def divided(milli: int, parts: int) -> int:
     return math.ceil(float(milli) / parts) if parts else milli
 
 
-def _sums(ids: Sequence[int], pods: Iterable[Pod], usage: Mapping[str, Use]) -> dict[int, Sums]:
-    total = dict.fromkeys(ids, Sums())
-    known = set()
-    for pod in pods:
-        known.add(pod.uid)
-        for node, sums in _pod(pod, usage.get(pod.uid), ids).items():
-            total[node] += sums
-    for uid, used in usage.items():
-        if uid not in known:
-            for node, part in shares(used, ids).items():
-                total[node] += Sums(hp_used=part, hp_max_used_request=part)
-    return total
-
-
 def _pod(pod: Pod, used: Use | None, ids: Sequence[int]) -> dict[int, Sums]:
     if pod.priority_class in BATCH_AND_BELOW:
         return {}
@@ -114,18 +118,3 @@ def _pod(pod: Pod, used: Use | None, ids: Sequence[int]) -> dict[int, Sums]:
     request = shares(Use(pod.request_milli(), pod.request_value("memory")), ids, promised)
     use = shares(used, ids, promised) if used else {}
     return {node: allocatable.charge(request=request[node], used=use.get(node), qos=pod.qos_class) for node in ids}
-
-
-def _zone(node: int, size: Use, *, colocation: Colocation, sums: Sums, measured: Use, reserved: Use) -> ZoneTerms:
-    margin = allocatable.safety_margin(capacity=size, colocation=colocation)
-    cap_cpu, cap_memory = allocatable.caps(capacity=size, colocation=colocation)
-    cpu, memory = allocatable.terms(
-        capacity=Use(size.cpu, size.memory * MILLI),
-        margin=Use(margin.cpu, margin.memory * MILLI),
-        cap=(cap_cpu, None if cap_memory is None else cap_memory * MILLI),
-        colocation=colocation,
-        sums=sums,
-        measured=measured,
-        reserved=reserved,
-    )
-    return ZoneTerms(node=node, cpu=cpu, memory=memory)

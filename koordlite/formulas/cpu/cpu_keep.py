@@ -41,7 +41,17 @@ def least_change(buckets: Sequence[Bucket], picked: CPUSet, held: CPUSet) -> CPU
     kept = held & CPUSet(cpu.id for bucket in buckets for cpu in bucket)
     if all(_shapes(same, kept) == _shapes(same, picked) for same in alike.values()):
         return kept  # The usual case by far, and cheap: nothing has to move.
-    best = CPUSet(cpu for same in alike.values() for cpu in _among_alike(same, picked, held))
+    cpus = list[int]()
+    for same in alike.values():
+        # Each place gets one of the shapes that `picked` has among those that are alike.
+        shapes = [_shape(bucket, picked) for bucket in same]
+        kinds = sorted(set(shapes), key=shapes.index)
+        choices = [{kind: _within(bucket, kind, held) for kind in kinds} for bucket in same]
+        gains = [{kind: len(chosen & held) for kind, chosen in each.items()} for each in choices]
+        left = tuple(shapes.count(kind) for kind in kinds)
+        for choice, kind in zip(choices, _share_out(gains, shapes, kinds, left), strict=True):
+            cpus += choice[kind]
+    best = CPUSet(cpus)
     return best if len(best & held) > len(picked & held) else picked
 
 
@@ -56,17 +66,6 @@ def _shape(bucket: Bucket, picked: CPUSet) -> Shape:
 
 def _shapes(buckets: Sequence[Bucket], picked: CPUSet) -> collections.Counter[Shape]:
     return collections.Counter(_shape(bucket, picked) for bucket in buckets)
-
-
-def _among_alike(buckets: Sequence[Bucket], picked: CPUSet, held: CPUSet) -> Iterator[int]:
-    """The CPUs of places that are alike, each place with one of the shapes that `picked` has among them."""
-    shapes = [_shape(bucket, picked) for bucket in buckets]
-    kinds = sorted(set(shapes), key=shapes.index)
-    choices = [{kind: _within(bucket, kind, held) for kind in kinds} for bucket in buckets]
-    gains = [{kind: len(cpus & held) for kind, cpus in each.items()} for each in choices]
-    left = tuple(shapes.count(kind) for kind in kinds)
-    for number, kind in enumerate(_share_out(gains, shapes, kinds, left)):
-        yield from choices[number][kind]
 
 
 def _share_out(

@@ -94,23 +94,20 @@ def placed(snapshot: Snapshot) -> Mapping[str, int]:
         return memory.nodes
     if not snapshot.affinity.enforced or len(ls_pools(snapshot)) < 2:
         return {}
-    found = (
-        (pod.uid, _by_files(snapshot, snapshot.places[pod.uid])) for pod in snapshot.pods if pod.uid in snapshot.places
-    )
-    movable = {pod.uid for pod in snapshot.pods if not fixed(snapshot, pod)}
-    return {uid: node for uid, node in found if node is not None and uid in movable}
+    found: dict[str, int] = {}
+    for pod in snapshot.pods:
+        groups = snapshot.places[pod.uid].containers.values() if pod.uid in snapshot.places else ()
+        ours = [group for group in groups if cgroup_kind.PLACE.place(group, "cpuset.cpus") in snapshot.ours]
+        sets = [cgroup.cpuset for group in ours if (cgroup := snapshot.cgroups.get(group)) and cgroup.cpuset]
+        nodes = snapshot.topology.numa_of(cpuset.union(sets))
+        if len(nodes) == 1 and not fixed(snapshot, pod):
+            found[pod.uid] = next(iter(nodes))
+    return found
 
 
 def owns(snapshot: Snapshot, uid: str) -> bool:
     """Tell whether `numaAffinity` writes the CPU sets of this pod."""
     return snapshot.affinity.enforced and uid in placed(snapshot)
-
-
-def _by_files(snapshot: Snapshot, place: PodGroups) -> int | None:
-    ours = (g for g in place.containers.values() if cgroup_kind.PLACE.place(g, "cpuset.cpus") in snapshot.ours)
-    held = [cgroup.cpuset for group in ours if (cgroup := snapshot.cgroups.get(group)) and cgroup.cpuset]
-    nodes = snapshot.topology.numa_of(cpuset.union(held))
-    return next(iter(nodes)) if len(nodes) == 1 else None
 
 
 def fixed(snapshot: Snapshot, pod: Pod) -> str:
