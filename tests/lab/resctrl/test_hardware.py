@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import msgspec
@@ -119,3 +120,22 @@ def test_the_fewest_closids_of_any_resource_count() -> None:
     tree.mkdir(f"{POINT}/b")
     with pytest.raises(OSError, match="No space left"):
         tree.mkdir(f"{POINT}/c")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "answer"),
+    [
+        pytest.param((6, 1), "intel-1s", "ok", id="6.1 checks its own cache at once"),
+        pytest.param((6, 9), "intel-1s", "EBUSY", id="6.9 waits for the worker in any case"),
+        pytest.param((6, 1), "intel-2s-ht", "EBUSY", id="other caches have to wait for it"),
+    ],
+)
+def test_an_rmid_in_limbo_by_kernel_and_caches(kernel: tuple[int, int], shape: str, answer: str) -> None:
+    tree = files_of(RDT(kernel=kernel, monitoring=Monitoring(rmids=2)), shape)
+    tree.mkdir(f"{POINT}/g")
+    tree.rmdir(f"{POINT}/g")
+    try:
+        tree.mkdir(f"{POINT}/g")
+        assert answer == "ok"
+    except OSError as error:
+        assert errno.errorcode[error.errno or 0] == answer
