@@ -139,3 +139,20 @@ def test_an_rmid_in_limbo_by_kernel_and_caches(kernel: tuple[int, int], shape: s
         assert answer == "ok"
     except OSError as error:
         assert errno.errorcode[error.errno or 0] == answer
+
+
+def test_lines_in_a_cache_keep_its_rmid_in_limbo() -> None:
+    now, rdt = [0.0], RDT(monitoring=Monitoring(rmids=2))
+    resctrl = EmulatedResctrl(machines.machine("intel-2s-ht"), rdt, Processes(10), lambda: now[0])
+    tree = Tree()
+    tree.place(POINT, resctrl.folder)
+    assert resctrl.rmids
+    tree.mkdir(f"{POINT}/g")
+    resctrl.rmids.counters.level((1, 1, "llc_occupancy"), 200)
+    tree.rmdir(f"{POINT}/g")
+    now[0] += 60
+    with pytest.raises(OSError, match="busy"):
+        tree.mkdir(f"{POINT}/g")
+    resctrl.rmids.counters.level((1, 1, "llc_occupancy"), 0)
+    now[0] += 1.1
+    tree.mkdir(f"{POINT}/g")
