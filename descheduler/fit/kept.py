@@ -17,7 +17,7 @@ from descheduler.framework import NodeView, PodView, View
 
 T = TypeVar("T")
 _Answers = dict[tuple[object, ...], tuple[PodView, Any]]
-"""By the question, with the pod that it was about."""
+"""By the number of moves before, the pod's uid and the question; with the pod that it was about."""
 _Moves = list[tuple[PodView, Place | None]]
 """Pods in turn, and where their successors are expected; None: nowhere known."""
 
@@ -37,10 +37,10 @@ class KeptFit(FitSearch):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._view = view
-        self._last: tuple[_Moves, list[_Answers]] = [], [{}]
-        """Moves of the last plan, and the answers after each number of them."""
+        self._last: tuple[_Moves, _Answers] = [], {}
+        """Moves and answers of the last plan."""
         self._moves: _Moves = []
-        self._answers: list[_Answers] = [{}]
+        self._answers: _Answers = {}
         self._is_alike = True
         """All moves so far are those of the last plan."""
         self._made = 0
@@ -55,7 +55,7 @@ class KeptFit(FitSearch):
         if not same or not all(map(_alike_nodes, before.nodes.values(), view.nodes.values())):
             return False
         self._view, self._last = view, (self._moves, self._answers)
-        self._moves, self._answers, self._is_alike = [], [{}], True
+        self._moves, self._answers, self._is_alike = [], {}, True
         self._asked, self._question_asked = (), None
         return True
 
@@ -100,12 +100,12 @@ class KeptFit(FitSearch):
     def _known(self, pod: PodView, question: tuple[object, ...], ask: Callable[[], T]) -> T:
         if self._journal is not None:
             return ask()
-        key, number = (pod.uid, *question), len(self._moves)
-        found = self._answers[number].get(key)
+        key = (len(self._moves), pod.uid, *question)
+        found = self._answers.get(key)
         if found is None and self._is_alike:
-            found = self._last[1][number].get(key)
+            found = self._last[1].get(key)
         answer: T
-        _, answer = self._answers[number][key] = found if found and _alike_pods(found[0], pod) else (pod, ask())
+        _, answer = self._answers[key] = found if found and _alike_pods(found[0], pod) else (pod, ask())
         return answer
 
     def _note(self, pod: PodView, place: Place | None) -> None:
@@ -119,7 +119,6 @@ class KeptFit(FitSearch):
             self._catch_up()
             self._make(pod, place)
         self._moves.append((pod, place))
-        self._answers.append({})
 
     def _question(self, pod: PodView, inside: str) -> Question:
         self._catch_up()
@@ -158,5 +157,8 @@ def _alike_pods(one: PodView, other: PodView) -> bool:
     """Tell whether they differ in their statuses alone, of which no place follows."""
     if one is other:
         return True
-    same = one.template is other.template and one.pod == other.pod and one.started == other.started
-    return same and one.containers == other.containers and one.observed == other.observed
+    same = one.pod == other.pod and one.started == other.started and one.containers == other.containers
+    if one.template is not other.template:  # Where there are very many templates, equal ones may have two keys.
+        owners = one.object.metadata.owner_references == other.object.metadata.owner_references
+        same = same and owners and one.object.spec == other.object.spec
+    return same and one.observed == other.observed

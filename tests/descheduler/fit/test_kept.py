@@ -59,6 +59,10 @@ def larger(pod: PodView) -> PodView:
     return replace(pod, pod=replace(pod.pod, requests={"cpu": Quantity.of(4)}), template=TemplateKey())
 
 
+def of_another_key(pod: PodView) -> PodView:
+    return replace(pod, template=TemplateKey())
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_answers_are_those_of_a_fit_that_knows_nothing(view: View, seed: int) -> None:
     chance = random.Random(seed)
@@ -90,6 +94,7 @@ def test_answers_are_those_of_a_fit_that_knows_nothing(view: View, seed: int) ->
     [
         pytest.param(lambda pod: pod, False, id="nothing changed"),
         pytest.param(restarted, False, id="a status says nothing about places"),
+        pytest.param(of_another_key, False, id="an equal template may have another key"),
         pytest.param(larger, True, id="a pod that takes more of a node changes every order of nodes"),
     ],
 )
