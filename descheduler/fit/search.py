@@ -202,11 +202,12 @@ class FitSearch:
     """Every node's free capacity, kept up to date while a plan is made."""
 
     def __init__(self, view: View) -> None:
-        self.by_node = {name: FreeCapacity.of(node) for name, node in view.nodes.items()}
+        # No reference to itself: a plan's fit has to be gone as soon as the next one has its own.
+        self.by_node = by_node = {name: FreeCapacity.of(node) for name, node in view.nodes.items()}
         self._questions = Questions(view)
         self._changed: list[str] = []
         self._nowhere: dict[object, _Nowhere] = {}
-        self._order = Order(view.nodes, lambda name: self.by_node[name].fullness)
+        self._order = Order(view.nodes, lambda name: by_node[name].fullness)
         self._asked: tuple[object, ...] = ()
         self._question_asked: Question | None = None
         self._takers: dict[object, tuple[int, str]] = {}
