@@ -12,6 +12,7 @@ import fcntl
 import gc
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,15 @@ TRIES = 3
 """Most tests start processes, threads and servers and wait for them, and other work on the machine can make any of them
 late. A failure has to repeat itself to count, which a defect does; every repetition is in the summary. A property test
 is not tried again: hypothesis itself repeats the example that failed."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """pytest-rerunfailures has its workers tell and ask a server at every test, in writes of a few bytes. By Nagle's
+    algorithm the second of them waits for the acknowledgement of the first, which the kernel delays by 40 ms."""
+    link = getattr(getattr(config, "failures_db", None), "sock", None)
+    if link is not None:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 @pytest.hookimpl(trylast=True)
