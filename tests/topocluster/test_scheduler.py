@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from koordlite.model.wire import objects
@@ -97,6 +98,22 @@ def test_prioritize_is_not_called_with_one_node_left(scene: Scene) -> None:
     scene.events.run(5.0)
     assert [verb for _, verb, _ in scene.extender.calls] == ["filter", "bind"]
     assert scene.node_of("one") == "a"
+
+
+def test_pods_count_on_a_node_that_is_heard_of_after_them(scene: Scene) -> None:
+    amounts: Any = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    for name, cpu in (("first", "3"), ("second", "2")):
+        resources = objects.Resources(requests={"cpu": cpu, "memory": "1Mi"})
+        spec = objects.PodSpec(containers=(objects.Container(name="c", resources=resources),), scheduler_name=NAME)
+        meta = objects.ObjectMeta(name=name, namespace="ns", uid=name)
+        bound = msgspec.structs.replace(spec, node_name="c") if name == "first" else spec
+        scene.scheduler.put_pod(objects.PodObject(metadata=meta, spec=bound))
+    scene.scheduler.remove_node("a")
+    scene.scheduler.remove_node("b")
+    meta = objects.ObjectMeta(name="c")
+    scene.scheduler.put_node(objects.NodeObject(metadata=meta, status=objects.NodeStatus(allocatable=amounts)))
+    scene.events.run(5.0)
+    assert not scene.extender.calls, "one CPU is left"
 
 
 def test_filter_is_not_called_when_nothing_has_the_resources(scene: Scene) -> None:

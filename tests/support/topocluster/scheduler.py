@@ -110,7 +110,10 @@ class Scheduler:
             return
         allocatable = obj.status.allocatable or {}
         cpu, memory = Quantity.parse(allocatable["cpu"]).milli, Quantity.parse(allocatable["memory"]).value
-        self._free[obj.metadata.name] = _Node(cpu, memory, int(allocatable["pods"]))
+        # Of two watches that of pods may be the first.
+        there = [(c, m) for node, c, m in self._held.values() if node == obj.metadata.name]
+        cpu, memory = cpu - sum(c for c, _ in there), memory - sum(m for _, m in there)
+        self._free[obj.metadata.name] = _Node(cpu, memory, int(allocatable["pods"]) - len(there))
         self._order.append(obj.metadata.name)
 
     def remove_node(self, name: str) -> None:
@@ -310,11 +313,13 @@ class Scheduler:
     def _hold(self, pod: objects.PodObject, node: str) -> None:
         uid = pod.metadata.uid
         self._uids[key_of(pod)] = uid
-        if uid in self._held or node not in self._free:
+        if uid in self._held:
             return
         cpu, memory = _amounts(pod)
         self._held[uid] = node, cpu, memory
-        free = self._free[node]
+        free = self._free.get(node)
+        if free is None:
+            return
         free.cpu, free.memory, free.pods = free.cpu - cpu, free.memory - memory, free.pods - 1
 
     def _release(self, uid: str) -> None:
