@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Three workers on two processors: tests wait for other processes nearly half of their time.
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+# Four workers on two processors: tests wait for other processes nearly half of their time.
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 OUT ?= out/tour
 SECONDS_SIMULATED ?= 240
 SPEED ?= 8
