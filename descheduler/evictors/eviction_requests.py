@@ -74,7 +74,7 @@ class _Object(WireObject, frozen=True):
 
     @property
     def uid(self) -> str:
-        """Of the pod; empty when the target is no pod."""
+        """Uid of the pod; empty when the target is no pod."""
         return self.spec.target.pod.uid if self.spec.target.pod else ""
 
 
@@ -132,7 +132,7 @@ def _standing(
 
 
 def _progress(eviction: _Status | None) -> str:
-    """Who answers for the pod, and what."""
+    """Answers of responders for the pod, with their names."""
     if eviction is None:
         return "nobody has taken it up"
     active = [one.name for one in eviction.target_responders or () if one.state == "Active"]

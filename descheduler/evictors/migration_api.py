@@ -81,11 +81,11 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 
     def reservation(self, name: str) -> Reservation | None:
         """One reservation; None when it is not there."""
-        return self._get(f"{objects.RESERVATIONS}/{name}", Reservation)
+        return _get(self.api, f"{objects.RESERVATIONS}/{name}", Reservation)
 
     def pod(self, ref: ObjectReference) -> wire.PodObject | None:
         """The pod that has the name, whichever it is; None when there is none."""
-        return self._get(_pod(ref), wire.PodObject) if ref.namespace and ref.name else None
+        return _get(self.api, _pod(ref), wire.PodObject) if ref.namespace and ref.name else None
 
     def pods(self, namespace: str, refs: Collection[ObjectReference]) -> list[wire.PodObject]:
         """The pods of a namespace with these names, as far as they are there."""
@@ -98,10 +98,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 
     def whole_pod(self, ref: ObjectReference) -> dict[str, Any] | None:
         """The same with all its fields."""
-        return self._get(_pod(ref), dict)
-
-    def _get(self, path: str, shape: type[T]) -> T | None:
-        return _found(self.api, path, shape)
+        return _get(self.api, _pod(ref), dict)
 
     def priority_classes(self) -> dict[str, int]:
         """Priority by the name of its class."""
@@ -169,7 +166,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         self.api.request("PATCH", _pod(ref), body=body, content_type=MERGE)
 
 
-def _found(api: Api, path: str, shape: type[T]) -> T | None:
+def _get(api: Api, path: str, shape: type[T]) -> T | None:
     """The object at `path`; None when the server has none there."""
     try:
         return _read(api.request("GET", path).body, shape)
@@ -262,13 +259,13 @@ class Finder(msgspec.Struct):
         if not plural:
             return None
         path = f"{_root(owner.api_version)}/namespaces/{namespace}/{plural}/{owner.name}"
-        found = _found(self.api, path, _Controller)
+        found = _get(self.api, path, _Controller)
         return found if found is not None and found.metadata.uid == owner.uid else None
 
     def _plural(self, api_version: str, kind: str) -> str:
         """Name of the kind in paths; empty when the server does not serve it."""
         if api_version not in self.plurals:
-            served = _found(self.api, _root(api_version), _Resources)
+            served = _get(self.api, _root(api_version), _Resources)
             if served is None:
                 return ""
             self.plurals[api_version] = {one.kind: one.name for one in served.resources if "/" not in one.name}

@@ -72,7 +72,7 @@ class KeptFit(FitSearch):
         return self._known(pod, ("on", frozenset(names)), lambda: super(KeptFit, self).fits_on(pod, names))
 
     def capacity(self, node: str) -> FreeCapacity:
-        """What is left of a node."""
+        """Rest of a node."""
         self._catch_up()
         return super().capacity(node)
 

@@ -226,7 +226,7 @@ class FitSearch:
             self._journal = None
 
     def capacity(self, node: str) -> FreeCapacity:
-        """What the plan has left of a node."""
+        """Rest that the plan leaves of a node."""
         return self.by_node[node]
 
     def mark(self) -> int:

@@ -143,7 +143,7 @@ class Reservation(ReservationObject, frozen=True):
 
     @property
     def keeps_room(self) -> bool:
-        """What becomes free on the node that it waits for (`keys.ROOM_WANTED`) is kept for it."""
+        """Tell whether what becomes free on the node that it waits for (`keys.ROOM_WANTED`) is kept for it."""
         notes = self.metadata.annotations or {}
         return notes.get(keys.ROOM_KEPT, "") == notes.get(keys.ROOM_WANTED)
 

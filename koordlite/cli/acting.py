@@ -1,4 +1,4 @@
-"""What the commands that act have in common: whom they act on, and the agent's confirmation."""
+"""Common parts of the commands that act: whom they act on, and the agent's confirmation."""
 
 from __future__ import annotations
 

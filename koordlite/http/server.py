@@ -59,8 +59,8 @@ class Server:
         self._server = _listen(address, port, setting)
         self._server.certificate = certificate
         self._server.connections = Connections(limits)
-        look_only = Guard(exposed=not is_loopback(address), all_read=True)
-        hooks = _Hooks(answer, change, post, guard or look_only)
+        guard = guard or Guard(exposed=not is_loopback(address), all_read=True)
+        hooks = _Hooks(answer, change, post, guard)
         kept = self._server.connections.limits
         idle = max(_IDLE_SECONDS, kept.request_seconds, kept.idle_seconds or 0.0)
         self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks, "timeout": idle})

@@ -415,7 +415,7 @@ class Observer:
 
 
 def _state(run: RunState) -> dict[str, Any]:
-    """What the run knows, as fields of the picture; when amounts were last written is part of `Snapshot.published`."""
+    """State of the run, as fields of the picture; when amounts were last written is part of `Snapshot.published`."""
     state = msgspec.structs.asdict(run)
     del state["last_sync"]
     return state

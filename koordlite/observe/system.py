@@ -1,5 +1,5 @@
-"""What is read of the machine only while strategies ask for it, or while values of ours are there: settings of the
-whole kernel, places in the queue of the OOM killer, disks and their limits, and cookies of core scheduling."""
+"""Facts about the machine that are read only while strategies ask for them, or while values of ours are there: settings
+of the whole kernel, places in the queue of the OOM killer, disks and their limits, and cookies of core scheduling."""
 
 from __future__ import annotations
 

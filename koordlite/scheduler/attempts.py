@@ -1,4 +1,4 @@
-"""What was judged, kept: verdicts by shape of pod, asked again only about nodes that have changed since; and answers
+"""Judgements, kept: verdicts by shape of pod, asked again only about nodes that have changed since; and answers
 about each pod, for people who ask later. Bounded: old attempts lose their nodes, then go.
 
 A board is brought up to date by the names of the nodes that changed. So a question costs those, and one look-up for

@@ -40,8 +40,8 @@ _MOVE = "moves"
 
 
 def document(extender: Extender, key: str, pause: Callable[[], None]) -> dict[str, Any] | None:
-    """What stands against a waiting pod, and what would make room. `pause` is called often, and lets other threads run.
-    None: no such pod waits here."""
+    """Reasons against a waiting pod, and moves that would make room; None when no such pod waits here. `pause` is
+    called often, and lets other threads run."""
     pod = extender.cluster.pod_of(key)
     if pod is None or pod.node or not pod.alive:
         return None

@@ -611,7 +611,7 @@ def _measured(goal: Objective) -> Evidence:
 
 
 def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, Pod]) -> Iterator[Decision]:
-    """What pods ask that cannot be used, and where each objective stands."""
+    """Decisions about what pods ask that cannot be used, and about where each objective stands."""
     for pod in (pod for pod in snapshot.pods if not gives_way(snapshot, pod)):
         if bad := pod_overrides.wait_percent(pod)[1]:
             yield Decision(f"pod/{pod.key}", "refuse", "BadWaitPercent", {"annotation": bad.key, "why": bad.why})

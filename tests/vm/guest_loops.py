@@ -10,21 +10,18 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from guestclaims import ALL, claim, tell
-from realnode.command import Command
+from realnode.command import Command, soon
 from realnode.manifests import Manifests
 from realnode.pods import Pod
 from realnode.tree import PREFIX, Tree
-from realnode.waiting import until
 
 WEB = Pod("web", "Burstable", "LS")
 BATCH = Pod("batch")
 LIMIT_MILLI, QUOTA_US = 200, 20_000
-PATIENCE_SECONDS = 180
 QUALITY = {"clusterStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}}
 BURST = {"clusterStrategy": {"policy": "auto", "cpuBurstPercent": 1000, "cfsQuotaBurstPercent": 300}}
 SETTINGS = "strategies:\n  memoryEvict:\n    beMemoryEvict: true\n"
@@ -89,14 +86,6 @@ class Machine:
     def evicted(self) -> str:
         """What the folder cluster has recorded."""
         return "".join(path.read_text() for path in self.work.rglob("*evict*") if path.is_file())
-
-
-def soon(holds: Callable[[], object], what: str, agent: Command) -> None:
-    """`until` with the patience an emulated machine needs."""
-    try:
-        until(holds, what, seconds=PATIENCE_SECONDS)
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{agent.said()[-600:]}") from None
 
 
 def check(machine: Machine) -> None:

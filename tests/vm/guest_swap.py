@@ -10,16 +10,15 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from guestclaims import ALL, claim, tell
-from realnode.command import Command
+from realnode.command import Command, soon
 from realnode.manifests import Manifests
 from realnode.pods import Pod
 from realnode.tree import PREFIX, Tree
-from realnode.waiting import until
 
 MiB = 2**20
 WEB = Pod("web", "Burstable", "LS")
@@ -30,7 +29,6 @@ QUALITY = {
         "beClass": {"memoryQOS": {"enable": True, "swapMaxPercent": 25}},
     }
 }
-PATIENCE_SECONDS = 180
 # Joins its group, then fills as many MiB as each line of its input says.
 _FILL = """
 import sys
@@ -115,14 +113,6 @@ def take(process: subprocess.Popen[str], mib: int) -> str:
     process.stdin.write(f"{mib}\n")
     process.stdin.flush()
     return process.stdout.readline().strip()
-
-
-def soon(holds: Callable[[], object], what: str, agent: Command) -> None:
-    """`until` with the patience an emulated machine needs."""
-    try:
-        until(holds, what, seconds=PATIENCE_SECONDS)
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{agent.said()[-600:]}") from None
 
 
 def check(machine: Machine) -> None:

@@ -145,11 +145,11 @@ def with_resource_spec(pod: PodObject) -> tuple[PodObject, tuple[FieldChange, ..
             found[container.get("name", "")] = entry
     wanted = {"containers": found} if found else {}
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(keys.EXTENDED_RESOURCE_SPEC)
-    held = None
-    with contextlib.suppress(ValueError):  # What is no JSON is replaced.
-        held = None if text is None else json.loads(text)
-    if (not wanted and text is None) or (text is not None and held == wanted):
+    if text is None and not wanted:
         return pod, ()
+    with contextlib.suppress(ValueError):  # What is no JSON is replaced.
+        if text is not None and json.loads(text) == wanted:
+            return pod, ()
     text = json.dumps(wanted, separators=(",", ":"), sort_keys=True)
     made = copy.deepcopy(pod)
     made["metadata"]["annotations"] = {**(made["metadata"].get("annotations") or {}), keys.EXTENDED_RESOURCE_SPEC: text}

@@ -54,7 +54,7 @@ class Excess(msgspec.Struct, frozen=True):
 
     @property
     def releasable(self) -> Amounts:
-        """What goes where it has to go, with each pod."""
+        """Amounts that go with each pod where they have to go."""
         return self.used if self.local is None else self.local
 
     def of(self, pod: Pod) -> int:

@@ -73,7 +73,7 @@ class Call:
         self._http.send_data(_STREAM, _PREFIX.pack(0, len(request)) + request, end_stream=True)
 
     def to_send(self) -> bytes:
-        """What the server is to get now: the request, later windows and what HTTP/2 asks to be answered."""
+        """Take the bytes for the server: the request, later windows and what HTTP/2 asks to be answered."""
         return self._http.data_to_send()
 
     def receive(self, raw: bytes) -> None:

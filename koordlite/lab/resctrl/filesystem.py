@@ -386,7 +386,7 @@ class EmulatedResctrl:
         return Folder(entries, make=no_groups)
 
     def schema_info(self, schema: Schema) -> dict[str, Entry]:
-        """What the hardware can divide."""
+        """Facts about what the hardware can divide."""
         texts: dict[str, object] = {"num_closids": schema.closids}
         match schema.hardware:
             case Cache() as cache:
@@ -400,7 +400,7 @@ class EmulatedResctrl:
         return {name: constant(f"{text}\n") for name, text in texts.items()}
 
     def monitoring_info(self, rmids: RMIDs, monitoring: Monitoring) -> dict[str, Entry]:
-        """What the hardware can count."""
+        """Facts about what the hardware can count."""
         return {
             "max_threshold_occupancy": File(lambda: f"{rmids.threshold}\n"),
             "mon_features": constant("".join(f"{event}\n" for event in monitoring.events)),

@@ -227,7 +227,7 @@ def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
 
 
 def _core_hours(amounts: Iterable[tuple[float | None, float]]) -> float:
-    """Of millicores and seconds."""
+    """Core hours of millicores and seconds."""
     return sum(seconds * (milli or 0) for milli, seconds in amounts) / 3.6e6
 
 

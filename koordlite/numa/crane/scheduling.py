@@ -102,10 +102,12 @@ def verdict(
         why = "pods of a DaemonSet are not bound" if pod.of_daemon_set else "no container asks for whole CPUs"
         return CraneVerdict(detail=f"Crane places no container of this pod: {why}")
     if topology is None:
-        why = "no NodeResourceTopology of topology.crane.io is known for the node"
-        do = "agents make it (publish.craneTopology), and the extender reads it (--crane)"
-        # The second text is for our own annotation, of which Crane knows nothing.
-        return CraneVerdict(text=f"{why}: {do}" if pod.only else NO_TOPOLOGY, detail=f"{why}: {do}")
+        why = (
+            "no NodeResourceTopology of topology.crane.io is known for the node: "
+            "agents make it (publish.craneTopology), and the extender reads it (--crane)"
+        )
+        # Of our own annotation Crane knows nothing.
+        return CraneVerdict(text=why if pod.only else NO_TOPOLOGY, detail=why)
     policy = topology.crane_manager_policy
     if policy.cpu_manager_policy != STATIC:
         return CraneVerdict(

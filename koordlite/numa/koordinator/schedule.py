@@ -160,7 +160,7 @@ def reserve(
 
 
 def _spread(given: Allocation, node: KoordinatorNode) -> tuple[int, int]:
-    """How many NUMA nodes an allocation is on, and how far apart they are in all."""
+    """Number of NUMA nodes that an allocation is on, and their distances in all."""
     nodes = numa_nodes(given, node)
     return len(nodes), nrt_score.distance(nodes, node.topology.distances)
 

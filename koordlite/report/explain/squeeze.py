@@ -1,4 +1,4 @@
-"""What a flight record tells of a night: how long best effort was held back, how deep, by whom, and what it lost."""
+"""A night by its flight record: how long best effort was held back, how deep, by whom, and what it lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMED = 3
 
 
 class Decided(Protocol):
-    """What a round decided and did."""
+    """Decisions and deeds of a round."""
 
     @property
     def decisions(self) -> tuple[Decision, ...]: ...

@@ -50,7 +50,7 @@ def thinned(rows: Sequence[T], limit: int) -> list[T]:
 
 
 def _clock(history: History) -> Callable[[float], str]:
-    """How the page shows a moment of the run: by the wall clock of its last tick."""
+    """A moment of the run as the page shows it: by the wall clock of its last tick."""
     tick = history.last or Tick(time=0.0)
     return lambda time: units.stamp(time, tick.wall and tick.wall - tick.time + time)
 

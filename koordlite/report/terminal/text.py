@@ -17,7 +17,7 @@ def event(news: DecisionEvent) -> str:
 
 
 def moment(time: float, wall: float) -> str:
-    """How a line begins, in the form of the log; by the clock of the run where no wall clock is known."""
+    """Beginning of a line, in the form of the log; by the clock of the run where no wall clock is known."""
     return times.show(wall) if wall else f"{units.clock(time):>7}"
 
 

@@ -61,7 +61,7 @@ def given_back(
     uid: str = "",
     groups: Iterable[str] | None = None,
 ) -> Iterator[CgroupChange]:
-    """What a strategy found in these files, as changes, for the groups that are still there; only for `groups` where
+    """Changes to what a strategy found in these files, for the groups that are still there; only for `groups` where
     they are named. Sets of the pod `uid` come without the CPUs that kubelet has given to other pods alone since."""
     others = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if uid and held.uid != uid)
     named = None if groups is None else [cgroup.PLACE.place(group, field) for group in groups for field in fields]

@@ -13,6 +13,7 @@ from typing import Any
 
 from realnode.waiting import until
 
+PATIENCE_SECONDS = 180
 TAKEN_OVER = "places stay as an earlier run left them"
 
 
@@ -57,6 +58,14 @@ class Command:
     def output(self) -> str:
         """Everything it printed."""
         return self.printed.read_text()
+
+
+def soon(holds: Callable[[], object], what: str, agent: Command) -> None:
+    """`until` with the patience an emulated machine needs; AssertionError ends with what the agent said last."""
+    try:
+        until(holds, what, seconds=PATIENCE_SECONDS)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{agent.said()[-600:]}") from None
 
 
 @contextlib.contextmanager
