@@ -7,6 +7,7 @@ An attempt that came to nothing is a condition of the pod, and ends its nominati
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -25,7 +26,7 @@ from koordlite.kube.watch.watcher import Watching
 from koordlite.model import duration
 from koordlite.model.wire import objects
 from tests.e2e.cluster.timeline import Timeline
-from tests.support.topocluster.scheduler import BACKOFF, Scheduler
+from tests.support.topocluster.scheduler import BACKOFF, MOST_BINDS, Scheduler, Waiting
 
 PODS: Source[objects.PodObject] = Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",))
 NODES: Source[objects.NodeObject] = Source(
@@ -131,7 +132,24 @@ class ApiStore:
 
 
 class StandIn(Scheduler):
-    """One that takes an extender's errors as kube-scheduler does."""
+    """One that takes an extender's errors as kube-scheduler does, and binds beside the questions about the next pods:
+    the extender waits for a binding before it answers them."""
+
+    def __init__(self, *, timeline: Timeline, **others: Any) -> None:
+        super().__init__(events=timeline, **others)  # type: ignore[arg-type]
+        self._timeline = timeline
+        self._binders = concurrent.futures.ThreadPoolExecutor(MOST_BINDS, "bind")
+
+    def stop(self) -> None:
+        """Wait for the bindings that were sent."""
+        self._binders.shutdown()
+
+    def _send(self, waiting: Waiting, node: str) -> None:
+        self._binders.submit(self._bind, waiting, node).add_done_callback(self._note)
+
+    def _note(self, binding: concurrent.futures.Future[None]) -> None:
+        if (failure := binding.exception()) is not None:
+            self._timeline.failures.append(failure)
 
     def _attempt(self, key: str) -> None:
         waiting = self._waiting.get(key)
@@ -153,8 +171,8 @@ def running(api: Api, name: str, stanzas: Sequence[Mapping[str, Any]], chance: r
     timeline, store = Timeline("scheduler"), ApiStore(api)
     extender = HTTPExtenders(stanzas, store)
     scheduler = StandIn(
-        events=timeline,  # type: ignore[arg-type]
-        store=store,  # type: ignore[arg-type]
+        timeline=timeline,
+        store=store,
         chance=chance,
         extender=extender,
         name=name,
@@ -193,6 +211,7 @@ def running(api: Api, name: str, stanzas: Sequence[Mapping[str, Any]], chance: r
         for watch in watches:
             watch.stop()
         timeline.stop()
+        scheduler.stop()
     assert not timeline.failures, timeline.failures
 
 

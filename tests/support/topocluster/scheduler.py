@@ -51,7 +51,7 @@ class _Node:
 
 
 @dataclasses.dataclass(slots=True)
-class _Waiting:
+class Waiting:
     pod: objects.PodObject
     cpu: int
     memory: int
@@ -92,13 +92,13 @@ class Scheduler:
         self._active: list[tuple[int, int, str]] = []
         """The most important first, then the first that came."""
         self._came = itertools.count()
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
         self._sleeping: dict[str, None] = {}
         self._held: dict[str, tuple[str, int, int]] = {}
         """uid → node and amounts that are counted there."""
         self._uids: dict[str, str] = {}
         """By `namespace/name`, of pods that are counted."""
-        self._to_bind: collections.deque[tuple[_Waiting, str]] = collections.deque()
+        self._to_bind: collections.deque[tuple[Waiting, str]] = collections.deque()
         self._busy = False
 
     # ── what it sees ──
@@ -133,7 +133,7 @@ class Scheduler:
             self._wake_all(by_extender=True)
         elif obj.spec.scheduler_name == self._name and key_of(obj) not in self._waiting:
             cpu, memory = _amounts(obj)
-            self._waiting[key_of(obj)] = _Waiting(obj, cpu, memory)
+            self._waiting[key_of(obj)] = Waiting(obj, cpu, memory)
             self._wake(key_of(obj))
         elif key_of(obj) in self._waiting:
             self._changed(self._waiting[key_of(obj)], obj)
@@ -142,7 +142,7 @@ class Scheduler:
         self._forget(key)
         self._release(self._uids.pop(key, ""))
 
-    def _changed(self, waiting: _Waiting, obj: objects.PodObject) -> None:
+    def _changed(self, waiting: Waiting, obj: objects.PodObject) -> None:
         """A nomination counts at once; an annotation wakes the pod, its status does not."""
         is_news = waiting.pod.metadata.annotations != obj.metadata.annotations
         waiting.pod = obj
@@ -160,7 +160,7 @@ class Scheduler:
         heapq.heappush(self._active, (-(waiting.pod.spec.priority or 0), next(self._came), key))
         self._go()
 
-    def _sleep(self, key: str, waiting: _Waiting) -> None:
+    def _sleep(self, key: str, waiting: Waiting) -> None:
         self._sleeping[key] = None
         self._events.after(LONGEST_SLEEP, self._alarm, key, waiting.round)
 
@@ -200,7 +200,7 @@ class Scheduler:
                 self._unschedulable(key, waiting, why)
         self._go()
 
-    def _unschedulable(self, key: str, waiting: _Waiting, why: str) -> None:
+    def _unschedulable(self, key: str, waiting: Waiting, why: str) -> None:
         """A condition that differs from the one before wakes the pod once more; then it sleeps."""
         self.counts["unschedulable"] += 1
         if self._tells:
@@ -211,7 +211,7 @@ class Scheduler:
         else:
             self._sleep(key, waiting)
 
-    def _choose(self, waiting: _Waiting) -> tuple[str, str]:
+    def _choose(self, waiting: Waiting) -> tuple[str, str]:
         """(why none, the node)."""
         names = self._with_room(waiting)
         waiting.by_extender = False
@@ -241,7 +241,7 @@ class Scheduler:
         best = max(scores.values())
         return "", self._chance.choice([name for name in names if scores[name] == best])
 
-    def _with_room(self, waiting: _Waiting) -> list[str]:
+    def _with_room(self, waiting: Waiting) -> list[str]:
         """NodeResourcesFit, from where the last search ended, until enough nodes are found."""
         total = len(self._order)
         percent = max(5, 50 - total // 125)
@@ -256,7 +256,7 @@ class Scheduler:
                     break
         return found
 
-    def _has_room(self, name: str, waiting: _Waiting) -> bool:
+    def _has_room(self, name: str, waiting: Waiting) -> bool:
         """Beside pods that are bound there, and those for which room is kept and that are not less important."""
         node, pod = self._free[name], waiting.pod
         kept = [
@@ -273,7 +273,7 @@ class Scheduler:
         tolerated = untolerated(self._taints[name], pod.spec.tolerations or ()) is None
         return room and tolerated and node_matches(pod.spec, name, {})
 
-    def _least_allocated(self, name: str, waiting: _Waiting) -> int:
+    def _least_allocated(self, name: str, waiting: Waiting) -> int:
         node = self._free[name]
         return (node.cpu - waiting.cpu) // 1000 + (node.memory - waiting.memory) // 2**32
 
@@ -284,9 +284,12 @@ class Scheduler:
             waiting, node = self._to_bind.popleft()
             self.open_binds += 1
             self.most_open_binds = max(self.most_open_binds, self.open_binds)
-            self._events.after(self._chance.uniform(0.001, 0.03), self._bind, waiting, node)
+            self._send(waiting, node)
 
-    def _bind(self, waiting: _Waiting, node: str) -> None:
+    def _send(self, waiting: Waiting, node: str) -> None:
+        self._events.after(self._chance.uniform(0.001, 0.03), self._bind, waiting, node)
+
+    def _bind(self, waiting: Waiting, node: str) -> None:
         meta = waiting.pod.metadata
         if self._extender is None:
             error = self._store.bind(key_of(waiting.pod), meta.uid, node, {})
@@ -294,7 +297,7 @@ class Scheduler:
             error = self._extender.bind(meta.namespace, meta.name, meta.uid, node)
         self._events.after(self._chance.uniform(*self._bind_took), self._bind_answered, waiting, error)
 
-    def _bind_answered(self, waiting: _Waiting, error: str) -> None:
+    def _bind_answered(self, waiting: Waiting, error: str) -> None:
         self.open_binds -= 1
         key = key_of(waiting.pod)
         if not error:
